@@ -1,0 +1,53 @@
+# Rootport's commands. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOPOLOGIES := examples/topologies
+JOBS ?= auto
+
+.PHONY: help venv run test check bench format lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(VENV)/.installed ## make ./.venv with `rootport` and the development tools in it
+
+# Everything comes from the lock file by hash; rootport itself is installed editable and without a build
+# environment of its own, so that no unlocked package is ever fetched.
+$(VENV)/.installed: pyproject.toml requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit("Rootport needs Python 3.11 or newer; this is %d.%d: try make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@echo "making $(VENV) (once, about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
+	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml \
+	  --claims examples --out out
+
+test: check ## everything: format, lint, types, layers, then the tests
+	@$(BIN)/pytest -n $(JOBS)
+
+check: venv ## format, lint, types and layers only
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+format: venv ## let ruff format and fix what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: venv ## measure: topology to slices, simulate at 1,000 nodes, start-up time
+	@$(BIN)/python tests/bench/bench.py
+
+lock: venv ## resolve the lock files anew from pyproject.toml (needs pip-tools)
+	@PYTHON=$(PYTHON) bash tools/lock.sh
+
+clean: ## remove .venv, ./out and caches
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

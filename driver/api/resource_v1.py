@@ -1,0 +1,468 @@
+"""The objects of ``resource.k8s.io/v1`` (Kubernetes 1.36) that Rootport reads and writes, as frozen pydantic models.
+
+Source of every field, limit and default: k8s.io/api v0.36.3, resource/v1/types.go. The models only say what has
+which type; :mod:`driver.api.validation` says which values the API server would refuse, and ``with_defaults`` there sets
+what it would default. Unknown fields are refused (a typo in a claim must not pass silently); to read an object that a newer API
+server wrote, validate with ``extra="ignore"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+from pydantic.alias_generators import to_camel
+
+from driver.api.quantity import Quantity
+
+__all__ = [
+    "API_VERSION",
+    "AllocatedDeviceStatus",
+    "AllocationResult",
+    "CapacityRequestPolicy",
+    "CapacityRequestPolicyRange",
+    "CapacityRequirements",
+    "CelSelector",
+    "ClaimReference",
+    "Counter",
+    "CounterSet",
+    "Device",
+    "DeviceAllocationConfiguration",
+    "DeviceAllocationResult",
+    "DeviceAttribute",
+    "DeviceCapacity",
+    "DeviceClaim",
+    "DeviceClaimConfiguration",
+    "DeviceClass",
+    "DeviceClassConfiguration",
+    "DeviceClassSpec",
+    "DeviceConstraint",
+    "DeviceCounterConsumption",
+    "DeviceRequest",
+    "DeviceRequestAllocationResult",
+    "DeviceSelector",
+    "DeviceSubRequest",
+    "DeviceTaint",
+    "DeviceToleration",
+    "ExactDeviceRequest",
+    "Node",
+    "NodeSelector",
+    "NodeSelectorRequirement",
+    "NodeSelectorTerm",
+    "ObjectMeta",
+    "OpaqueDeviceConfiguration",
+    "ResourceClaim",
+    "ResourceClaimConsumerReference",
+    "ResourceClaimSpec",
+    "ResourceClaimStatus",
+    "ResourceClaimTemplate",
+    "ResourceClaimTemplateSpec",
+    "ResourcePool",
+    "ResourceSlice",
+    "ResourceSliceSpec",
+    "Wire",
+]
+
+API_VERSION: Final = "resource.k8s.io/v1"
+
+
+class Wire(BaseModel):
+    """A JSON object of the Kubernetes API: camelCase names, immutable, null means absent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_null(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: item for key, item in value.items() if item is not None}
+        return value
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object as JSON types, without the fields that are absent or empty (Go's ``omitempty``)."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+class ObjectMeta(Wire):
+    """The part of an object's metadata that Rootport uses; the rest is accepted and left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    resource_version: str = ""
+
+
+class NodeSelectorRequirement(Wire):
+    """One requirement on a node's label or field (core/v1)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire):
+    """Requirements that must all hold; a term without any matches no node (core/v1)."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire):
+    """Terms of which one must hold (core/v1)."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class Node(Wire):
+    """What the allocator needs to know of a node: its name and labels."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class DeviceAttribute(Wire):
+    """An attribute's value: exactly one of the fields is set (lists: alpha gate DRAListTypeAttributes)."""
+
+    int_value: StrictInt | None = Field(default=None, alias="int")
+    bool_value: StrictBool | None = Field(default=None, alias="bool")
+    string_value: str | None = Field(default=None, alias="string")
+    version_value: str | None = Field(default=None, alias="version")
+    int_values: tuple[StrictInt, ...] | None = Field(default=None, alias="ints")
+    bool_values: tuple[StrictBool, ...] | None = Field(default=None, alias="bools")
+    string_values: tuple[str, ...] | None = Field(default=None, alias="strings")
+    version_values: tuple[str, ...] | None = Field(default=None, alias="versions")
+
+
+class CapacityRequestPolicyRange(Wire):
+    """Which amounts of a capacity may be consumed: from min to max in steps."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Wire):
+    """How a request for a capacity is defaulted, rounded up and bounded."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(Wire):
+    """An amount of something that a device has."""
+
+    value: Quantity
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Wire):
+    """An amount in a counter set."""
+
+    value: Quantity
+
+
+class CounterSet(Wire):
+    """Counters that several devices of a pool consume."""
+
+    name: str
+    counters: dict[str, Counter] = Field(default_factory=dict)
+
+
+class DeviceCounterConsumption(Wire):
+    """What a device consumes of one counter set."""
+
+    counter_set: str
+    counters: dict[str, Counter] = Field(default_factory=dict)
+
+
+class DeviceTaint(Wire):
+    """A taint on a device."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Device(Wire):
+    """One device of a slice. Attribute and capacity names without a domain belong to the driver's domain."""
+
+    name: str
+    attributes: dict[str, DeviceAttribute] = Field(default_factory=dict)
+    capacity: dict[str, DeviceCapacity] = Field(default_factory=dict)
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: StrictBool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: StrictBool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: StrictBool | None = None
+    node_allocatable_resource_mappings: dict[str, Any] = Field(default_factory=dict)
+
+
+class ResourcePool(Wire):
+    """Which pool a slice belongs to. Consumers use the highest generation only, and only when all slices are there."""
+
+    name: str
+    generation: StrictInt = 0
+    resource_slice_count: StrictInt = 0
+
+
+class ResourceSliceSpec(Wire):
+    """A slice of a pool: devices or counter sets, and for which nodes."""
+
+    driver: str
+    pool: ResourcePool
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: StrictBool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: StrictBool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(Wire):
+    """What a driver publishes."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec
+
+
+class CelSelector(Wire):
+    """A CEL expression that must be true of a device."""
+
+    expression: str = ""
+
+
+class DeviceSelector(Wire):
+    """A selector; ``cel`` is the only kind there is."""
+
+    cel: CelSelector | None = None
+
+
+class DeviceToleration(Wire):
+    """Which taints a request puts up with."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: StrictInt | None = None
+
+
+class CapacityRequirements(Wire):
+    """How much of a device's capacities a request consumes."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+
+
+class DeviceSubRequest(Wire):
+    """One alternative of a prioritized list."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: StrictInt = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class ExactDeviceRequest(Wire):
+    """A request for devices of one class."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: StrictInt = 0
+    admin_access: StrictBool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Wire):
+    """A named request: exactly one of ``exactly`` and ``first_available``."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(Wire):
+    """What the devices of some (none named: all) requests must have in common, or apart."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueDeviceConfiguration(Wire):
+    """Parameters that only the named driver understands."""
+
+    driver: str
+    parameters: Any = None
+
+
+class DeviceClassConfiguration(Wire):
+    """Configuration in a class."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaimConfiguration(Wire):
+    """Configuration in a claim, for some (none named: all) requests."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Wire):
+    """What a claim asks for."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(Wire):
+    """A claim's specification."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceRequestAllocationResult(Wire):
+    """One device, given to one request."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: StrictBool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = Field(default=None, alias="shareID")
+    consumed_capacity: dict[str, Quantity] = Field(default_factory=dict)
+
+
+class DeviceAllocationConfiguration(Wire):
+    """Configuration that goes with an allocation; ``source`` is FromClass or FromClaim."""
+
+    source: str
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(Wire):
+    """All devices of an allocation, and their configuration."""
+
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(Wire):
+    """A claim's allocation and the nodes from which it can be used."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ResourceClaimConsumerReference(Wire):
+    """Who holds a claim: never assume a pod (FACTS: PodGroups)."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class AllocatedDeviceStatus(Wire):
+    """What the driver says of one allocated device."""
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = Field(default=None, alias="shareID")
+    conditions: tuple[dict[str, Any], ...] = ()
+    data: Any = None
+    network_data: dict[str, Any] | None = None
+
+
+class ResourceClaimStatus(Wire):
+    """What has become of a claim."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ClaimReference(Wire):
+    """Names one claim in messages, plans and checkpoints."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name} (uid {self.uid})"
+
+
+class ResourceClaim(Wire):
+    """A claim for devices."""
+
+    api_version: Literal["", "resource.k8s.io/v1"] = ""
+    kind: Literal["", "ResourceClaim"] = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def reference(self) -> ClaimReference:
+        """The claim's namespace, name and UID."""
+        return ClaimReference(namespace=self.metadata.namespace, name=self.metadata.name, uid=self.metadata.uid)
+
+
+class ResourceClaimTemplateSpec(Wire):
+    """The metadata and specification of the claims made from a template."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Wire):
+    """A template from which Kubernetes makes one claim per pod."""
+
+    api_version: Literal["", "resource.k8s.io/v1"] = ""
+    kind: Literal["", "ResourceClaimTemplate"] = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceClassSpec(Wire):
+    """What devices of a class have in common."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Wire):
+    """A kind of device that claims ask for by name."""
+
+    api_version: Literal["", "resource.k8s.io/v1"] = ""
+    kind: Literal["", "DeviceClass"] = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()

@@ -1,0 +1,286 @@
+"""The devices of a node as its hardware describes them, whoever found them (NVML, sysfs or a topology file).
+
+A field is None where the source does not tell it: nothing here is guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType, TypeAlias
+
+from driver.model.pci import PciAddress, PciePath
+
+__all__ = [
+    "Device",
+    "DeviceName",
+    "DeviceType",
+    "Fpga",
+    "Gpu",
+    "GpuLink",
+    "LinkKind",
+    "LinkLayer",
+    "MigPlacement",
+    "MigProfile",
+    "MigSupport",
+    "RdmaNic",
+    "RdmaPort",
+    "RdmaVf",
+]
+
+DeviceName = NewType("DeviceName", str)
+"""A device's name in its pool: a DNS label, stable over reboots (made from the PCI address)."""
+
+
+class DeviceType(StrEnum):
+    """The values of the attribute ``rootport.dev/type`` (DESIGN, the device model)."""
+
+    GPU = "gpu"
+    MIG = "mig"
+    RDMA = "rdma"
+    RDMA_VF = "rdma-vf"
+    FPGA = "fpga"
+
+
+class LinkKind(StrEnum):
+    """A direct GPU interconnect."""
+
+    NVLINK = "nvlink"
+    XGMI = "xgmi"
+
+
+class LinkLayer(StrEnum):
+    """An RDMA port's link layer, as ``/sys/class/infiniband/<dev>/ports/<n>/link_layer`` names it, in lower case."""
+
+    INFINIBAND = "infiniband"
+    ETHERNET = "ethernet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLink:
+    """Direct links from one GPU to one peer.
+
+    Attributes:
+        kind: NVLink or xGMI.
+        peer: The peer GPU's address; None where the links end at an NVSwitch, which joins all GPUs on it.
+        count: Number of links.
+    """
+
+    kind: LinkKind
+    peer: PciAddress | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigPlacement:
+    """A place for a MIG partition, in memory slices (NVML: nvmlGpuInstancePlacement_t)."""
+
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """A GPU instance profile that NVML lists for a GPU (NVML: nvmlGpuInstanceProfileInfo).
+
+    Attributes:
+        name: The profile as users write it, such as ``1g.10gb``.
+        profile_id: NVML's number of the profile.
+        compute_slices: Compute slices (the g in the name).
+        memory_bytes: Memory of one instance, in bytes.
+        max_instances: How many fit on an empty GPU.
+        placements: Where an instance can be placed.
+    """
+
+    name: str
+    profile_id: int
+    compute_slices: int
+    memory_bytes: int
+    max_instances: int
+    placements: tuple[MigPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigSupport:
+    """Whether MIG mode is on, and the profiles that NVML lists (an empty tuple where it lists none)."""
+
+    enabled: bool
+    profiles: tuple[MigProfile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A whole GPU.
+
+    Attributes:
+        address: PCI address.
+        pcie: Its path in the PCIe tree.
+        index: NVML's index, or the order in the PCI tree where NVML is not there.
+        minor: N of ``/dev/nvidiaN`` (NVIDIA) or of ``/dev/dri/renderDN`` (AMD).
+        vendor: ``nvidia``, ``amd`` or the PCI vendor id such as ``0x1234``.
+        memory_bytes: Memory of the card, in bytes.
+        cuda_compute_capability: ``major.minor``.
+        driver_version: The kernel driver's version as the driver writes it, such as ``580.159.03``.
+        cuda_driver_version: The highest CUDA version of the driver, ``major.minor``.
+        ecc_enabled: Whether ECC is on; None where the card has none or the source does not tell.
+        mig: MIG support; None where the card has none or the source does not tell.
+        links: Direct links to other GPUs or NVSwitches.
+    """
+
+    address: PciAddress
+    pcie: PciePath
+    index: int
+    minor: int | None = None
+    vendor: str = "nvidia"
+    uuid: str | None = None
+    model: str | None = None
+    memory_bytes: int | None = None
+    architecture: str | None = None
+    cuda_compute_capability: str | None = None
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    ecc_enabled: bool | None = None
+    mig: MigSupport | None = None
+    links: tuple[GpuLink, ...] = ()
+
+    @property
+    def type(self) -> DeviceType:
+        """The value of the attribute ``type``."""
+        return DeviceType.GPU
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return _name("gpu", self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaPort:
+    """A port of an RDMA device.
+
+    Attributes:
+        number: From 1.
+        link_layer: InfiniBand or Ethernet (RoCE).
+        state: As sysfs writes it without the number, in lower case: ``active``, ``down``, ``init``, ``armed``.
+        speed_gbps: Link speed in Gb/s.
+        guid: Port GUID as 16 hexadecimal digits in groups of four, ``0002:c903:00a1:b2c3``.
+    """
+
+    number: int = 1
+    link_layer: LinkLayer | None = None
+    state: str | None = None
+    speed_gbps: int | None = None
+    guid: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaVf:
+    """An SR-IOV virtual function of an RDMA NIC.
+
+    Attributes:
+        index: N of the PF's ``virtfnN``.
+        rdma_device: Its RDMA device, such as ``mlx5_4``; None while no driver is bound.
+        if_names: Its network interfaces, sorted.
+        verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
+    """
+
+    address: PciAddress
+    pcie: PciePath
+    index: int
+    parent: PciAddress
+    rdma_device: str | None = None
+    if_names: tuple[str, ...] = ()
+    model: str | None = None
+    ports: tuple[RdmaPort, ...] = ()
+    verbs_minor: int | None = None
+    umad_minors: tuple[int, ...] = ()
+    issm_minors: tuple[int, ...] = ()
+    rail: int | None = None
+
+    @property
+    def type(self) -> DeviceType:
+        """The value of the attribute ``type``."""
+        return DeviceType.RDMA_VF
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return _name("rdma-vf", self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaNic:
+    """An RDMA NIC: one physical function (PF).
+
+    Attributes:
+        index: Its order among the node's RDMA PFs.
+        rdma_device: Its RDMA device, such as ``mlx5_0``; None where the source names none.
+        if_names: Its network interfaces, sorted.
+        vendor: ``nvidia`` (Mellanox included), ``amazon``, ``broadcom``, ``intel``, ``amd`` or the PCI vendor id.
+        verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
+        rail: Its rail: which fabric plane of a rail-optimised network it is cabled to. Alike NICs of one node take
+            rails in PCI order.
+        sriov_total_vfs: How many VFs the PF can have (``sriov_totalvfs``).
+        vfs: The VFs that exist now.
+    """
+
+    address: PciAddress
+    pcie: PciePath
+    index: int
+    rdma_device: str | None = None
+    if_names: tuple[str, ...] = ()
+    vendor: str | None = None
+    model: str | None = None
+    ports: tuple[RdmaPort, ...] = ()
+    verbs_minor: int | None = None
+    umad_minors: tuple[int, ...] = ()
+    issm_minors: tuple[int, ...] = ()
+    rail: int | None = None
+    sriov_total_vfs: int = 0
+    vfs: tuple[RdmaVf, ...] = ()
+
+    @property
+    def type(self) -> DeviceType:
+        """The value of the attribute ``type``."""
+        return DeviceType.RDMA
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return _name("rdma", self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fpga:
+    """An FPGA accelerator.
+
+    Attributes:
+        index: Its order among the node's FPGAs.
+        device_paths: Its character devices, such as ``/dev/dfl-fme.0`` or ``/dev/dri/renderD129``.
+    """
+
+    address: PciAddress
+    pcie: PciePath
+    index: int
+    vendor: str | None = None
+    model: str | None = None
+    device_paths: tuple[str, ...] = field(default=())
+
+    @property
+    def type(self) -> DeviceType:
+        """The value of the attribute ``type``."""
+        return DeviceType.FPGA
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return _name("fpga", self.address)
+
+
+Device: TypeAlias = Gpu | RdmaNic | RdmaVf | Fpga
+
+
+def _name(prefix: str, address: PciAddress) -> DeviceName:
+    # By PCI address, not by index: when a GPU falls off the bus the indices of the others move, and a claim that
+    # was allocated before must not come to mean another device.
+    return DeviceName(f"{prefix}-{address.replace(':', '-').replace('.', '-')}")
