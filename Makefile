@@ -27,7 +27,7 @@ $(VENV)/.installed: pyproject.toml requirements-dev.lock
 	@touch $@
 
 run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
-	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml \
+	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
 	  --claims examples --out out
 
 test: check ## everything: format, lint, types, layers, then the tests

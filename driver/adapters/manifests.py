@@ -1,0 +1,256 @@
+"""Reads ResourceClaims, ResourceClaimTemplates and DeviceClasses from the files a user would ``kubectl apply``.
+
+Every error names the file, the line and the field, all errors of a file at once. Fields are checked as strictly as
+``kubectl apply --validate=strict`` does: unknown and duplicate fields are errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import ValidationError
+
+from driver.adapters.yaml_documents import Document, read_documents
+from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate, Wire
+from driver.api.validation import (
+    FieldError,
+    validate_claim,
+    validate_claim_template,
+    validate_device_class,
+    with_defaults,
+)
+from driver.errors import InputError
+
+__all__ = ["MAX_FILE_BYTES", "ClaimManifest", "ClassManifest", "Manifests", "read_manifest_text", "read_manifests"]
+
+MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+"""An API object holds at most 1.5 MiB (etcd's request limit); a file of several is still far below this."""
+
+_MAX_ERRORS_SHOWN: Final = 20
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_PATH_STEP: Final = re.compile(r"\[(\d+)\]|\[\"([^\"]*)\"\]|([^.\[\]]+)")
+
+_Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, DeviceClass)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimManifest:
+    """A claim to allocate, from a ResourceClaim or made from a ResourceClaimTemplate.
+
+    Attributes:
+        claim: The claim with the API's defaults.
+        from_template: Whether it stands for the claims of a template.
+        document: Where it was written.
+    """
+
+    claim: ResourceClaim
+    from_template: bool
+    document: Document
+
+    def message(self, error: FieldError) -> str:
+        """An error in the claim, with its file and line; ``error.path`` is the claim's, also for a template."""
+        path = f"spec.{error.path}" if self.from_template and error.path.startswith("spec.") else error.path
+        return self.document.error(_steps(path), error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassManifest:
+    """A DeviceClass, and where it was written."""
+
+    device_class: DeviceClass
+    document: Document
+
+    def message(self, error: FieldError) -> str:
+        """An error in the class, with its file and line."""
+        return self.document.error(_steps(error.path), error.message)
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What the given files hold.
+
+    Attributes:
+        claims: Claims and templates in the order of the files.
+        classes: DeviceClasses, likewise.
+        ignored: How many objects of other kinds were passed over, by kind.
+    """
+
+    claims: list[ClaimManifest] = field(default_factory=list)
+    classes: list[ClassManifest] = field(default_factory=list)
+    ignored: dict[str, int] = field(default_factory=dict)
+
+
+def read_manifests(paths: Sequence[Path]) -> Manifests:
+    """Read files, and the .yaml, .yml and .json files directly in folders, in sorted order.
+
+    Raises:
+        InputError: A file cannot be read, is too large, is no YAML, or holds objects that the API server would refuse.
+    """
+    manifests = Manifests()
+    for path in _files(paths):
+        _add_file(manifests, _read(path), str(path))
+    _refuse_duplicates(manifests)
+    return manifests
+
+
+def read_manifest_text(text: str, source: str) -> Manifests:
+    """Read one document stream that does not come from a user's file, such as the DeviceClasses of the package."""
+    manifests = Manifests()
+    _add_file(manifests, text, source)
+    return manifests
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            found = sorted(child for child in path.iterdir() if child.suffix in _SUFFIXES and child.is_file())
+            if not found:
+                raise InputError(f"{path}: no .yaml, .yml or .json file in this folder")
+            yield from found
+        else:
+            yield path
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: not a regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(
+            f"{path}: larger than {MAX_FILE_BYTES // 1024**2} MiB, the most that is read of one file of manifests",
+            hint="split it into several files; --claims takes more than one, or a folder",
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text", hint="is this a YAML or JSON file?") from error
+
+
+def _add_file(manifests: Manifests, text: str, source: str) -> None:
+    errors: list[str] = []
+    for document in read_documents(text, source):
+        for item in document.items():
+            errors.extend(_add_object(manifests, item))
+    if errors:
+        shown = errors[:_MAX_ERRORS_SHOWN]
+        if len(errors) > len(shown):
+            shown.append(f"{source}: and {len(errors) - len(shown)} more errors")
+        raise InputError("\n".join(shown))
+
+
+def _add_object(manifests: Manifests, document: Document) -> list[str]:
+    kind, version = document.data.get("kind"), document.data.get("apiVersion")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        return [document.error(("kind",), "not a Kubernetes object: kind and apiVersion must both be there")]
+    if version.partition("/")[0] != API_VERSION.partition("/")[0]:
+        manifests.ignored[kind] = manifests.ignored.get(kind, 0) + 1
+        return []
+    if version != API_VERSION:
+        return [document.error(("apiVersion",), f"{version} is not supported: write {API_VERSION} (Kubernetes 1.34)")]
+    match kind:
+        case "ResourceClaim":
+            claim, errors = _parse(document, ResourceClaim, validate_claim)
+            if claim is not None:
+                manifests.claims.append(ClaimManifest(_in_namespace(claim), from_template=False, document=document))
+        case "ResourceClaimTemplate":
+            template, errors = _parse(document, ResourceClaimTemplate, validate_claim_template)
+            if template is not None:
+                claim = ResourceClaim(metadata=template.metadata, spec=template.spec.spec)
+                manifests.claims.append(ClaimManifest(_in_namespace(claim), from_template=True, document=document))
+        case "DeviceClass":
+            device_class, errors = _parse(document, DeviceClass, validate_device_class)
+            if device_class is not None:
+                manifests.classes.append(ClassManifest(device_class, document))
+        case _:
+            manifests.ignored[kind] = manifests.ignored.get(kind, 0) + 1
+            return []
+    return errors
+
+
+def _in_namespace(claim: ResourceClaim) -> ResourceClaim:
+    if claim.metadata.namespace:
+        return claim
+    return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"namespace": "default"})})
+
+
+def _refuse_duplicates(manifests: Manifests) -> None:
+    first: dict[tuple[str, str, str], Document] = {}
+    for claim, document in ((manifest.claim, manifest.document) for manifest in manifests.claims):
+        _refuse_second(first, (document.kind, claim.metadata.namespace, claim.metadata.name), document)
+    for manifest in manifests.classes:
+        _refuse_second(first, (manifest.document.kind, "", manifest.device_class.metadata.name), manifest.document)
+
+
+def _refuse_second(first: dict[tuple[str, str, str], Document], key: tuple[str, str, str], document: Document) -> None:
+    earlier = first.setdefault(key, document)
+    if earlier is not document:
+        name = "/".join(part for part in key[1:] if part)
+        raise InputError(
+            f"{document.where}: {key[0]} {name} is already defined at {earlier.where}",
+            hint="give one of the two another name",
+        )
+
+
+def _parse(
+    document: Document, model: type[_Object], validate: Callable[[_Object], Sequence[FieldError]]
+) -> tuple[_Object | None, list[str]]:
+    try:
+        parsed = with_defaults(model.model_validate(document.data))
+    except ValidationError as error:
+        found = sorted(error.errors(include_url=False), key=lambda details: document.line(details["loc"]))
+        return None, [document.error(details["loc"], _describe(details, model)) for details in found]
+    problems = [document.error(_steps(problem.path), problem.message) for problem in validate(parsed)]
+    return (None, problems) if problems else (parsed, [])
+
+
+def _describe(details: Any, model: type[Wire]) -> str:
+    if details["type"] != "extra_forbidden":
+        return str(details["msg"][0].lower() + details["msg"][1:])
+    known = _fields_at(model, details["loc"][:-1])
+    near = difflib.get_close_matches(str(details["loc"][-1]), known, n=1)
+    if near:
+        return f"unknown field; did you mean {near[0]}?"
+    return f"unknown field; known here: {', '.join(sorted(known))}" if known else "unknown field"
+
+
+@cache
+def _json_schema(model: type[Wire]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
+def _fields_at(model: type[Wire], loc: Sequence[str | int]) -> list[str]:
+    """The field names that the model knows at a place, read from its JSON schema."""
+    schema = _json_schema(model)
+    here: Any = schema
+    for step in (None, *loc):
+        if step is not None:
+            here = (
+                here.get("items", here.get("additionalProperties", {}))
+                if isinstance(step, int)
+                else (here.get("properties", {}).get(step) or here.get("additionalProperties") or {})
+            )
+        while isinstance(here, dict):
+            if "$ref" in here:
+                here = schema["$defs"][here["$ref"].rpartition("/")[2]]
+            elif "anyOf" in here:
+                here = next((option for option in here["anyOf"] if option.get("type") != "null"), {})
+            else:
+                break
+        if not isinstance(here, dict):
+            return []
+    return list(here.get("properties", {}))
+
+
+def _steps(path: str) -> tuple[str | int, ...]:
+    return tuple(int(i) if i else quoted or name for i, quoted, name in _PATH_STEP.findall(path))
