@@ -1,0 +1,269 @@
+"""The catalogue of GPU and NIC models: what a PCI id, or the little that NCCL writes, tells about a device.
+
+It names what is known for sure and stays silent otherwise: no fact is taken from an entry that may not be the one.
+The data lies in catalogue.yaml beside this file; what a user says by flag (:class:`HardwareFacts`) wins over it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+
+import yaml
+
+from driver.errors import InputError
+from driver.model.pci import PciAddress
+
+__all__ = [
+    "Catalogue",
+    "GpuFacts",
+    "GpuModel",
+    "HardwareFacts",
+    "NicModel",
+    "Platform",
+    "find_gpu_model",
+    "gpu_facts",
+    "load",
+    "nic_model",
+    "platform_attributes",
+]
+
+T = TypeVar("T")
+
+_GIB: Final = 1024**3
+_MAX_ATTRIBUTE: Final = 64
+# What a person may leave out of a model's name.
+_BRANDS: Final = frozenset({"nvidia", "amd", "tesla", "instinct"})
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuModel:
+    """A GPU model; the fields are explained in catalogue.yaml."""
+
+    name: str
+    pci: tuple[str, ...] = ()
+    memory_gib: int
+    architecture: str
+    compute_capability: str | None = None
+    compute_units: int | None = None
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicModel:
+    """A NIC model."""
+
+    name: str
+    pci: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """A cloud machine whose topology file has nothing but bus ids, and the XML attributes that the file leaves out."""
+
+    name: str
+    attributes: Mapping[PciAddress, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All of catalogue.yaml."""
+
+    gpus: tuple[GpuModel, ...]
+    nics: tuple[NicModel, ...]
+    platforms: tuple[Platform, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """What is known of a GPU; None where it is not known.
+
+    Attributes:
+        model: As NVML or AMD SMI writes it.
+        memory_bytes: Nominal size, see catalogue.yaml.
+        architecture: ``Hopper``, ``gfx90a``.
+        cuda_compute_capability: ``major.minor``.
+    """
+
+    model: str | None = None
+    memory_bytes: int | None = None
+    architecture: str | None = None
+    cuda_compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareFacts:
+    """What the user says about all GPUs of a node (``--gpu-model``, ``--gpu-memory``); it wins over every other source.
+
+    Attributes:
+        gpu_model: A model's name; see :func:`find_gpu_model` for how loosely it may be written.
+        gpu_memory_bytes: Memory of each GPU, in bytes.
+    """
+
+    gpu_model: str | None = None
+    gpu_memory_bytes: int | None = None
+
+
+@cache
+def load() -> Catalogue:
+    """The catalogue, read once."""
+    text = files("driver.adapters").joinpath("catalogue.yaml").read_text(encoding="utf-8")
+    data = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
+    return Catalogue(
+        gpus=tuple(GpuModel(**_frozen(entry)) for entry in data["gpus"]),
+        nics=tuple(NicModel(**_frozen(entry)) for entry in data["nics"]),
+        platforms=tuple(Platform(**entry) for entry in data["platforms"]),
+    )
+
+
+def nic_model(pci_id: str) -> str | None:
+    """A NIC model's name by PCI id (``15b3:1021``)."""
+    return next((nic.name for nic in load().nics if pci_id in nic.pci), None)
+
+
+def platform_attributes(bus_ids: Iterable[PciAddress]) -> tuple[str, Mapping[PciAddress, Mapping[str, str]]] | None:
+    """The platform whose topology file lists exactly these bus ids without a class, and what its entries leave out."""
+    wanted = frozenset(bus_ids)
+    found = (platform for platform in load().platforms if platform.attributes.keys() == wanted)
+    return next(((platform.name, platform.attributes) for platform in found), None)
+
+
+def gpu_facts(
+    *,
+    pci_id: str | None = None,
+    architecture: str | None = None,
+    compute_capability: str | None = None,
+    compute_units: int | None = None,
+    hardware: HardwareFacts = HardwareFacts(),
+) -> GpuFacts:
+    """What is known of a GPU from what a source tells about it.
+
+    Where several models fit, only what they agree on is taken. A model and a memory size are concluded from a PCI id,
+    or, where the source has none, from AMD's architecture together with the number of compute units; never from a
+    compute capability, which GPUs outside of this catalogue share.
+
+    Args:
+        pci_id: ``10de:2330``.
+        architecture: An LLVM target such as ``gfx90a``.
+        compute_capability: ``9.0``.
+        compute_units: Of an AMD GPU.
+        hardware: What the user says; wins.
+
+    Raises:
+        InputError: ``hardware`` names no model, or several.
+    """
+    gpus = load().gpus
+    described: Iterable[GpuModel] = ()
+    if pci_id is not None:
+        described = [gpu for gpu in gpus if pci_id in gpu.pci]
+        finer = [gpu for gpu in described if gpu.compute_units == compute_units]
+        described = finer or described
+    elif architecture is not None and compute_units is not None:
+        described = [gpu for gpu in gpus if (gpu.architecture, gpu.compute_units) == (architecture, compute_units)]
+    alike = described or [gpu for gpu in gpus if compute_capability and gpu.compute_capability == compute_capability]
+    memory_gib = _agreed(described, lambda gpu: gpu.memory_gib)
+    facts = GpuFacts(
+        model=_agreed(described, lambda gpu: gpu.name),
+        memory_bytes=memory_gib * _GIB if memory_gib else None,
+        architecture=architecture or _agreed(alike, lambda gpu: gpu.architecture),
+        cuda_compute_capability=compute_capability or _agreed(described, lambda gpu: gpu.compute_capability),
+    )
+    return _with_flags(facts, hardware)
+
+
+def find_gpu_model(name: str) -> GpuModel:
+    """The model that a loosely written name means: ``h100``, ``a100 80gb sxm``, ``MI300X``.
+
+    Brand names, case and punctuation do not count; words may be shortened (``sxm`` for ``SXM4``) or left out as long as
+    one model alone fits.
+
+    Raises:
+        InputError: No model fits, or several do; the message lists those that come near.
+    """
+    words = _words(name)
+    gpus = load().gpus
+    for gpu in gpus:
+        if any(words == _words(known) for known in (gpu.name, *gpu.aliases)):
+            return gpu
+    fitting = [gpu for gpu in gpus if words and all(_has_word(gpu, word) for word in words)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InputError(
+            f"the GPU model {_shown(name)} may be any of {_listed(gpu.name for gpu in fitting)}",
+            hint="name one of them",
+        )
+    raise _UnknownModelError(
+        f"the GPU model {_shown(name)} is not in the catalogue",
+        hint=f"{_near(name)}; for another model give its full name and its memory (--gpu-memory)",
+    )
+
+
+def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+class _UnknownModelError(InputError):
+    """No model fits; with its memory given as well the user's own name is good enough."""
+
+
+def _with_flags(facts: GpuFacts, hardware: HardwareFacts) -> GpuFacts:
+    if hardware.gpu_model is not None:
+        try:
+            model = find_gpu_model(hardware.gpu_model)
+        except _UnknownModelError:
+            if hardware.gpu_memory_bytes is None:
+                raise
+            facts = replace(facts, model=_attribute_text(hardware.gpu_model))
+        else:
+            facts = GpuFacts(
+                model=model.name,
+                memory_bytes=model.memory_gib * _GIB,
+                architecture=model.architecture,
+                cuda_compute_capability=model.compute_capability,
+            )
+    if hardware.gpu_memory_bytes is not None:
+        facts = replace(facts, memory_bytes=hardware.gpu_memory_bytes)
+    return facts
+
+
+def _attribute_text(name: str) -> str:
+    # The model becomes a string attribute of a device: at most 64 characters (resource.k8s.io/v1,
+    # DeviceAttributeMaxValueLength).
+    text = " ".join(name.split())
+    if not 1 <= len(text) <= _MAX_ATTRIBUTE or not text.isprintable():
+        raise InputError(f"the GPU model {_shown(name)} cannot be published", hint="use 1 to 64 printable characters")
+    return text
+
+
+def _agreed(gpus: Iterable[GpuModel], fact: Callable[[GpuModel], T | None]) -> T | None:
+    values = {fact(gpu) for gpu in gpus}
+    return values.pop() if len(values) == 1 else None
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in _BRANDS)
+
+
+def _has_word(gpu: GpuModel, word: str) -> bool:
+    return any(known == word or (len(word) > 1 and known.startswith(word)) for known in _words(gpu.name))
+
+
+def _near(name: str) -> str:
+    by_words = {" ".join(_words(gpu.name)): gpu.name for gpu in load().gpus}
+    near = difflib.get_close_matches(" ".join(_words(name))[:_MAX_ATTRIBUTE], by_words, n=5, cutoff=0.4)
+    return f"nearest: {_listed(by_words[key] for key in near)}" if near else f"known: {_listed(by_words.values())}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _MAX_ATTRIBUTE else name[: _MAX_ATTRIBUTE - 3] + "...")

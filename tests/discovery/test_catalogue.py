@@ -1,0 +1,174 @@
+"""The catalogue names what is known for sure, and models may be named loosely."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from driver.adapters.catalogue import (
+    GpuFacts,
+    HardwareFacts,
+    find_gpu_model,
+    gpu_facts,
+    load,
+    nic_model,
+    platform_attributes,
+)
+from driver.errors import InputError
+from driver.model.pci import PciAddress, parse_pci_address
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("h100", "NVIDIA H100 80GB HBM3"),
+        ("H100-SXM", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
+        ("h100 pcie", "NVIDIA H100 PCIe"),
+        ("H200", "NVIDIA H200"),
+        ("nvidia b300", "NVIDIA B300 SXM6 AC"),
+        ("t4", "Tesla T4"),
+        ("a10", "NVIDIA A10"),
+        ("l40", "NVIDIA L40"),
+        ("a100 80gb sxm", "NVIDIA A100-SXM4-80GB"),
+        ("V100 SXM2 32", "Tesla V100-SXM2-32GB"),
+        ("mi300x", "AMD Instinct MI300X"),
+        ("Instinct MI250", "AMD Instinct MI250"),
+    ],
+)
+def test_a_loose_name_finds_its_model(name: str, model: str) -> None:
+    assert find_gpu_model(name).name == model
+
+
+def test_a_name_that_fits_several_models_lists_them() -> None:
+    with pytest.raises(InputError, match=r"'a100' may be any of NVIDIA A100-SXM4-40GB, .*NVIDIA A100 80GB PCIe"):
+        find_gpu_model("a100")
+
+
+@pytest.mark.parametrize("name", ["h1000", "", "  ", "-", "ünïcødé", "h100" * 1000, "x" * 100_000, "\x00"])
+def test_an_unknown_name_lists_near_ones_in_a_short_message(name: str) -> None:
+    with pytest.raises(InputError, match=r"not in the catalogue .*(nearest|known): .*--gpu-memory") as caught:
+        find_gpu_model(name)
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("known", "facts"),
+    [
+        pytest.param(
+            {"pci_id": "10de:20b0"},
+            GpuFacts(
+                model="NVIDIA A100-SXM4-40GB",
+                memory_bytes=40 * GIB,
+                architecture="Ampere",
+                cuda_compute_capability="8.0",
+            ),
+            id="pci-id",
+        ),
+        pytest.param(
+            {"compute_capability": "9.0"},
+            GpuFacts(architecture="Hopper", cuda_compute_capability="9.0"),
+            id="a-compute-capability-tells-no-model",
+        ),
+        pytest.param(
+            {"compute_capability": "7.5"},
+            GpuFacts(architecture="Turing", cuda_compute_capability="7.5"),
+            id="not-even-where-the-catalogue-has-but-one",
+        ),
+        pytest.param(
+            {"pci_id": "10de:ffff", "compute_capability": "8.9"},
+            GpuFacts(architecture="Ada Lovelace", cuda_compute_capability="8.9"),
+            id="an-unknown-pci-id-is-another-model",
+        ),
+        pytest.param(
+            {"pci_id": "1002:740c"},
+            GpuFacts(memory_bytes=64 * GIB, architecture="gfx90a"),
+            id="one-id-for-two-models-tells-what-they-share",
+        ),
+        pytest.param(
+            {"pci_id": "1002:740c", "architecture": "gfx90a", "compute_units": 110},
+            GpuFacts(model="AMD Instinct MI250X", memory_bytes=64 * GIB, architecture="gfx90a"),
+            id="compute-units-tell-them-apart",
+        ),
+        pytest.param(
+            {"architecture": "gfx908", "compute_units": 120},
+            GpuFacts(model="AMD Instinct MI100", memory_bytes=32 * GIB, architecture="gfx908"),
+            id="amd-architecture-and-compute-units",
+        ),
+        pytest.param(
+            {"architecture": "gfx942", "compute_units": 304},
+            GpuFacts(architecture="gfx942"),
+            id="mi300x-or-mi325x",
+        ),
+        pytest.param({}, GpuFacts(), id="nothing"),
+    ],
+)
+def test_only_what_all_fitting_models_agree_on_is_taken(known: dict[str, object], facts: GpuFacts) -> None:
+    assert gpu_facts(**known) == facts  # type: ignore[arg-type]
+
+
+def test_flags_win_over_the_pci_id() -> None:
+    facts = gpu_facts(pci_id="10de:20b0", hardware=HardwareFacts(gpu_model="h100", gpu_memory_bytes=7))
+    assert (facts.model, facts.memory_bytes, facts.architecture) == ("NVIDIA H100 80GB HBM3", 7, "Hopper")
+
+
+def test_a_memory_flag_alone_keeps_the_model() -> None:
+    facts = gpu_facts(pci_id="10de:20b0", hardware=HardwareFacts(gpu_memory_bytes=7))
+    assert (facts.model, facts.memory_bytes) == ("NVIDIA A100-SXM4-40GB", 7)
+
+
+def test_an_unknown_model_with_its_memory_is_taken_as_written() -> None:
+    facts = gpu_facts(compute_capability="9.9", hardware=HardwareFacts(gpu_model=" Some  GPU ", gpu_memory_bytes=7))
+    assert facts == GpuFacts(model="Some GPU", memory_bytes=7, cuda_compute_capability="9.9")
+
+
+@pytest.mark.parametrize("name", ["x" * 65, "a\x1bb"])
+def test_an_unknown_model_must_fit_an_attribute(name: str) -> None:
+    with pytest.raises(InputError, match="1 to 64 printable characters"):
+        gpu_facts(hardware=HardwareFacts(gpu_model=name, gpu_memory_bytes=7))
+
+
+def test_an_ambiguous_model_is_an_error_even_with_its_memory() -> None:
+    with pytest.raises(InputError, match="may be any of"):
+        gpu_facts(hardware=HardwareFacts(gpu_model="a100", gpu_memory_bytes=7))
+
+
+def test_nics_are_known_by_pci_id() -> None:
+    assert nic_model("15b3:1021") == "ConnectX-7"
+    assert nic_model("1d0f:efa1") == "Elastic Fabric Adapter"
+    assert nic_model("15b3:ffff") is None
+
+
+def test_a_platform_is_recognised_by_all_its_bus_ids_and_no_others() -> None:
+    bus_ids = {PciAddress(f"0000:00:{device:02x}.0") for device in range(0x15, 0x1E)}
+    found = platform_attributes(bus_ids)
+    assert found is not None
+    assert found[0] == "AWS g5.48xlarge"
+    assert platform_attributes(bus_ids - {PciAddress("0000:00:15.0")}) is None
+    assert platform_attributes(bus_ids | {PciAddress("0000:00:14.0")}) is None
+
+
+def test_the_catalogue_is_well_formed() -> None:
+    catalogue = load()
+    assert [name for name, count in Counter(gpu.name for gpu in catalogue.gpus).items() if count > 1] == []
+    for gpu in catalogue.gpus:
+        assert isinstance(gpu.memory_gib, int)
+        assert len(gpu.name) <= 64
+        if gpu.name.startswith("AMD"):
+            assert gpu.architecture.startswith("gfx")
+            assert gpu.compute_units
+        else:
+            assert re.fullmatch(r"[0-9]+\.[0-9]", gpu.compute_capability or "")
+        for alias in gpu.aliases:
+            assert find_gpu_model(alias) is gpu
+        assert find_gpu_model(gpu.name) is gpu
+    for pci in (pci for entry in (*catalogue.gpus, *catalogue.nics) for pci in entry.pci):
+        assert re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", pci)
+    for platform in catalogue.platforms:
+        for address, attributes in platform.attributes.items():
+            assert parse_pci_address(address) == address
+            assert attributes.keys() <= {"class", "vendor", "device"}

@@ -1,0 +1,43 @@
+"""Rails are numbered among alike NICs, in PCI order."""
+
+from __future__ import annotations
+
+from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
+from driver.model.pci import PciAddress, PciePath
+from driver.model.rails import with_rails
+
+
+def nic(address: str, speed: int = 400, link_layer: LinkLayer = LinkLayer.INFINIBAND, model: str = "CX7") -> RdmaNic:
+    ports = (RdmaPort(link_layer=link_layer, speed_gbps=speed),)
+    return RdmaNic(address=PciAddress(address), pcie=PciePath(), index=0, model=model, ports=ports)
+
+
+def test_rails_follow_the_pci_order_and_the_nics_keep_theirs() -> None:
+    nics = with_rails([nic("0000:85:00.0"), nic("0000:13:00.0"), nic("10000:01:00.0"), nic("ffff:01:00.0")])
+    assert [nic.rail for nic in nics] == [1, 0, 3, 2]
+    assert nics[0].address == "0000:85:00.0"
+
+
+def test_unlike_nics_do_not_shift_the_rails() -> None:
+    nics = with_rails(
+        [
+            nic("0000:01:00.0"),
+            nic("0000:02:00.0", speed=100),
+            nic("0000:03:00.0", link_layer=LinkLayer.ETHERNET),
+            nic("0000:04:00.0", model="CX6"),
+            nic("0000:05:00.0"),
+        ]
+    )
+    assert [nic.rail for nic in nics] == [0, 0, 0, 0, 1]
+
+
+def test_a_nic_without_ports_is_alike_others_without() -> None:
+    bare = RdmaNic(address=PciAddress("0000:01:00.0"), pcie=PciePath(), index=0)
+    assert [nic.rail for nic in with_rails([bare, nic("0000:02:00.0")])] == [0, 0]
+
+
+def test_vfs_take_the_rail_of_their_pf() -> None:
+    vf = RdmaVf(address=PciAddress("0000:02:00.1"), pcie=PciePath(), index=0, parent=PciAddress("0000:02:00.0"))
+    pf = RdmaNic(address=PciAddress("0000:02:00.0"), pcie=PciePath(), index=1, vfs=(vf,))
+    first = RdmaNic(address=PciAddress("0000:01:00.0"), pcie=PciePath(), index=0)
+    assert with_rails([first, pf])[1].vfs[0].rail == 1
