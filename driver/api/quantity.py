@@ -18,21 +18,22 @@ from pydantic_core import CoreSchema, core_schema
 __all__ = ["Quantity"]
 
 _NANO: Final = 10**9
-# Kubernetes caps what it parses at the int64 range (quantity.go, maxAllowed); it clamps, it does not refuse.
-_MAX_NANO: Final = (2**63 - 1) * _NANO
+# Kubernetes caps what it parses with a binary suffix at the int64 range (quantity.go, maxAllowed); it does not refuse.
+_MAX_BINARY: Final = 2**63 - 1
 
 _FORM: Final = re.compile(
-    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,4})?", re.ASCII
+    r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?", re.ASCII
 )
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-# Longer than any quantity that means something; keeps a hostile string from becoming a huge number.
+# Longer than any quantity that means something. This and the three digits of an exponent keep a hostile string from
+# becoming a number that Python would not print.
 _MAX_LENGTH: Final = 128
 
 
 @total_ordering
 class Quantity:
-    """An exact, immutable amount. ``str()`` gives the canonical form that the API server would store.
+    """An exact, immutable amount. ``str()`` gives the canonical form, which the API server writes after any arithmetic.
 
     Args:
         text: The quantity as Kubernetes writes it, for example ``"80Gi"``.
@@ -56,16 +57,17 @@ class Quantity:
         # A precision that no allowed input exceeds, so that only the final rounding to nano rounds.
         exact = Context(prec=_MAX_LENGTH + 64, Emax=10**6, Emin=-(10**6))
         if suffix in _BINARY:
-            value = exact.multiply(Decimal(digits), Decimal(2 ** _BINARY[suffix]))
-            self._format = "BinarySI"
+            value = min(exact.multiply(Decimal(digits), Decimal(2 ** _BINARY[suffix])), Decimal(_MAX_BINARY))
+            # A fraction cannot be written with a binary suffix.
+            self._format = "DecimalSI" if 0 < value < 1 else "BinarySI"
         elif suffix in _DECIMAL:
             value = exact.scaleb(Decimal(digits), _DECIMAL[suffix])
             self._format = "DecimalSI"
         else:
             value = exact.scaleb(Decimal(digits), int(suffix[1:]))
             self._format = "DecimalExponent"
-        nano = _MAX_NANO if value > 2**63 else int(exact.scaleb(value, 9).to_integral_value(ROUND_UP, exact))
-        self._nano = min(nano, _MAX_NANO) * (-1 if sign == "-" else 1)
+        nano = int(exact.scaleb(value, 9).to_integral_value(ROUND_UP, exact))
+        self._nano = -nano if sign == "-" else nano
 
     @classmethod
     def of(cls, value: int, *, binary: bool = False) -> Quantity:
@@ -95,8 +97,9 @@ class Quantity:
         return self._nano % _NANO == 0
 
     def ceil(self) -> int:
-        """The amount rounded up to a whole number (Go's ``Quantity.Value``)."""
-        return -(-self._nano // _NANO)
+        """The amount rounded away from zero to a whole number (Go's ``Quantity.Value``, which does so too)."""
+        amount = -(-abs(self._nano) // _NANO)
+        return -amount if self._nano < 0 else amount
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self._nano == other._nano
@@ -129,7 +132,8 @@ class Quantity:
                 if whole % (1 << shift) == 0:
                     return f"{sign}{whole >> shift}{suffix}"
             return f"{sign}{whole}"
-        exponent = 18
+        # Suffixes end at E, exponents do not.
+        exponent = 18 if self._format != "DecimalExponent" else max(len(str(amount)) // 3 * 3, 18)
         while amount % 10 ** (exponent + 9):
             exponent -= 3
         number = amount // 10 ** (exponent + 9)
@@ -150,5 +154,6 @@ class Quantity:
 
         return core_schema.no_info_plain_validator_function(
             read,
+            json_schema_input_schema=core_schema.str_schema(),
             serialization=core_schema.plain_serializer_function_ser_schema(str, return_schema=core_schema.str_schema()),
         )

@@ -2,14 +2,14 @@
 
 Source of every field, limit and default: k8s.io/api v0.36.3, resource/v1/types.go. The models only say what has
 which type; :mod:`driver.api.validation` says which values the API server would refuse, and ``with_defaults`` there sets
-what it would default. Unknown fields are refused (a typo in a claim must not pass silently); to read an object that a newer API
-server wrote, validate with ``extra="ignore"``.
+what it would default. Unknown fields are refused (a typo in a claim must not pass silently); to read an
+object that a newer API server wrote, validate with ``extra="ignore"``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
@@ -65,6 +65,9 @@ __all__ = [
 ]
 
 API_VERSION: Final = "resource.k8s.io/v1"
+
+Int64: TypeAlias = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+"""What Go decodes into an int64: the API server refuses a larger number when it reads the object."""
 
 
 class Wire(BaseModel):
@@ -130,11 +133,11 @@ class Node(Wire):
 class DeviceAttribute(Wire):
     """An attribute's value: exactly one of the fields is set (lists: alpha gate DRAListTypeAttributes)."""
 
-    int_value: StrictInt | None = Field(default=None, alias="int")
+    int_value: Int64 | None = Field(default=None, alias="int")
     bool_value: StrictBool | None = Field(default=None, alias="bool")
     string_value: str | None = Field(default=None, alias="string")
     version_value: str | None = Field(default=None, alias="version")
-    int_values: tuple[StrictInt, ...] | None = Field(default=None, alias="ints")
+    int_values: tuple[Int64, ...] | None = Field(default=None, alias="ints")
     bool_values: tuple[StrictBool, ...] | None = Field(default=None, alias="bools")
     string_values: tuple[str, ...] | None = Field(default=None, alias="strings")
     version_values: tuple[str, ...] | None = Field(default=None, alias="versions")
@@ -214,8 +217,8 @@ class ResourcePool(Wire):
     """Which pool a slice belongs to. Consumers use the highest generation only, and only when all slices are there."""
 
     name: str
-    generation: StrictInt = 0
-    resource_slice_count: StrictInt = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Wire):
@@ -259,7 +262,7 @@ class DeviceToleration(Wire):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: StrictInt | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(Wire):
@@ -275,7 +278,7 @@ class DeviceSubRequest(Wire):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: StrictInt = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 
@@ -286,7 +289,7 @@ class ExactDeviceRequest(Wire):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: StrictInt = 0
+    count: Int64 = 0
     admin_access: StrictBool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None

@@ -1,0 +1,5 @@
+"""What a node publishes: inventory to ResourceSlices, in an order that makes the scheduler's first fit a good fit."""
+
+from driver.layout.slices import left_out, resource_slices
+
+__all__ = ["left_out", "resource_slices"]

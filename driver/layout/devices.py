@@ -1,0 +1,85 @@
+"""One device of the inventory as a device of a ResourceSlice: its attributes and capacities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from driver.api import resource_v1
+from driver.api.quantity import Quantity
+from driver.layout import attributes
+from driver.layout.values import identifier, number, text, version
+from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaPort, RdmaVf
+from driver.model.pci import PciAddress, is_standard_bus_id
+
+__all__ = ["fpga_device", "gpu_device", "nic_device", "vf_device"]
+
+_Attributes: TypeAlias = dict[str, resource_v1.DeviceAttribute | None]
+
+
+def gpu_device(
+    gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress], switches: Mapping[PciAddress, PciAddress]
+) -> resource_v1.Device:
+    """A whole GPU."""
+    own: _Attributes = {
+        attributes.UUID: identifier(gpu.uuid),
+        attributes.ARCHITECTURE: text(gpu.architecture),
+        attributes.DRIVER_VERSION: version(gpu.driver_version),
+        attributes.CUDA_DRIVER_VERSION: version(gpu.cuda_driver_version),
+        attributes.CUDA_COMPUTE_CAPABILITY: version(gpu.cuda_compute_capability),
+        attributes.NVLINK_DOMAIN: identifier(domains.get(gpu.address)),
+    }
+    memory = gpu.memory_bytes
+    capacity = {attributes.MEMORY: resource_v1.DeviceCapacity(value=Quantity.of(memory, binary=True))} if memory else {}
+    return _device(gpu, _common(gpu, gpu.vendor, switches) | own, capacity)
+
+
+def nic_device(nic: RdmaNic, *, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+    """A whole RDMA NIC: a PF."""
+    return _device(nic, _common(nic, nic.vendor, switches) | _network(nic), {})
+
+
+def vf_device(vf: RdmaVf, *, vendor: str | None, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+    """A VF of an RDMA NIC; the vendor is its PF's."""
+    own: _Attributes = {attributes.PARENT: identifier(vf.parent)}
+    return _device(vf, _common(vf, vendor, switches) | _network(vf) | own, {})
+
+
+def fpga_device(fpga: Fpga, *, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+    """An FPGA."""
+    return _device(fpga, _common(fpga, fpga.vendor, switches), {})
+
+
+def _device(device: Device, given: _Attributes, capacity: dict[str, resource_v1.DeviceCapacity]) -> resource_v1.Device:
+    present = {name: value for name, value in given.items() if value is not None}
+    return resource_v1.Device(name=device.name, attributes=present, capacity=capacity)
+
+
+def _common(device: Device, vendor: str | None, switches: Mapping[PciAddress, PciAddress]) -> _Attributes:
+    path = device.pcie
+    return {
+        attributes.STANDARD_PCIE_ROOT: identifier(path.root),
+        attributes.STANDARD_PCI_BUS_ID: identifier(device.address if is_standard_bus_id(device.address) else None),
+        attributes.STANDARD_NUMA_NODE: number(path.numa_node),
+        attributes.TYPE: identifier(device.type),
+        attributes.VENDOR: identifier(vendor),
+        attributes.MODEL: text(device.model),
+        attributes.INDEX: number(device.index),
+        attributes.NUMA_NODE: number(path.numa_node),
+        attributes.PCIE_SWITCH: identifier(switches.get(device.address)),
+    }
+
+
+def _network(nic: RdmaNic | RdmaVf) -> _Attributes:
+    return {
+        attributes.RDMA_DEVICE: identifier(nic.rdma_device),
+        attributes.IF_NAME: identifier(min(nic.if_names, default=None)),
+        attributes.LINK_TYPE: identifier(_link_type(nic.ports)),
+        attributes.LINK_SPEED: number(max((port.speed_gbps for port in nic.ports if port.speed_gbps), default=None)),
+        attributes.RAIL: number(nic.rail),
+    }
+
+
+def _link_type(ports: tuple[RdmaPort, ...]) -> str | None:
+    layers = {port.link_layer for port in ports}
+    return layers.pop() if len(layers) == 1 else None

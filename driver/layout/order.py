@@ -1,0 +1,105 @@
+"""The order of devices in a pool, made so that the scheduler's first fit is a good fit (docs/design/layout.md).
+
+For each request in turn, kube-scheduler takes the first devices of the pool that satisfy the claim
+(k8s.io/dynamic-resource-allocation v0.36.3, structured). So what stands side by side is given together, and what
+stands first is given first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias, TypeVar
+
+from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.pci import PciAddress
+
+__all__ = ["fpgas_in_order", "gpus_in_order", "nics_in_order", "vfs_in_order"]
+
+_Switches: TypeAlias = Mapping[PciAddress, PciAddress]
+_DeviceT = TypeVar("_DeviceT", Gpu, RdmaNic, Fpga)
+_Place: TypeAlias = tuple[str, ...]
+"""Where a device is, from its widest group to itself: devices of one group have a common beginning."""
+
+
+def gpus_in_order(
+    gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping[PciAddress, PciAddress], switches: _Switches
+) -> list[Gpu]:
+    """GPUs of one model, link domain, NUMA node, root and switch side by side.
+
+    Of any two groups, the one without an RDMA NIC beside its GPUs comes first, then the smaller one: claims for a
+    single GPU use up what larger claims, and claims for a GPU with a NIC, can use least.
+    """
+    paths = {gpu.address: _path(gpu) for gpu in gpus}
+    nic_switches = {switches[nic.address] for nic in nics if nic.address in switches}
+    with_nic = {gpu.address for gpu in gpus if switches.get(gpu.address) in nic_switches}
+    first_of_domain: dict[PciAddress, _Place] = {}
+    for gpu in gpus:
+        if gpu.address in domains:
+            domain, path = domains[gpu.address], paths[gpu.address]
+            first_of_domain[domain] = min(first_of_domain.get(domain, path), path)
+
+    def place(gpu: Gpu) -> _Place:
+        model = f"{gpu.memory_bytes or 0:020} {gpu.model or ''}"
+        # Before the NUMA node, because links are faster than a socket is near, and there are machines whose link
+        # domains span NUMA nodes. Domains themselves stand in the order of their NUMA nodes.
+        domain = "/".join(first_of_domain[domains[gpu.address]]) if gpu.address in domains else ""
+        return model, domain, *paths[gpu.address]
+
+    return _grouped(gpus, {gpu.address: place(gpu) for gpu in gpus}, with_nic)
+
+
+def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu], switches: _Switches) -> list[RdmaNic]:
+    """NICs without a GPU beside them first, then the others in the order of their GPUs.
+
+    So a claim for a NIC alone does not take one from a pair while there is another, and pairs are found in step.
+    """
+    rank: dict[PciAddress, int] = {}
+    for position, gpu in enumerate(gpus_first_to_last):
+        if gpu.address in switches:
+            rank.setdefault(switches[gpu.address], position)
+
+    def first_gpu(nic: RdmaNic) -> int:
+        return rank.get(switches[nic.address], -1) if nic.address in switches else -1
+
+    grouped = _grouped(nics, {nic.address: _path(nic) for nic in nics}, frozenset())
+    return sorted(grouped, key=first_gpu)
+
+
+def vfs_in_order(nics_first_to_last: Sequence[RdmaNic]) -> list[RdmaVf]:
+    """The first VF of each NIC, then the second of each, and so on, so that VFs share the NICs' bandwidth evenly."""
+    by_nic = [sorted(nic.vfs, key=lambda vf: (vf.index, vf.address)) for nic in nics_first_to_last]
+    depth = max((len(vfs) for vfs in by_nic), default=0)
+    return [vfs[position] for position in range(depth) for vfs in by_nic if position < len(vfs)]
+
+
+def fpgas_in_order(fpgas: Sequence[Fpga]) -> list[Fpga]:
+    """FPGAs of one NUMA node, root and switch side by side."""
+    return _grouped(fpgas, {fpga.address: _path(fpga) for fpga in fpgas}, frozenset())
+
+
+def _path(device: Device) -> _Place:
+    path = device.pcie
+    numa_node = "" if path.numa_node is None else f"{path.numa_node:05}"
+    return numa_node, path.root or "", *path.switches, device.address
+
+
+def _grouped(
+    devices: Sequence[_DeviceT], places: Mapping[PciAddress, _Place], last: Collection[PciAddress]
+) -> list[_DeviceT]:
+    """Devices by place. Of two groups the one without a device of ``last`` is first, then the smaller, then by name."""
+    sizes: Counter[_Place] = Counter()
+    marked: set[_Place] = set()
+    for address, place in places.items():
+        beginnings = [place[:length] for length in range(1, len(place) + 1)]
+        sizes.update(beginnings)
+        if address in last:
+            marked.update(beginnings)
+
+    def key(device: _DeviceT) -> tuple[tuple[bool, int, str], ...]:
+        place = places[device.address]
+        return tuple(
+            (place[: level + 1] in marked, sizes[place[: level + 1]], name) for level, name in enumerate(place)
+        )
+
+    return sorted(devices, key=key)

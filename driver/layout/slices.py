@@ -1,0 +1,116 @@
+"""A node's ResourceSlices as a pure function of its inventory: the same hardware gives the same bytes.
+
+What is published: whole GPUs, RDMA NICs without VFs, VFs, FPGAs. A device that cannot be given as what it would be
+published as is left out, and :func:`left_out` says why. Shares, MIG partitions and VF pools are not laid out yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from functools import lru_cache
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api import resource_v1
+from driver.api.validation.names import subdomain
+from driver.errors import InputError
+from driver.layout.devices import fpga_device, gpu_device, nic_device, vf_device
+from driver.layout.neighbours import link_domains, shared_switches
+from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
+from driver.model.devices import DeviceName, Fpga, Gpu, RdmaNic
+from driver.model.inventory import Inventory
+
+__all__ = ["left_out", "resource_slices"]
+
+_DEVICES_PER_SLICE: Final = 128
+"""Of slices whose devices have neither taints nor counters (k8s.io/api v0.36.3, ResourceSliceMaxDevices)."""
+
+_NAME_LENGTH: Final = 253
+_KINDS_OF_NODES: Final = 64
+
+
+def resource_slices(inventory: Inventory, *, generation: int = 1) -> tuple[resource_v1.ResourceSlice, ...]:
+    """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
+
+    The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
+    with equal hardware share the tuples of devices (``is``), so that consumers can cache by identity.
+
+    Args:
+        inventory: The node.
+        generation: The pool's generation: raised by the publisher with each change.
+
+    Raises:
+        InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
+    """
+    _check(inventory)
+    chunks = _chunks(inventory.gpus, inventory.nics, inventory.fpgas)
+    pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(chunks))
+    spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
+    return tuple(
+        resource_v1.ResourceSlice(
+            api_version=resource_v1.API_VERSION,
+            kind="ResourceSlice",
+            metadata=resource_v1.ObjectMeta(name=_slice_name(inventory.node, index)),
+            # A copy, because pydantic's constructor would make a tuple of its own.
+            spec=spec.model_copy(update={"devices": devices}),
+        )
+        for index, devices in enumerate(chunks)
+    )
+
+
+def left_out(inventory: Inventory) -> tuple[str, ...]:
+    """Which devices of the node are not published, and why; one sentence per reason, for a person."""
+    mig = [gpu.name for gpu in inventory.gpus if not _is_whole(gpu)]
+    split = [nic.name for nic in inventory.nics if nic.vfs]
+    notes = []
+    if mig:
+        notes.append(f"not published, because MIG mode is on and MIG partitions are not published yet: {_names(mig)}")
+    if split:
+        notes.append(f"not published as whole NICs, because their VFs are: {_names(split)}")
+    return tuple(notes)
+
+
+def _names(names: list[DeviceName]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _is_whole(gpu: Gpu) -> bool:
+    # NVIDIA MIG User Guide: with MIG mode on, no CUDA work runs on the GPU outside of its partitions.
+    return gpu.mig is None or not gpu.mig.enabled
+
+
+def _check(inventory: Inventory) -> None:
+    for error in subdomain("node", inventory.node):
+        raise InputError(f"the node's name {error.message}", hint="give the node a name that Kubernetes allows")
+    twice = [address for address, times in Counter(d.address for d in inventory.devices()).items() if times > 1]
+    if twice:
+        raise InputError(f"node {inventory.node} has two devices with the PCI address {min(twice)}")
+
+
+@lru_cache(maxsize=_KINDS_OF_NODES)
+def _chunks(
+    gpus: tuple[Gpu, ...], nics: tuple[RdmaNic, ...], fpgas: tuple[Fpga, ...]
+) -> tuple[tuple[resource_v1.Device, ...], ...]:
+    domains = link_domains(gpus)
+    switches = shared_switches((*gpus, *nics, *(vf for nic in nics for vf in nic.vfs), *fpgas))
+    # A GPU in MIG mode is no use as a whole one; a PF is not given to one claim while its VFs are given to others.
+    ordered_gpus = gpus_in_order([gpu for gpu in gpus if _is_whole(gpu)], nics, domains, switches)
+    ordered_nics = nics_in_order(nics, ordered_gpus, switches)
+    vendors = {nic.address: nic.vendor for nic in nics}
+    devices = (
+        *(gpu_device(gpu, domains=domains, switches=switches) for gpu in ordered_gpus),
+        *(nic_device(nic, switches=switches) for nic in ordered_nics if not nic.vfs),
+        *(vf_device(vf, vendor=vendors.get(vf.parent), switches=switches) for vf in vfs_in_order(ordered_nics)),
+        *(fpga_device(fpga, switches=switches) for fpga in fpgas_in_order(fpgas)),
+    )
+    starts = range(0, max(len(devices), 1), _DEVICES_PER_SLICE)
+    return tuple(devices[start : start + _DEVICES_PER_SLICE] for start in starts)
+
+
+def _slice_name(node: str, index: int) -> str:
+    suffix = f"-{DRIVER_NAME}-{index:04}"
+    if len(node) + len(suffix) > _NAME_LENGTH:
+        digest = hashlib.sha256(node.encode()).hexdigest()[:12]
+        node = f"{node[: _NAME_LENGTH - len(suffix) - len(digest) - 1].rstrip('-.')}-{digest}"
+    return node + suffix

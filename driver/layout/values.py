@@ -1,0 +1,50 @@
+"""Values as attributes carry them: bounded, and absent rather than wrong.
+
+Source of the bounds: k8s.io/api v0.36.3, resource/v1/types.go (DeviceAttributeMaxValueLength; int64; semver 2.0.0).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from driver.api.resource_v1 import DeviceAttribute
+
+__all__ = ["identifier", "number", "text", "version"]
+
+_LENGTH: Final = 64
+_VERSION: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?", re.ASCII)
+
+
+def text(value: str | None) -> DeviceAttribute | None:
+    """A description for people: cut after 64 bytes, never within a character."""
+    if not value:
+        return None
+    if len(value.encode()) > _LENGTH:
+        value = value.encode()[:_LENGTH].decode(errors="ignore").rstrip()
+    return DeviceAttribute(string_value=value)
+
+
+def identifier(value: str | None) -> DeviceAttribute | None:
+    """A name that something else goes by: absent where it is too long, since a cut one would name something else."""
+    if not value or len(value.encode()) > _LENGTH:
+        return None
+    return DeviceAttribute(string_value=value)
+
+
+def number(value: int | None) -> DeviceAttribute | None:
+    """A whole number; absent where it does not fit in 64 bits."""
+    if value is None or not -(2**63) <= value < 2**63:
+        return None
+    return DeviceAttribute(int_value=value)
+
+
+def version(value: str | None) -> DeviceAttribute | None:
+    """A version of one to three numbers as a semantic version; absent where it is anything else.
+
+    Semantic versions have three numbers without leading zeros: ``9.0`` becomes 9.0.0, ``580.159.03`` becomes 580.159.3.
+    """
+    match = _VERSION.fullmatch(value) if value else None
+    if match is None:
+        return None
+    return DeviceAttribute(version_value=".".join(str(int(part or "0")) for part in match.groups()))

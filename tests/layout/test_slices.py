@@ -1,0 +1,193 @@
+"""The slices around the devices: names, limits, equal bytes for equal hardware."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layout.machines import TOPOLOGIES, fpga, gpu, nic, node, path
+
+from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.nccl import read_topology
+from driver.api.resource_v1 import ResourceSlice
+from driver.api.validation import validate_slices
+from driver.layout import attributes, resource_slices
+from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort, RdmaVf
+from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress, PciePath
+
+GOLDEN = Path(__file__).parents[1] / "data" / "layout" / "azure-nd-h100-v5.yaml"
+
+
+def to_bytes(slices: tuple[ResourceSlice, ...]) -> bytes:
+    return json.dumps([item.to_wire() for item in slices]).encode()
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.stem)
+def test_every_topology_file_gives_valid_slices(topology: Path) -> None:
+    assert validate_slices(resource_slices(read_topology(topology))) == ()
+
+
+def test_azure_nd_h100_v5_gives_the_reviewed_slices() -> None:
+    topology = next(path for path in TOPOLOGIES if path.stem == GOLDEN.stem)
+    facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
+    slices = resource_slices(read_topology(topology, node="h100", hardware=facts))
+    assert [item.to_wire() for item in slices] == list(yaml.safe_load_all(GOLDEN.read_text()))
+
+
+def test_a_node_without_devices_has_one_empty_slice_the_driver_is_up() -> None:
+    (item,) = resource_slices(node())
+    assert item.to_wire() == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "node-a-rootport.dev-0000"},
+        "spec": {
+            "driver": "rootport.dev",
+            "nodeName": "node-a",
+            "pool": {"name": "node-a", "generation": 1, "resourceSliceCount": 1},
+        },
+    }
+
+
+def test_the_generation_is_the_publishers() -> None:
+    (item,) = resource_slices(node(gpu("01")), generation=7)
+    assert item.spec.pool.generation == 7
+
+
+@pytest.mark.parametrize(("vfs", "sizes"), [(127, [127]), (128, [128]), (129, [128, 1]), (240, [128, 112])])
+def test_a_slice_has_at_most_128_devices(vfs: int, sizes: list[int]) -> None:
+    slices = resource_slices(node(nic("01", vfs=vfs)))
+    assert [len(item.spec.devices) for item in slices] == sizes
+    assert {item.spec.pool.resource_slice_count for item in slices} == {len(sizes)}
+
+
+def test_the_names_sort_in_the_order_of_allocation() -> None:
+    slices = resource_slices(node(*(nic(f"{bus:02x}", vfs=128) for bus in range(1, 13))))
+    names = [item.metadata.name for item in slices]
+    assert len(names) == 12
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("length", [200, 235, 236, 253])
+def test_a_long_node_name_gives_valid_names_that_differ(length: int) -> None:
+    names = {resource_slices(node(name="a" * (length - 1) + end))[0].metadata.name for end in "bc"}
+    assert len(names) == 2
+    assert validate_slices(resource_slices(node(name="a" * (length - 2) + ".b"))) == ()
+
+
+def test_equal_hardware_shares_its_devices_between_nodes() -> None:
+    inventory = node(gpu("01"), nic("02", vfs=200))
+    first, second = (resource_slices(inventory.renamed(name)) for name in ("node-b", "node-c"))
+    assert all(a.spec.devices is b.spec.devices for a, b in zip(first, second, strict=True))
+    assert {item.spec.node_name for item in second} == {"node-c"}
+
+
+def test_different_hardware_does_not() -> None:
+    (first,), (second,) = resource_slices(node(gpu("01", 0))), resource_slices(node(gpu("01", 1)))
+    assert first.spec.devices != second.spec.devices
+
+
+# Random nodes.
+
+SWITCHES = st.lists(st.sampled_from([PciAddress(f"0000:{bus:02x}:00.0") for bus in range(8)]), max_size=3, unique=True)
+PATHS = st.builds(
+    PciePath,
+    root=st.none() | st.sampled_from(["pci0000:00", "pci0000:80"]),
+    switches=SWITCHES.map(tuple),
+    numa_node=st.none() | st.integers(0, 3),
+)
+TEXT = st.none() | st.text(max_size=90)
+PORTS = st.lists(
+    st.builds(
+        RdmaPort,
+        number=st.integers(1, 4),
+        link_layer=st.none() | st.sampled_from(LinkLayer),
+        speed_gbps=st.none() | st.integers(0, 800),
+    ),
+    max_size=2,
+).map(tuple)
+
+
+@st.composite
+def inventories(draw: st.DrawFn) -> Inventory:
+    """0 to about 300 devices; addresses differ, all else is free."""
+    bus = 0x1000  # the domain counts up: no two devices share an address
+
+    def new_address() -> PciAddress:
+        nonlocal bus
+        bus += 1
+        return PciAddress(f"{bus:04x}:01:00.0")
+
+    addresses = [new_address() for _ in range(draw(st.integers(0, 12)))]
+    peers = st.none() | st.sampled_from([*addresses, new_address()])
+    links = st.builds(GpuLink, kind=st.sampled_from(LinkKind), peer=peers, count=st.just(1))
+    gpus = tuple(
+        Gpu(
+            address=one,
+            pcie=draw(PATHS),
+            index=index,
+            uuid=draw(TEXT),
+            model=draw(TEXT),
+            memory_bytes=draw(st.none() | st.sampled_from([24 << 30, 80 << 30])),
+            driver_version=draw(TEXT | st.sampled_from(["580.159.03", "9.0"])),
+            mig=draw(st.none() | st.builds(MigSupport, enabled=st.booleans())),
+            links=tuple(draw(st.lists(links, max_size=2))),
+        )
+        for index, one in enumerate(addresses)
+    )
+    nics = []
+    for index in range(draw(st.integers(0, 6))):
+        pf, place = new_address(), draw(PATHS)
+        vfs = tuple(
+            RdmaVf(address=new_address(), pcie=place, index=number, parent=pf)
+            for number in range(draw(st.sampled_from([0, 0, 3, 64])))
+        )
+        nics.append(RdmaNic(address=pf, pcie=place, index=index, vendor=draw(TEXT), ports=draw(PORTS), vfs=vfs))
+    fpgas = tuple(Fpga(address=new_address(), pcie=draw(PATHS), index=i) for i in range(draw(st.integers(0, 3))))
+    return Inventory(node="node-a", source=node().source, gpus=gpus, nics=tuple(nics), fpgas=fpgas)
+
+
+@settings(max_examples=60, deadline=None)
+@given(inventories(), st.integers(0, 2**32))
+def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_told(
+    inventory: Inventory, seed: int
+) -> None:
+    draw = random.Random(seed)
+    shuffled = Inventory(
+        node=inventory.node,
+        source=inventory.source,
+        gpus=tuple(draw.sample(inventory.gpus, len(inventory.gpus))),
+        nics=tuple(draw.sample(inventory.nics, len(inventory.nics))),
+        fpgas=tuple(draw.sample(inventory.fpgas, len(inventory.fpgas))),
+    )
+    slices = resource_slices(inventory)
+    assert validate_slices(slices) == ()
+    assert to_bytes(slices) == to_bytes(resource_slices(shuffled))
+
+
+@settings(max_examples=60, deadline=None)
+@given(inventories())
+def test_any_node_publishes_each_device_once_and_never_a_nic_beside_its_own_vfs(inventory: Inventory) -> None:
+    names = [device.name for item in resource_slices(inventory) for device in item.spec.devices]
+    expected = [
+        *(gpu.name for gpu in inventory.gpus if not (gpu.mig and gpu.mig.enabled)),
+        *(one.name for pf in inventory.nics for one in (pf.vfs or (pf,))),
+        *(one.name for one in inventory.fpgas),
+    ]
+    assert sorted(names) == sorted(expected)
+
+
+def test_random_nodes_reach_more_than_one_slice() -> None:
+    big = node(*(nic(f"{bus:02x}", pcie=path(), vfs=100) for bus in range(1, 4)), gpu("0a"), fpga("0b"))
+    assert len(resource_slices(big)) == 3
+
+
+def test_attributes_are_documented_for_users() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "user" / "attributes.md").read_text()
+    missing = [name for constant in attributes.__all__ if f"`{(name := getattr(attributes, constant))}`" not in page]
+    assert not missing
