@@ -67,9 +67,9 @@ NUMA_NODE: Final = "numaNode"
 """Int: as the standard attribute of that name, for clusters whose other drivers do not publish it."""
 
 PCIE_SWITCH: Final = "pcieSwitch"
-"""String: the PCI address of the upstream port of the PCIe switch that the device shares with others: the nearest one
-with another card below it. So a switch on a card itself does not keep its GPU apart from the NIC beside it. Without
-such a switch the outermost one; absent without any switch."""
+"""String: the PCI address of the upstream port of the nearest PCIe switch that the device shares with another card. A
+switch on a card itself does not count (:func:`driver.model.pci_tree.meaningful_switches`); absent without such a
+switch."""
 
 # Of GPUs.
 

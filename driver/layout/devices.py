@@ -17,9 +17,7 @@ __all__ = ["fpga_device", "gpu_device", "nic_device", "vf_device"]
 _Attributes: TypeAlias = dict[str, resource_v1.DeviceAttribute | None]
 
 
-def gpu_device(
-    gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress], switches: Mapping[PciAddress, PciAddress]
-) -> resource_v1.Device:
+def gpu_device(gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
     """A whole GPU."""
     own: _Attributes = {
         attributes.UUID: identifier(gpu.uuid),
@@ -31,23 +29,23 @@ def gpu_device(
     }
     memory = gpu.memory_bytes
     capacity = {attributes.MEMORY: resource_v1.DeviceCapacity(value=Quantity.of(memory, binary=True))} if memory else {}
-    return _device(gpu, _common(gpu, gpu.vendor, switches) | own, capacity)
+    return _device(gpu, _common(gpu, gpu.vendor) | own, capacity)
 
 
-def nic_device(nic: RdmaNic, *, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+def nic_device(nic: RdmaNic) -> resource_v1.Device:
     """A whole RDMA NIC: a PF."""
-    return _device(nic, _common(nic, nic.vendor, switches) | _network(nic), {})
+    return _device(nic, _common(nic, nic.vendor) | _network(nic), {})
 
 
-def vf_device(vf: RdmaVf, *, vendor: str | None, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+def vf_device(vf: RdmaVf, *, vendor: str | None) -> resource_v1.Device:
     """A VF of an RDMA NIC; the vendor is its PF's."""
     own: _Attributes = {attributes.PARENT: identifier(vf.parent)}
-    return _device(vf, _common(vf, vendor, switches) | _network(vf) | own, {})
+    return _device(vf, _common(vf, vendor) | _network(vf) | own, {})
 
 
-def fpga_device(fpga: Fpga, *, switches: Mapping[PciAddress, PciAddress]) -> resource_v1.Device:
+def fpga_device(fpga: Fpga) -> resource_v1.Device:
     """An FPGA."""
-    return _device(fpga, _common(fpga, fpga.vendor, switches), {})
+    return _device(fpga, _common(fpga, fpga.vendor), {})
 
 
 def _device(device: Device, given: _Attributes, capacity: dict[str, resource_v1.DeviceCapacity]) -> resource_v1.Device:
@@ -55,7 +53,7 @@ def _device(device: Device, given: _Attributes, capacity: dict[str, resource_v1.
     return resource_v1.Device(name=device.name, attributes=present, capacity=capacity)
 
 
-def _common(device: Device, vendor: str | None, switches: Mapping[PciAddress, PciAddress]) -> _Attributes:
+def _common(device: Device, vendor: str | None) -> _Attributes:
     path = device.pcie
     return {
         attributes.STANDARD_PCIE_ROOT: identifier(path.root),
@@ -66,7 +64,7 @@ def _common(device: Device, vendor: str | None, switches: Mapping[PciAddress, Pc
         attributes.MODEL: text(device.model),
         attributes.INDEX: number(device.index),
         attributes.NUMA_NODE: number(path.numa_node),
-        attributes.PCIE_SWITCH: identifier(switches.get(device.address)),
+        attributes.PCIE_SWITCH: identifier(path.switch),
     }
 
 

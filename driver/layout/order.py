@@ -16,23 +16,20 @@ from driver.model.pci import PciAddress
 
 __all__ = ["fpgas_in_order", "gpus_in_order", "nics_in_order", "vfs_in_order"]
 
-_Switches: TypeAlias = Mapping[PciAddress, PciAddress]
 _DeviceT = TypeVar("_DeviceT", Gpu, RdmaNic, Fpga)
 _Place: TypeAlias = tuple[str, ...]
 """Where a device is, from its widest group to itself: devices of one group have a common beginning."""
 
 
-def gpus_in_order(
-    gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping[PciAddress, PciAddress], switches: _Switches
-) -> list[Gpu]:
+def gpus_in_order(gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping[PciAddress, PciAddress]) -> list[Gpu]:
     """GPUs of one model, link domain, NUMA node, root and switch side by side.
 
     Of any two groups, the one without an RDMA NIC beside its GPUs comes first, then the smaller one: claims for a
     single GPU use up what larger claims, and claims for a GPU with a NIC, can use least.
     """
     paths = {gpu.address: _path(gpu) for gpu in gpus}
-    nic_switches = {switches[nic.address] for nic in nics if nic.address in switches}
-    with_nic = {gpu.address for gpu in gpus if switches.get(gpu.address) in nic_switches}
+    nic_switches = {nic.pcie.switch for nic in nics} - {None}
+    with_nic = {gpu.address for gpu in gpus if gpu.pcie.switch in nic_switches}
     first_of_domain: dict[PciAddress, _Place] = {}
     for gpu in gpus:
         if gpu.address in domains:
@@ -49,18 +46,18 @@ def gpus_in_order(
     return _grouped(gpus, {gpu.address: place(gpu) for gpu in gpus}, with_nic)
 
 
-def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu], switches: _Switches) -> list[RdmaNic]:
+def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu]) -> list[RdmaNic]:
     """NICs without a GPU beside them first, then the others in the order of their GPUs.
 
     So a claim for a NIC alone does not take one from a pair while there is another, and pairs are found in step.
     """
     rank: dict[PciAddress, int] = {}
     for position, gpu in enumerate(gpus_first_to_last):
-        if gpu.address in switches:
-            rank.setdefault(switches[gpu.address], position)
+        if gpu.pcie.switch is not None:
+            rank.setdefault(gpu.pcie.switch, position)
 
     def first_gpu(nic: RdmaNic) -> int:
-        return rank.get(switches[nic.address], -1) if nic.address in switches else -1
+        return -1 if nic.pcie.switch is None else rank.get(nic.pcie.switch, -1)
 
     grouped = _grouped(nics, {nic.address: _path(nic) for nic in nics}, frozenset())
     return sorted(grouped, key=first_gpu)

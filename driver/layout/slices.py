@@ -16,7 +16,7 @@ from driver.api import resource_v1
 from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.layout.devices import fpga_device, gpu_device, nic_device, vf_device
-from driver.layout.neighbours import link_domains, shared_switches
+from driver.layout.neighbours import link_domains
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
 from driver.model.devices import DeviceName, Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory
@@ -93,16 +93,15 @@ def _chunks(
     gpus: tuple[Gpu, ...], nics: tuple[RdmaNic, ...], fpgas: tuple[Fpga, ...]
 ) -> tuple[tuple[resource_v1.Device, ...], ...]:
     domains = link_domains(gpus)
-    switches = shared_switches((*gpus, *nics, *(vf for nic in nics for vf in nic.vfs), *fpgas))
     # A GPU in MIG mode is no use as a whole one; a PF is not given to one claim while its VFs are given to others.
-    ordered_gpus = gpus_in_order([gpu for gpu in gpus if _is_whole(gpu)], nics, domains, switches)
-    ordered_nics = nics_in_order(nics, ordered_gpus, switches)
+    ordered_gpus = gpus_in_order([gpu for gpu in gpus if _is_whole(gpu)], nics, domains)
+    ordered_nics = nics_in_order(nics, ordered_gpus)
     vendors = {nic.address: nic.vendor for nic in nics}
     devices = (
-        *(gpu_device(gpu, domains=domains, switches=switches) for gpu in ordered_gpus),
-        *(nic_device(nic, switches=switches) for nic in ordered_nics if not nic.vfs),
-        *(vf_device(vf, vendor=vendors.get(vf.parent), switches=switches) for vf in vfs_in_order(ordered_nics)),
-        *(fpga_device(fpga, switches=switches) for fpga in fpgas_in_order(fpgas)),
+        *(gpu_device(gpu, domains=domains) for gpu in ordered_gpus),
+        *(nic_device(nic) for nic in ordered_nics if not nic.vfs),
+        *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics)),
+        *(fpga_device(fpga) for fpga in fpgas_in_order(fpgas)),
     )
     starts = range(0, max(len(devices), 1), _DEVICES_PER_SLICE)
     return tuple(devices[start : start + _DEVICES_PER_SLICE] for start in starts)

@@ -1,0 +1,81 @@
+"""Discovery from sysfs: a node's GPUs, RDMA NICs and FPGAs, and where each hangs in the PCIe tree.
+
+The root may be a running host's ``/`` or a copy of its ``/sys``; nothing is executed and no device is opened.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from driver.adapters.host import HostRoot
+from driver.adapters.sysfs_fpga import fpga_cards, fpgas
+from driver.adapters.sysfs_gpu import gpu_functions, gpus
+from driver.adapters.sysfs_pci import pci_functions, pcie_paths
+from driver.adapters.sysfs_rdma import rdma_functions, rdma_nics
+from driver.adapters.sysfs_reader import SysfsReader
+from driver.model.inventory import Inventory, InventorySource
+from driver.model.pci import PciAddress, PciePath
+
+__all__ = ["discover"]
+
+# A broken tree can have a fault in each of its thousands of entries; nobody reads more than these.
+_MAX_NOTES: Final = 100
+
+
+def discover(host: HostRoot, *, node: str) -> Inventory:
+    """What sysfs tells of a node's devices.
+
+    A single entry that is malformed, unreadable or gone is left out with a note; it never loses the others.
+
+    Args:
+        host: The folder that holds ``sys`` (and ``proc``, for what NVIDIA's driver tells there), or ``sys`` itself.
+        node: The node's name.
+
+    Raises:
+        InputError: There is no sysfs in that folder.
+        NodeError: There is, but a list of devices in it cannot be read: to go on would make devices vanish.
+    """
+    reader = SysfsReader.open(host.fresh())
+    functions = pci_functions(reader)
+    gpu_list = gpu_functions(reader, functions)
+    nic_list = rdma_functions(reader, functions)
+    card_list = fpga_cards(reader, functions)
+    devices = [function.address for function in gpu_list]
+    devices += [nic.function.address for nic in nic_list]
+    devices += [card[0].address for card in card_list]
+    paths = pcie_paths(reader, functions, devices)
+    if not devices:
+        reader.note(_nothing_found(reader, len(functions)))
+    _note_unnamed_roots(reader, paths)
+    return Inventory(
+        node=node,
+        source=InventorySource.SYSFS,
+        gpus=gpus(reader, gpu_list, paths),
+        nics=rdma_nics(nic_list, paths),
+        fpgas=fpgas(reader, card_list, paths),
+        notes=_limited(reader.notes),
+    )
+
+
+def _nothing_found(reader: SysfsReader, functions: int) -> str:
+    if functions:
+        return f"no GPU, RDMA NIC or FPGA is among the {functions} PCI functions below {reader.sysfs}devices"
+    return (
+        f"no PCI function was found: {reader.sysfs}bus/pci/devices and {reader.sysfs}devices/pci* were looked at; "
+        "an archive of sysfs may have been made without them"
+    )
+
+
+def _note_unnamed_roots(reader: SysfsReader, paths: dict[PciAddress, PciePath]) -> None:
+    unnamed = [address for address, pcie in paths.items() if pcie.root is None]
+    if unnamed:
+        reader.note(
+            f"{', '.join(unnamed)}: the PCI host bridge is not directly below sys/devices, and the standard attribute "
+            "pcieRoot cannot name it"
+        )
+
+
+def _limited(notes: list[str]) -> tuple[str, ...]:
+    different = tuple(dict.fromkeys(notes))
+    left_out = len(different) - _MAX_NOTES
+    return different if left_out <= 0 else (*different[:_MAX_NOTES], f"{left_out} more notes were left out")

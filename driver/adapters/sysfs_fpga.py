@@ -1,0 +1,110 @@
+"""FPGA cards as sysfs tells them.
+
+Sources: Documentation/fpga/dfl.rst of Linux for the device feature list (dfl) devices; Xilinx Runtime (XRT), "Platform
+Overview", for a card's management and user functions; AWS FPGA Development Kit, "AWS FPGA PCIe Memory Address Map", for
+the ids of F1 and F2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from driver.adapters.sysfs_gpu import render_minor
+from driver.adapters.sysfs_pci import PciFunction
+from driver.adapters.sysfs_reader import SysfsReader
+from driver.model.devices import Fpga
+from driver.model.pci import PciAddress, PciePath
+from driver.model.pci_tree import on_same_card
+
+__all__ = ["FpgaCard", "fpga_cards", "fpgas"]
+
+FpgaCard = tuple[PciFunction, ...]
+"""The functions of one card, the one that containers use first."""
+
+_PROCESSING_ACCELERATOR: Final = 0x1200
+_XILINX: Final = 0x10EE
+_AMAZON: Final = 0x1D0F
+_VENDORS: Final = {_XILINX: "xilinx", 0x1172: "altera", 0x8086: "intel", _AMAZON: "amazon"}
+# Intel makes other processing accelerators as well (NPUs): there the FPGA region tells.
+_FPGA_ONLY_VENDORS: Final = frozenset({_XILINX, 0x1172})
+_DFL_DEVICE: Final = re.compile(r"dfl-(?:fme|port)\.[0-9]{1,7}", re.ASCII)
+
+
+def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[FpgaCard, ...]:
+    """The node's FPGA cards in PCI order.
+
+    Raises:
+        NodeError: The list of FPGA regions is there and cannot be read.
+    """
+    with_region = set(_functions_with_region(reader, functions))
+    cards: list[FpgaCard] = []
+    for function in functions.values():
+        if function.address not in with_region and not _is_fpga(function):
+            continue
+        if reader.host.resolve(f"{function.folder}/physfn") is not None:
+            reader.note(f"{function.address}: a virtual function of an FPGA; it was left out")
+        elif cards and on_same_card(cards[-1][0].address, function.address):
+            cards[-1] = (*cards[-1], function)
+        else:
+            cards.append((function,))
+    # A Xilinx card shows a management function and a user function; the second has the render node.
+    return tuple(
+        tuple(sorted(card, key=lambda function: render_minor(reader, function.folder) is None)) for card in cards
+    )
+
+
+def fpgas(reader: SysfsReader, cards: tuple[FpgaCard, ...], paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
+    """The inventory's FPGAs, one a card.
+
+    Args:
+        reader: The scan.
+        cards: The node's cards, in PCI order.
+        paths: The PCIe path of each card's first function.
+    """
+    return tuple(
+        Fpga(
+            address=card[0].address,
+            pcie=paths[card[0].address],
+            index=index,
+            vendor=_VENDORS.get(card[0].vendor_id, f"0x{card[0].vendor_id:04x}"),
+            device_paths=tuple(sorted(path for function in card for path in _device_paths(reader, function))),
+        )
+        for index, card in enumerate(cards)
+    )
+
+
+def _is_fpga(function: PciFunction) -> bool:
+    if function.vendor_id == _AMAZON:
+        # The user's logic has the class that the user gave it.
+        return function.device_id & 0xFF00 == 0xF000
+    return function.class_code == _PROCESSING_ACCELERATOR and function.vendor_id in _FPGA_ONLY_VENDORS
+
+
+def _functions_with_region(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> Iterator[PciAddress]:
+    """The PCI functions below which the kernel has an FPGA region; regions of a system on chip have none."""
+    by_folder = {function.folder: function.address for function in functions.values()}
+    for name in reader.host.names(f"{reader.sysfs}class/fpga_region"):
+        folder = reader.host.resolve(f"{reader.sysfs}class/fpga_region/{name}") or ""
+        while folder and folder not in by_folder:
+            folder = folder.rpartition("/")[0]
+        if folder:
+            yield by_folder[folder]
+
+
+def _device_paths(reader: SysfsReader, function: PciFunction) -> Iterator[str]:
+    minor = render_minor(reader, function.folder)
+    if minor is not None:
+        yield f"/dev/dri/renderD{minor}"
+    # xclmgmt, the driver of a management function, numbers its device node by this attribute.
+    instance = (
+        reader.decimal(f"{function.folder}/instance") if function.vendor_id == _XILINX and minor is None else None
+    )
+    if instance is not None and instance >= 0:
+        yield f"/dev/xclmgmt{instance}"
+    regions = f"{function.folder}/fpga_region"
+    for region in reader.names(regions):
+        for name in reader.names(f"{regions}/{region}"):
+            if _DFL_DEVICE.fullmatch(name):
+                yield f"/dev/{name}"
