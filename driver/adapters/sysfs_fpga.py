@@ -29,7 +29,7 @@ _AMAZON: Final = 0x1D0F
 _VENDORS: Final = {_XILINX: "xilinx", 0x1172: "altera", 0x8086: "intel", _AMAZON: "amazon"}
 # Intel makes other processing accelerators as well (NPUs): there the FPGA region tells.
 _FPGA_ONLY_VENDORS: Final = frozenset({_XILINX, 0x1172})
-_DFL_DEVICE: Final = re.compile(r"dfl-(?:fme|port)\.[0-9]{1,7}", re.ASCII)
+_DFL_PORT: Final = re.compile(r"dfl-port\.[0-9]{1,7}", re.ASCII)
 
 
 def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[FpgaCard, ...]:
@@ -94,17 +94,12 @@ def _functions_with_region(reader: SysfsReader, functions: Mapping[PciAddress, P
 
 
 def _device_paths(reader: SysfsReader, function: PciFunction) -> Iterator[str]:
+    """The device nodes that a user's program opens; those that reprogram the card (xclmgmt, dfl-fme) are not."""
     minor = render_minor(reader, function.folder)
     if minor is not None:
         yield f"/dev/dri/renderD{minor}"
-    # xclmgmt, the driver of a management function, numbers its device node by this attribute.
-    instance = (
-        reader.decimal(f"{function.folder}/instance") if function.vendor_id == _XILINX and minor is None else None
-    )
-    if instance is not None and instance >= 0:
-        yield f"/dev/xclmgmt{instance}"
     regions = f"{function.folder}/fpga_region"
     for region in reader.names(regions):
         for name in reader.names(f"{regions}/{region}"):
-            if _DFL_DEVICE.fullmatch(name):
+            if _DFL_PORT.fullmatch(name):
                 yield f"/dev/{name}"

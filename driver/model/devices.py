@@ -256,7 +256,8 @@ class Fpga:
 
     Attributes:
         index: Its order among the node's FPGAs.
-        device_paths: Its character devices, such as ``/dev/dfl-fme.0`` or ``/dev/dri/renderD129``.
+        device_paths: The character devices of its users, such as ``/dev/dfl-port.0`` or ``/dev/dri/renderD129``; the
+            card's management nodes are not among them.
     """
 
     address: PciAddress

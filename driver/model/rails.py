@@ -16,7 +16,9 @@ def with_rails(nics: Iterable[RdmaNic]) -> tuple[RdmaNic, ...]:
 
     In a rail-optimised network the i-th compute NIC of every node is cabled to the i-th leaf switch, and rail i reaches
     only rail i. No source records the cabling, so this is the convention that such networks are built by. NICs are
-    alike when vendor, model, link layer and speed are the same: a slower storage NIC does not shift the compute rails.
+    alike when vendor, model and link layer are the same: a storage NIC of another model does not shift the compute
+    rails. Speed tells NICs of an unknown model apart; where the model is known it does not count, because a port
+    without a cable shows another speed, and the rails of its neighbours must not move with it.
 
     Returns:
         The NICs in their given order.
@@ -26,7 +28,7 @@ def with_rails(nics: Iterable[RdmaNic]) -> tuple[RdmaNic, ...]:
     taken: dict[Hashable, int] = {}
     for nic in sorted(given, key=lambda nic: (len(nic.address), nic.address)):  # a longer domain is a higher one
         port = nic.ports[0] if nic.ports else None
-        kind = (nic.vendor, nic.model, port and port.link_layer, port and port.speed_gbps)
+        kind = (nic.vendor, nic.model, port and port.link_layer, None if nic.model else port and port.speed_gbps)
         rails[nic.address] = taken.get(kind, 0)
         taken[kind] = rails[nic.address] + 1
     return tuple(

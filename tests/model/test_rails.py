@@ -7,7 +7,9 @@ from driver.model.pci import PciAddress, PciePath
 from driver.model.rails import with_rails
 
 
-def nic(address: str, speed: int = 400, link_layer: LinkLayer = LinkLayer.INFINIBAND, model: str = "CX7") -> RdmaNic:
+def nic(
+    address: str, speed: int = 400, link_layer: LinkLayer = LinkLayer.INFINIBAND, model: str | None = "CX7"
+) -> RdmaNic:
     ports = (RdmaPort(link_layer=link_layer, speed_gbps=speed),)
     return RdmaNic(address=PciAddress(address), pcie=PciePath(), index=0, model=model, ports=ports)
 
@@ -22,13 +24,24 @@ def test_unlike_nics_do_not_shift_the_rails() -> None:
     nics = with_rails(
         [
             nic("0000:01:00.0"),
-            nic("0000:02:00.0", speed=100),
             nic("0000:03:00.0", link_layer=LinkLayer.ETHERNET),
             nic("0000:04:00.0", model="CX6"),
             nic("0000:05:00.0"),
         ]
     )
-    assert [nic.rail for nic in nics] == [0, 0, 0, 0, 1]
+    assert [nic.rail for nic in nics] == [0, 0, 0, 1]
+
+
+def test_a_port_without_a_cable_keeps_its_neighbours_rails() -> None:
+    nics = with_rails([nic("0000:01:00.0"), nic("0000:02:00.0", speed=10), nic("0000:03:00.0")])
+    assert [nic.rail for nic in nics] == [0, 1, 2]
+
+
+def test_speed_tells_nics_of_an_unknown_model_apart() -> None:
+    nics = with_rails(
+        [nic("0000:01:00.0", model=None), nic("0000:02:00.0", 100, model=None), nic("0000:03:00.0", model=None)]
+    )
+    assert [nic.rail for nic in nics] == [0, 0, 1]
 
 
 def test_a_nic_without_ports_is_alike_others_without() -> None:

@@ -1,0 +1,27 @@
+"""Opaque parameters: the API group ``rootport.dev/v1alpha1``, and which of a claim's entries applies to a device.
+
+Pure: nothing here reads a file or raises for what a claim's author wrote. Every mistake comes back as a
+:class:`~driver.api.validation.errors.FieldError`, all of them at once, so that the CLI, the plugin and an admission
+webhook can each say them in their own way.
+"""
+
+from driver.config.entries import ConfigEntry, config_for, read_entries
+from driver.config.kinds import API_VERSION, DeviceConfig, FpgaConfig, GpuConfig, GpuSharing, RdmaConfig, default_config
+from driver.config.parse import MAX_DEPTH, MAX_PARAMETERS_BYTES, UnsupportedFieldError, parse_config
+
+__all__ = [
+    "API_VERSION",
+    "MAX_DEPTH",
+    "MAX_PARAMETERS_BYTES",
+    "ConfigEntry",
+    "DeviceConfig",
+    "FpgaConfig",
+    "GpuConfig",
+    "GpuSharing",
+    "RdmaConfig",
+    "UnsupportedFieldError",
+    "config_for",
+    "default_config",
+    "parse_config",
+    "read_entries",
+]

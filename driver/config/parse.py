@@ -1,0 +1,136 @@
+"""Opaque parameters as a claim carries them → a config, or every mistake in them.
+
+The parameters are the words of a claim's author: their size and depth are bounded before anything walks them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from driver.api.validation.errors import FieldError, shown
+from driver.config.kinds import API_VERSION, KINDS, LATER_KINDS, LATER_STRATEGIES, UNSUPPORTED, DeviceConfig
+
+__all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
+
+MAX_PARAMETERS_BYTES: Final = 10 * 1024
+"""The API server's own limit. Source: OpaqueParametersMaxLength in k8s.io/api v0.36.3, resource/v1/types.go."""
+
+MAX_DEPTH: Final = 16
+"""Far deeper than any kind; it keeps a hostile nesting from using up the stack."""
+
+_HEADER: Final = ("apiVersion", "kind")
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+_SHOWN_LENGTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedFieldError(FieldError):
+    """A field that the design knows, but not this version."""
+
+
+def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldError, ...]:
+    """Read the opaque parameters of one configuration entry.
+
+    Args:
+        parameters: JSON as Python data.
+        where: The parameters' field path, for the errors.
+
+    Returns:
+        The config with its defaults, or all errors (at least one). An error is an :class:`UnsupportedFieldError`
+        where a later version is to allow it.
+    """
+    if problem := _bounds(parameters):
+        return (FieldError(where, problem),)
+    if not isinstance(parameters, dict):
+        return (FieldError(where, f"expected an object with apiVersion {API_VERSION} and a kind"),)
+    kind = parameters.get("kind")
+    model = KINDS.get(kind) if isinstance(kind, str) else None
+    errors = tuple(_header(parameters, where))
+    if model is None:
+        return errors
+    try:
+        config = model.model_validate({key: value for key, value in parameters.items() if key not in _HEADER})
+    except ValidationError as error:
+        return errors + tuple(_field_error(detail, model, where) for detail in error.errors(include_url=False))
+    return errors or config
+
+
+def _header(parameters: Mapping[str, object], where: str) -> Iterator[FieldError]:
+    api_version, kind = (parameters.get(key) for key in _HEADER)
+    if api_version != API_VERSION:
+        found = "is required" if api_version is None else f"{_shown(api_version)} is not known"
+        yield FieldError(f"{where}.apiVersion", f"{found}: expected {API_VERSION}")
+    if isinstance(kind, str) and kind in LATER_KINDS:
+        yield UnsupportedFieldError(f"{where}.kind", f"{kind} {LATER_KINDS[kind]}")
+    elif not isinstance(kind, str) or kind not in KINDS:
+        found = "is required" if kind is None else f"{_shown(kind)} is not known"
+        yield FieldError(f"{where}.kind", f"{found}: expected one of {', '.join(KINDS)}")
+
+
+def _bounds(parameters: object) -> str | None:
+    """What makes the parameters too large, too deep or no JSON; without recursion, and stopping at the limit."""
+    too_large = f"has more than {MAX_PARAMETERS_BYTES} bytes of JSON, which is the API server's limit"
+    left = MAX_PARAMETERS_BYTES
+    stack: list[tuple[object, int]] = [(parameters, 1)]
+    while stack:
+        value, depth = stack.pop()
+        left -= len(value) + 2 if isinstance(value, str) else 1
+        if left < 0:
+            return too_large
+        if depth > MAX_DEPTH:
+            return f"is nested more than {MAX_DEPTH} levels deep"
+        if isinstance(value, dict):
+            stack.extend((item, depth + 1) for pair in value.items() for item in pair)
+            if not all(isinstance(key, str) for key in value):
+                return "has a key that is not a string"
+        elif isinstance(value, list | tuple):
+            stack.extend((item, depth + 1) for item in value)
+        elif isinstance(value, int) and value.bit_length() > 64:
+            return "has a number of more than 64 bits"
+        elif not isinstance(value, str | int | float | None):
+            return f"has a value of type {type(value).__name__}, which JSON does not have"
+    text = json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
+    return too_large if len(text.encode(errors="surrogatepass")) > MAX_PARAMETERS_BYTES else None
+
+
+def _field_error(detail: ErrorDetails, model: type[BaseModel], where: str) -> FieldError:
+    loc = detail["loc"]
+    path = where + "".join(f".{step}" if _PLAIN.fullmatch(str(step)) else f"[{_shown(step)}]" for step in loc)
+    if detail["type"] == UNSUPPORTED:
+        return UnsupportedFieldError(path, detail["msg"])
+    match detail["type"]:
+        case "extra_forbidden" if loc[-1] in LATER_STRATEGIES and loc[:-1] == ("sharing",):
+            return UnsupportedFieldError(path, "comes with GPU sharing; not in this version")
+        case "extra_forbidden":
+            return FieldError(path, f"unknown field; known are {', '.join(_known_fields(model, loc[:-1]))}")
+        case "literal_error":
+            return FieldError(path, f"{_shown(detail['input'])} is not known: expected {detail['ctx']['expected']}")
+        case "model_type":
+            return FieldError(path, "expected an object")
+        case _:
+            message = detail["msg"]
+            return FieldError(path, f"{message[:1].lower()}{message[1:]}, not {_shown(detail['input'])}")
+
+
+def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """The fields of the object at ``loc``, as users write them."""
+    for step in loc:
+        nested = next((field.annotation for field in model.model_fields.values() if field.alias == step), None)
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            model = nested
+    return [field.alias for field in model.model_fields.values() if field.alias]
+
+
+def _shown(value: Any) -> str:
+    # Quoted where it is a string, as JSON where it is not.
+    if isinstance(value, str):
+        return shown(value)
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}..."

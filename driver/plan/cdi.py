@@ -1,0 +1,118 @@
+"""A claim's Container Device Interface (CDI) spec, as plain data and as bytes.
+
+Source of the rules: tags.cncf.io/container-device-interface v1.1.1 (CDI 1.1.0): SPEC.md, pkg/parser, pkg/cdi. Container
+runtimes cache specs, so a name must never come to mean something else: every name here starts with the claim's UID.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.resource_v1 import ClaimReference
+from driver.api.validation.errors import shown
+from driver.errors import InputError
+
+__all__ = ["CDI_VERSION", "KIND", "CdiDevice", "CdiSpec", "claim_uid_of", "device_name", "spec_file_name"]
+
+CDI_VERSION: Final = "0.5.0"
+"""The least version that allows what is used here: a device name may start with a digit, as UIDs do, since 0.5.0.
+
+The library refuses a spec whose version is below what its content needs (MinimumRequiredVersion), and a runtime refuses
+one above what it knows; so the least version runs on the most runtimes.
+"""
+
+KIND: Final = f"{DRIVER_NAME}/claim"
+"""``vendor/class`` of every device here. Annotations or a dot in the class would need CDI 0.6.0."""
+
+_FILE_PREFIX: Final = KIND.replace("/", "-") + "_"
+_FILE_SUFFIX: Final = ".json"
+_FILE_NAME: Final = re.compile(
+    re.escape(_FILE_PREFIX) + r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)" + re.escape(_FILE_SUFFIX), re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiDevice:
+    """What a container gets with one CDI device.
+
+    Attributes:
+        name: The name in the spec, from :func:`device_name`.
+        device_nodes: Paths of device nodes, the same on the host and in the container. The runtime looks up the rest
+            and refuses to start the container where one is missing.
+        env: Environment variables, ``NAME=value``.
+    """
+
+    name: str
+    device_nodes: tuple[str, ...]
+    env: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """The fully qualified name, as the kubelet hands it to the runtime."""
+        return f"{KIND}={self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiSpec:
+    """The CDI spec of one claim. All edits belong to devices: an edit of the spec itself would reach every container.
+
+    Attributes:
+        claim: Whose spec it is.
+        devices: At least one.
+    """
+
+    claim: ClaimReference
+    devices: tuple[CdiDevice, ...]
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return spec_file_name(self.claim.uid)
+
+    def to_json(self) -> bytes:
+        """The file's content: the same bytes for the same spec."""
+        devices = [
+            {
+                "name": device.name,
+                "containerEdits": {
+                    **({"env": list(device.env)} if device.env else {}),
+                    "deviceNodes": [{"path": path} for path in device.device_nodes],
+                },
+            }
+            for device in self.devices
+        ]
+        spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
+        return f"{json.dumps(spec, indent=2)}\n".encode()
+
+
+def device_name(claim_uid: str, request: str, device: str) -> str:
+    """The CDI device of a device that a claim's request was given.
+
+    The parts are DNS labels, which have no ``_``: two different triples never get one name.
+    """
+    return f"{claim_uid}_{request}_{device}"
+
+
+def spec_file_name(claim_uid: str) -> str:
+    """The name of a claim's spec file: ``<vendor>-<class>_<uid>.json``, as the CDI library names transient specs.
+
+    Raises:
+        InputError: The UID could not come from Kubernetes; it is never made a part of a path.
+    """
+    name = f"{_FILE_PREFIX}{claim_uid}{_FILE_SUFFIX}"
+    if claim_uid_of(name) is None:
+        raise InputError(
+            f"{shown(claim_uid)} is not a claim's UID: expected 1 to 63 lower-case letters, digits and '-', starting "
+            "and ending with a letter or digit"
+        )
+    return name
+
+
+def claim_uid_of(file_name: str) -> str | None:
+    """The claim's UID in the name of a spec file, or None where the file is none of ours."""
+    match = _FILE_NAME.fullmatch(file_name)
+    return match[1] if match else None

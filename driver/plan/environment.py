@@ -1,0 +1,69 @@
+"""The environment variables that tell a container what its claim got. docs/design/prepare.md lists them for users.
+
+Of two variables of one name the runtime keeps the last (container-device-interface v1.1.1, internal/ociedit), so a name
+either carries the claim and the request, or has one value wherever it is set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from driver.api.resource_v1 import ObjectMeta
+from driver.api.validation import names
+from driver.api.validation.errors import shown
+from driver.errors import NodeError
+from driver.model.devices import Device, Gpu, RdmaNic, RdmaVf
+
+__all__ = ["device_environment", "request_environment"]
+
+_POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+"""What the pod calls the claim, on claims made from a template (k8s.io/api v0.36.3, PodResourceClaimAnnotation)."""
+
+_VALUE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+
+
+def device_environment(device: Device) -> tuple[str, ...]:
+    """What goes with a device, whatever claim it is in.
+
+    ``NVIDIA_VISIBLE_DEVICES=void`` keeps NVIDIA's own container runtime, where it is installed, from adding the GPUs
+    that an image's environment asks for (``nvidia-ctk cdi generate`` sets it for the same reason).
+    """
+    return ("NVIDIA_VISIBLE_DEVICES=void",) if isinstance(device, Gpu) and device.vendor == "nvidia" else ()
+
+
+def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Device], subject: str) -> tuple[str, ...]:
+    """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,RDMA}=a,b,…``.
+
+    Args:
+        metadata: The claim's.
+        request: The request's name, without a subrequest.
+        devices: All devices of the request.
+        subject: Names claim and request in the errors.
+
+    Raises:
+        NodeError: The inventory has a name that cannot stand in a list.
+    """
+    annotation = metadata.annotations.get(_POD_CLAIM_ANNOTATION, "")
+    claim = metadata.name if any(names.label("", annotation)) else annotation
+    prefix = f"ROOTPORT_{_upper(claim)}__{_upper(request)}"
+    lists: dict[str, Sequence[str]] = {
+        "PCI": [device.address for device in devices],
+        "UUID": [device.uuid for device in devices if isinstance(device, Gpu) and device.uuid],
+        "RDMA": [
+            device.rdma_device for device in devices if isinstance(device, RdmaNic | RdmaVf) and device.rdma_device
+        ],
+    }
+    for values in lists.values():
+        for value in values:
+            if _VALUE.fullmatch(value) is None:
+                raise NodeError(
+                    f"{subject}: {shown(value)} in the node's inventory is not the name of a device",
+                    hint="read the node's inventory again",
+                )
+    return tuple(f"{prefix}_{suffix}={','.join(values)}" for suffix, values in lists.items() if values)
+
+
+def _upper(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", name.upper())

@@ -1,0 +1,106 @@
+"""Which configuration entry applies to a device: the class's, then the claim's; by request; by kind."""
+
+from __future__ import annotations
+
+import pytest
+from plan.builders import config, fpga, gpu, nic, parameters, vf
+
+from driver.api.resource_v1 import DeviceAllocationConfiguration
+from driver.api.validation.errors import FieldError
+from driver.config import FpgaConfig, GpuConfig, RdmaConfig, UnsupportedFieldError, config_for, read_entries
+
+WHERE = "status.allocation.devices.config"
+WITH_CM = parameters("RdmaConfig", rdmaCM=True)
+WITHOUT_CM = parameters("RdmaConfig", rdmaCM=False)
+
+
+def rdma_cm(*entries: DeviceAllocationConfiguration, request: str = "nic") -> bool:
+    """What the entries say of a NIC that was given to ``request``."""
+    read, errors = read_entries(entries, WHERE)
+    assert errors == ()
+    found = config_for(read, request, nic(0))
+    assert isinstance(found, RdmaConfig)
+    return found.rdma_cm
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [(gpu(0), GpuConfig()), (nic(0), RdmaConfig()), (vf(0, 0), RdmaConfig()), (fpga(0), FpgaConfig())],
+    ids=["gpu", "rdma", "rdma-vf", "fpga"],
+)
+def test_a_device_without_configuration_gets_its_kinds_defaults(device: object, expected: object) -> None:
+    assert config_for((), "r", device) == expected
+
+
+def test_the_claim_wins_over_the_class_wherever_it_stands() -> None:
+    of_class, of_claim = config(WITH_CM, "nic", source="FromClass"), config(WITHOUT_CM, "nic", source="FromClaim")
+    assert rdma_cm(of_class, of_claim) is False
+    assert rdma_cm(of_claim, of_class) is False
+
+
+@pytest.mark.parametrize("source", ["FromClass", "FromClaim"])
+def test_a_later_entry_of_one_source_wins(source: str) -> None:
+    assert rdma_cm(config(WITH_CM, source=source), config(WITHOUT_CM, source=source)) is False
+    assert rdma_cm(config(WITHOUT_CM, source=source), config(WITH_CM, source=source)) is True
+
+
+def test_a_later_entry_replaces_the_earlier_one_as_a_whole() -> None:
+    assert rdma_cm(config(WITHOUT_CM, source="FromClass"), config(parameters("RdmaConfig"))) is True
+
+
+@pytest.mark.parametrize(
+    ("named", "request_name", "applies"),
+    [
+        ((), "nic", True),
+        (("nic",), "nic", True),
+        (("gpu", "nic"), "nic", True),
+        (("gpu",), "nic", False),
+        (("nic",), "nic/fast", True),
+        (("nic/fast",), "nic/fast", True),
+        (("nic/slow",), "nic/fast", False),
+        (("nic/fast",), "nic", False),
+    ],
+    ids=["all", "named", "one-of-two", "other", "base-of-sub", "sub", "other-sub", "sub-of-base"],
+)
+def test_an_entry_applies_to_the_requests_it_names(named: tuple[str, ...], request_name: str, applies: bool) -> None:
+    assert rdma_cm(config(WITHOUT_CM, *named), request=request_name) is not applies
+
+
+def test_other_drivers_entries_are_left_alone() -> None:
+    assert read_entries((config({"anything": 1}, driver="gpu.nvidia.com"),), WHERE) == ((), ())
+
+
+def test_an_entry_for_all_requests_applies_where_its_kind_fits() -> None:
+    entries, errors = read_entries((config(WITHOUT_CM), config(parameters("GpuConfig"))), WHERE)
+    assert errors == ()
+    assert config_for(entries, "gpu", gpu(0)) == GpuConfig()
+    assert config_for(entries, "nic", nic(0)) == RdmaConfig(rdmaCM=False)
+    assert config_for(entries, "fpga", fpga(0)) == FpgaConfig()
+
+
+def test_an_entry_that_names_a_request_of_another_type_is_an_error_that_names_both() -> None:
+    entries, _ = read_entries((config(parameters("GpuConfig"), "nic"),), WHERE)
+    error = config_for(entries, "nic", nic(0))
+    assert isinstance(error, FieldError)
+    assert error.path == f"{WHERE}[0]"
+    assert error.message == (
+        "GpuConfig does not fit request nic, which was given rdma-0000-40-00-0, a device of type rdma: "
+        "expected RdmaConfig"
+    )
+
+
+def test_the_errors_of_all_entries_are_told_at_once() -> None:
+    entries = (
+        config(parameters("GpuConfig", a=1)),
+        config(parameters("MigConfig"), source="FromClass"),
+        config(parameters("GpuConfig"), source="FromNowhere"),
+        DeviceAllocationConfiguration(source="FromClaim"),
+    )
+    read, errors = read_entries(entries, WHERE)
+    assert read == ()
+    assert [(error.path, type(error)) for error in errors] == [
+        (f"{WHERE}[0].opaque.parameters.a", FieldError),
+        (f"{WHERE}[1].opaque.parameters.kind", UnsupportedFieldError),
+        (f"{WHERE}[2].source", FieldError),
+        (f"{WHERE}[3]", UnsupportedFieldError),
+    ]
