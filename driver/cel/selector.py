@@ -1,0 +1,183 @@
+"""Compiled device selectors and the memory of their answers.
+
+Selectors repeat and so do devices: a selector is compiled once, and evaluated once for each combination of the values
+that it reads.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from celpy.evaluation import CELEvalError
+from lark import Tree
+
+from driver.api import resource_v1
+from driver.cel.checker import check
+from driver.cel.device import device_value
+from driver.cel.errors import CelCompileError, CelEvaluationError
+from driver.cel.estimate import MAX_COST, estimate
+from driver.cel.evaluator import SelectorEvaluator
+from driver.cel.kubernetes import parse_version
+from driver.cel.lowering import lower
+from driver.cel.meter import BudgetExceededError, Meter
+from driver.cel.parser import parse
+from driver.cel.reads import Read, reads
+from driver.cel.values import Value, type_name
+
+__all__ = ["Selector", "compile_selector"]
+
+_MAX_LENGTH: Final = 10 * 1024  # resource.k8s.io/v1 CELSelectorExpressionMaxLength, in bytes
+_SELECTORS: Final = 1024
+_DEVICES: Final = 16_384
+_ANSWERS: Final = 4096
+
+_Outcome: TypeAlias = bool | str
+"""True, false, or what is wrong."""
+
+
+class Selector:
+    """A device selector. Made by :func:`compile_selector`.
+
+    Attributes:
+        expression: The expression.
+        reads: The values of a device that it reads, sorted; None where it depends on the device as a whole.
+        cost: The most that one evaluation can cost in Kubernetes' units, as the API server estimates it; 2^64 - 1 where
+            it sees no bound. An evaluation that does cost more than the limit ends with an error.
+    """
+
+    __slots__ = ("_answers", "_devices", "_list_attributes", "_tree", "cost", "expression", "reads")
+
+    def __init__(self, expression: str, *, list_attributes: bool) -> None:
+        checked = check(parse(expression), expression, list_attributes=list_attributes)
+        self.expression = expression
+        self.cost = estimate(checked)
+        self.reads: tuple[Read, ...] | None = reads(checked)
+        self._tree: Tree[Any] = lower(checked, expression)
+        self._list_attributes = list_attributes
+        # By the device's identity first, because that is quick; the device is kept so that its id stays its own.
+        self._devices: dict[int, tuple[resource_v1.Device, str, _Outcome]] = {}
+        self._answers: dict[tuple[object, ...], _Outcome] = {}
+
+    def check_cost(self) -> None:
+        """Refuses what the API server refuses and the scheduler does not: a selector that might cost too much.
+
+        Raises:
+            CelCompileError: The worst case is above the limit.
+        """
+        if self.cost > MAX_COST:
+            shown = "without bound" if self.cost >= 2**63 else f"{self.cost} in the worst case"
+            problem = f"too complex: its cost is {shown}, the limit is {MAX_COST}"
+            raise CelCompileError(problem, self.expression, hint="range over fewer values, or compare shorter strings")
+
+    def matches(self, driver: str, device: resource_v1.Device) -> bool:
+        """Whether the device is selected.
+
+        Args:
+            driver: The driver of the slice that the device is in; the domain of attribute names without one.
+            device: The device. It must not change: answers are remembered.
+
+        Raises:
+            CelEvaluationError: The expression has no answer for this device, for example because the device lacks an
+                attribute that it reads.
+        """
+        known = self._devices.get(id(device))
+        if known is not None and known[0] is device and known[1] == driver:
+            outcome = known[2]
+        else:
+            outcome = self._outcome(driver, device)
+            if len(self._devices) >= _DEVICES:
+                self._devices.clear()
+            self._devices[id(device)] = (device, driver, outcome)
+        if outcome is True or outcome is False:
+            return outcome
+        raise CelEvaluationError(outcome, self.expression)
+
+    def _outcome(self, driver: str, device: resource_v1.Device) -> _Outcome:
+        key = self._key(driver, device)
+        outcome = self._answers.get(key)
+        if outcome is None:
+            outcome = self._evaluated(driver, device)
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            self._answers[key] = outcome
+        return outcome
+
+    def _key(self, driver: str, device: resource_v1.Device) -> tuple[object, ...]:
+        """What the answer depends on: the values that are read, or all of the device."""
+        if self.reads is None or not all(map(_is_plain, device.attributes.values())):
+            attributes = tuple(sorted(device.attributes.items(), key=itemgetter(0)))
+            capacity = tuple(sorted((name, amount.value) for name, amount in device.capacity.items()))
+            return (driver, device.allow_multiple_allocations, attributes, capacity)
+        return tuple(_read_value(read, driver, device) for read in self.reads)
+
+    def _evaluated(self, driver: str, device: resource_v1.Device) -> _Outcome:
+        try:
+            value = device_value(driver, device, list_attributes=self._list_attributes)
+            result: Value = SelectorEvaluator(self._tree, value, Meter(MAX_COST)).run()
+        except (CELEvalError, BudgetExceededError, ValueError) as error:
+            return str(error.args[0])
+        except RecursionError:
+            # Not remembered: with more of the stack left there is an answer.
+            raise CelEvaluationError("nests too deeply for what is left of Python's stack", self.expression) from None
+        if isinstance(result, bool):
+            return result
+        return f"CEL result of type {type_name(result)} could not be converted to bool"
+
+
+@lru_cache(maxsize=_SELECTORS)
+def compile_selector(expression: str, *, list_attributes: bool = False) -> Selector:
+    """The selector of an expression; the same object for the same expression, while it is remembered.
+
+    Args:
+        expression: A CEL expression over the variable ``device``.
+        list_attributes: The feature gate DRAListTypeAttributes (alpha in Kubernetes 1.36, off by default): attributes
+            may be lists, and then macros may range over them.
+
+    Raises:
+        CelCompileError: Kubernetes would not compile it: not CEL, unknown names, wrong types, too long; or it uses what
+            Rootport does not support yet.
+    """
+    try:
+        length = len(expression.encode())
+    except UnicodeEncodeError as error:
+        raise CelCompileError("not valid Unicode", expression, offset=error.start) from None
+    if length > _MAX_LENGTH:
+        raise CelCompileError(f"too long: {length} bytes, the limit is {_MAX_LENGTH}", expression)
+    try:
+        return Selector(expression, list_attributes=list_attributes)
+    except RecursionError:
+        raise CelCompileError("nests too deeply for what is left of Python's stack", expression) from None
+
+
+def _is_plain(attribute: resource_v1.DeviceAttribute) -> bool:
+    """Whether an attribute cannot make a device unusable for expressions that do not even read it."""
+    if attribute.int_value is None and attribute.bool_value is None and attribute.string_value is None:
+        return attribute.version_value is not None and _is_version(attribute.version_value)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _is_version(text: str) -> bool:
+    try:
+        parse_version(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_value(read: Read, driver: str, device: resource_v1.Device) -> object:
+    if read.part == "driver":
+        return driver
+    if read.part == "allowMultipleAllocations":
+        return device.allow_multiple_allocations
+    short = read.id if read.domain == driver else ""
+    if read.part == "capacity":
+        amount = device.capacity.get(read.name) or device.capacity.get(short)
+        return None if amount is None else amount.value
+    attribute = device.attributes.get(read.name) or device.attributes.get(short)
+    if attribute is None:
+        return None
+    # One of these is set; where it stands tells its type.
+    return (attribute.string_value, attribute.int_value, attribute.bool_value, attribute.version_value)
