@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml requirements-dev.lock
 
 run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
 	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
-	  --claims examples --out out
+	  --gpu-model azure-nd-h100-v5=H100 --claims examples --out out
 
 test: check ## everything: format, lint, types, layers, then the tests
 	@$(BIN)/pytest -n $(JOBS)

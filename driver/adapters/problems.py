@@ -1,0 +1,112 @@
+"""Allocation problems in JSON, one a line, and the allocator's answers.
+
+The format is that of tests/data/conformance (README there): a problem has ``id``; ``node`` or ``nodes``, tried in
+order; ``classes``, ``slices``, ``claims`` and ``allocatedClaims`` as objects of resource.k8s.io/v1; ``features``, by
+default all on; ``raw`` where objects are to be taken without the API's defaults. An answer has ``id``, ``node``,
+``result`` (AllocationResults, one a claim; null where nothing fits) and ``error`` (null where there is none).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, JsonValue, StrictBool, ValidationError
+
+from driver.allocator import ALL_FEATURES, AllocationError, Allocator, Features
+from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSlice, Wire
+from driver.api.validation import with_defaults
+from driver.errors import InputError
+
+__all__ = ["Problem", "answer", "answer_file", "read_problems"]
+
+
+class _FeatureFlags(Wire):
+    """Features by upstream's names; one that is not named is on."""
+
+    admin_access: StrictBool = Field(default=ALL_FEATURES.admin_access, alias="AdminAccess")
+    consumable_capacity: StrictBool = Field(default=ALL_FEATURES.consumable_capacity, alias="ConsumableCapacity")
+    device_binding_and_status: StrictBool = Field(
+        default=ALL_FEATURES.device_binding_and_status, alias="DeviceBindingAndStatus"
+    )
+    device_taints: StrictBool = Field(default=ALL_FEATURES.device_taints, alias="DeviceTaints")
+    list_type_attributes: StrictBool = Field(default=ALL_FEATURES.list_type_attributes, alias="ListTypeAttributes")
+    partitionable_devices: StrictBool = Field(default=ALL_FEATURES.partitionable_devices, alias="PartitionableDevices")
+    prioritized_list: StrictBool = Field(default=ALL_FEATURES.prioritized_list, alias="PrioritizedList")
+
+
+class Problem(Wire):
+    """One problem. What else a line has (the expected answer, tags) is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    node: Node | None = None
+    nodes: tuple[Node, ...] = ()
+    classes: tuple[DeviceClass, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
+    allocated_claims: tuple[ResourceClaim, ...] = ()
+    features: _FeatureFlags = _FeatureFlags()
+    raw: StrictBool = False
+
+
+def read_problems(path: Path) -> Iterator[Problem]:
+    """The problems of a file, one after the other, each as soon as its line is read.
+
+    Raises:
+        InputError: The file cannot be read, or a line is no problem; the message has the line's number.
+    """
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _read(line, f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def answer(problem: Problem) -> dict[str, JsonValue]:
+    """The answer to a problem, as JSON types."""
+    nodes = ((problem.node,) if problem.node is not None else ()) + problem.nodes
+    claims = problem.claims if problem.raw else tuple(with_defaults(claim) for claim in problem.claims)
+    given: dict[str, JsonValue] = {"id": problem.id, "node": None, "result": None, "error": None}
+    try:
+        features = Features(**problem.features.model_dump())
+        allocator = Allocator(problem.slices, problem.classes, allocated=problem.allocated_claims, features=features)
+        fit = allocator.allocate_first(nodes, claims)
+    except AllocationError as error:
+        given["error"] = str(error)
+    else:
+        if fit is not None:
+            given |= {"node": fit.node.metadata.name, "result": [result.to_wire() for result in fit.results]}
+    return given
+
+
+def answer_file(path: Path) -> Iterator[str]:
+    """The answers to all problems of a file, one line of JSON each (without the line's end).
+
+    Raises:
+        InputError: See :func:`read_problems`.
+    """
+    return _lines(read_problems(path))
+
+
+def _lines(problems: Iterable[Problem]) -> Iterator[str]:
+    for problem in problems:
+        yield json.dumps(answer(problem), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _read(line: str, where: str) -> Problem:
+    try:
+        document: Any = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: is not JSON: {error}") from error
+    try:
+        return Problem.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {field}: {first['msg']}") from error

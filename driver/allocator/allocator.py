@@ -1,0 +1,205 @@
+"""The allocator: for a node and a pod's claims, what kube-scheduler would allocate."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from driver.allocator.candidates import MAX_RESULTS, Candidates, Request, Scene, gather
+from driver.allocator.demands import ClaimDemand, Demand, claim_name, read_claim
+from driver.allocator.errors import AllAtOnceError, AllocationError, InvalidPoolError, NodeAllocationError
+from driver.allocator.features import Features
+from driver.allocator.ledger import Ledger
+from driver.allocator.pools import NodeView, PoolIndex
+from driver.allocator.results import allocation_result
+from driver.allocator.search import search
+from driver.allocator.selection import Selections
+from driver.api.resource_v1 import AllocationResult, DeviceClass, Node, ResourceClaim, ResourceSlice
+
+__all__ = ["Allocator", "Fit"]
+
+_REMEMBERED: Final = 256
+"""For how many kinds of claims the nodes are remembered that have no room for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Where claims fit.
+
+    Attributes:
+        node: The node.
+        results: One a claim, in their order.
+    """
+
+    node: Node
+    results: tuple[AllocationResult, ...]
+
+
+class Allocator:
+    """Allocates devices to claims as Kubernetes' structured allocator does, v1.36.3.
+
+    Nothing is changed by an allocation; what is to be kept is told by :meth:`commit`.
+
+    Args:
+        slices: All ResourceSlices of the cluster.
+        classes: All DeviceClasses.
+        allocated: Claims whose ``status.allocation`` is in use.
+        features: What is on; by default what Kubernetes 1.36 has on.
+        new_share_id: Makes a UID for each share of a device; random by default, as in Kubernetes.
+    """
+
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        classes: Iterable[DeviceClass],
+        *,
+        allocated: Iterable[ResourceClaim] = (),
+        features: Features | None = None,
+        new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._features = features if features is not None else Features()
+        self._index = PoolIndex(slices, self._features)
+        self._classes = {item.metadata.name: item for item in classes}
+        self._selections = Selections(self._features)
+        self._ledger = Ledger(self._features)
+        self._new_share_id = new_share_id
+        # Nodes on which claims did not fit; commits do not change that, a release may.
+        self._full: dict[tuple[ClaimDemand, ...], set[NodeView]] = {}
+        for claim in allocated:
+            if claim.status.allocation is not None:
+                self._ledger.add(claim.status.allocation)
+
+    def commit(self, results: Iterable[AllocationResult]) -> None:
+        """Count allocations as in use from now on."""
+        for result in results:
+            self._ledger.add(result)
+
+    def release(self, results: Iterable[AllocationResult]) -> None:
+        """Give back allocations that were committed, or that were in use from the start."""
+        for result in results:
+            self._ledger.remove(result)
+        self._full.clear()
+
+    def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:
+        """Allocate ``claims`` together on ``node``.
+
+        Args:
+            node: Its name and labels.
+            claims: A pod's claims, with the API's defaults, in the pod's order.
+
+        Returns:
+            One result a claim; None where they do not fit.
+
+        Raises:
+            AllocationError: A claim, a class or a slice is wrong; ``kind`` says whether another node may do.
+        """
+        return self._allocate(node, claims, self._read(claims))
+
+    def allocate_first(self, nodes: Iterable[Node], claims: Sequence[ResourceClaim]) -> Fit | None:
+        """Allocate ``claims`` together on the first of ``nodes`` on which they fit.
+
+        Returns:
+            The node and the results; None where they fit nowhere.
+
+        Raises:
+            AllocationError: A claim, a class or a slice is wrong, so that no node can do. An error that concerns one
+                node only is raised where no other node does.
+        """
+        demands: tuple[ClaimDemand, ...] | None = None
+        full: set[NodeView] = set()
+        error: AllocationError | None = None
+        for node in nodes:
+            view = self._index.view(node)
+            if demands is None:
+                demands = self._read(claims)
+                if len(self._full) >= _REMEMBERED and demands not in self._full:
+                    self._full.clear()
+                full = self._full.setdefault(demands, set())
+            if view in full:
+                continue
+            try:
+                results = self._allocate(node, claims, demands)
+            except (NodeAllocationError, AllAtOnceError) as raised:
+                error = raised if error is None else error
+                continue
+            if results is not None:
+                return Fit(node, results)
+            full.add(view)
+        if error is not None:
+            raise error
+        return None
+
+    def _read(self, claims: Sequence[ResourceClaim]) -> tuple[ClaimDemand, ...]:
+        return tuple(read_claim(claim, self._classes, self._features) for claim in claims)
+
+    def _allocate(
+        self, node: Node, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
+    ) -> tuple[AllocationResult, ...] | None:
+        view = self._index.view(node)
+        scene = Scene(view, self._ledger, self._features, self._selections)
+        requests = _requests(scene, claims, demands)
+        taken = search(scene, requests, [demand.constraints for demand in demands])
+        if taken is None:
+            invalid = view.invalid_pool
+            if invalid is not None:
+                raise InvalidPoolError(
+                    f"node {node.metadata.name}: the claims do not fit, and resource pool {invalid.id} is invalid:"
+                    f" {invalid.reason}",
+                    hint="the driver that publishes the pool must repair it",
+                )
+            return None
+        results = []
+        for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
+            of_claim = [item for item in taken if item.claim == place]
+            chosen = _chosen(demand, {item.demand.name for item in of_claim})
+            results.append(
+                allocation_result(
+                    claim,
+                    chosen,
+                    of_claim,
+                    node=node.metadata.name,
+                    classes=self._classes,
+                    features=self._features,
+                    new_share_id=self._new_share_id,
+                )
+            )
+        return tuple(results)
+
+
+def _requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]) -> list[Request]:
+    """All requests of all claims with their candidates on the node."""
+    known: dict[object, Candidates] = {}
+    requests = []
+    for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
+        who = claim_name(claim)
+        of_claim = []
+        for request in demand.requests:
+            alternatives = tuple(_candidates(scene, alternative, who, known) for alternative in request.alternatives)
+            of_claim.append(Request(place, who, alternatives))
+        least = sum(request.least for request in of_claim)
+        if least > MAX_RESULTS:
+            raise AllocationError(
+                f"{who}: asks for {least} devices, which exceeds the claim limit of {MAX_RESULTS}",
+                hint="split the claim",
+            )
+        requests += of_claim
+    return requests
+
+
+def _candidates(scene: Scene, demand: Demand, who: str, known: dict[object, Candidates]) -> Candidates:
+    """The candidates of ``demand``; what was gathered for a demand of the same kind serves again."""
+    same = known.get(demand.kind)
+    if same is not None and not same.may_fail:
+        return replace(same, demand=demand)
+    candidates = known[demand.kind] = gather(scene, demand, claim=who)
+    return candidates
+
+
+def _chosen(demand: ClaimDemand, served: set[str]) -> list[Demand]:
+    """The alternative of each request by which it was served."""
+    return [
+        next((part for part in request.alternatives if part.name in served), request.alternatives[0])
+        for request in demand.requests
+    ]

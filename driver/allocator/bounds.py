@@ -1,0 +1,208 @@
+"""Tells situations in which more is asked for than there is, without trying.
+
+Each bound leaves something out (constraints, other requests, capacities), so that what it calls hopeless is so, and
+what it does not may be hopeless all the same:
+
+- *Matching*: each request needs so many devices of its own out of the classes of devices that it can take.
+- *Values to differ*: devices under a distinctAttribute need a value each.
+- *Values to share*: the devices under a matchAttribute need one value of which there are enough for all of them; and
+  for sets of requests of one kind, each under a matchAttribute of its own (GPU-NIC pairs under one switch each), the
+  values together must have room for all the sets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from driver.allocator.candidates import Candidate, Request
+from driver.allocator.state import State
+
+__all__ = ["Pending", "is_hopeless"]
+
+_Value = tuple[str, int | bool | str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A request that is still to be served.
+
+    Attributes:
+        request: The request.
+        supplies: For each alternative: how many devices of each class it can still take.
+        representatives: One device of each class.
+    """
+
+    request: Request
+    supplies: tuple[Mapping[int, int], ...]
+    representatives: Sequence[Candidate]
+
+    def usable(self) -> dict[int, int]:
+        """How many devices of each class some alternative can still take."""
+        if len(self.supplies) == 1:
+            return dict(self.supplies[0])
+        merged: dict[int, int] = {}
+        for supply in self.supplies:
+            for number, count in supply.items():
+                merged[number] = max(count, merged.get(number, 0))
+        return merged
+
+
+def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
+    """Whether the pending requests certainly cannot all be served.
+
+    Args:
+        state: What is taken.
+        pending: In order. Leaving some out only makes the answer "no" more likely.
+    """
+    for item in pending:
+        if not any(
+            sum(supply.values()) >= candidates.need
+            for supply, candidates in zip(item.supplies, item.request.alternatives, strict=True)
+        ):
+            return True
+    return not _matching_exists(pending) or _values_lack(state, pending)
+
+
+def _matching_exists(pending: Sequence[Pending]) -> bool:
+    """Whether every request can have devices of its own: augmenting paths between requests and classes."""
+    wishes: list[dict[int, int]] = []
+    needs: list[int] = []
+    free: dict[int, int] = {}
+    for item in pending:
+        if any(candidates.demand.admin for candidates in item.request.alternatives):
+            continue  # admin access takes nothing from others
+        usable = item.usable()
+        if any(item.representatives[number].device.shareable for number in usable):
+            continue  # shared devices do not run out by count
+        for number, count in usable.items():
+            free[number] = max(count, free.get(number, 0))
+        wishes.append(usable)
+        needs.append(item.request.least)
+    given: list[defaultdict[int, int]] = [defaultdict(int) for _ in wishes]
+
+    def give(wisher: int, tried: set[int]) -> bool:
+        """Find one more device for ``wisher``, moving what others have where that helps."""
+        for number, most in wishes[wisher].items():
+            if number in tried or given[wisher][number] >= most:
+                continue
+            tried.add(number)
+            if free[number] > 0:
+                free[number] -= 1
+                given[wisher][number] += 1
+                return True
+            for other, has in enumerate(given):
+                if other != wisher and has[number] > 0 and give(other, tried):
+                    has[number] -= 1
+                    given[wisher][number] += 1
+                    return True
+        return False
+
+    return all(give(wisher, set()) for wisher, need in enumerate(needs) for _ in range(need))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """The pending requests that one constraint holds.
+
+    Attributes:
+        attribute: What the constraint looks at.
+        members: The requests.
+        supplies: What each of them can take.
+    """
+
+    attribute: str
+    members: tuple[Pending, ...]
+    supplies: tuple[Mapping[int, int], ...]
+
+    @property
+    def need(self) -> int:
+        """How many devices the requests take together, at least."""
+        return sum(item.request.least for item in self.members)
+
+
+def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
+    sets: defaultdict[object, list[_Group]] = defaultdict(list)
+    for claim in dict.fromkeys(item.request.claim for item in pending):
+        for place, constraint in enumerate(state.constraints[claim]):
+            members = tuple(item for item in pending if item.request.claim == claim and _is_held(state, place, item))
+            if not members:
+                continue
+            group = _Group(constraint.attribute, members, tuple(item.usable() for item in members))
+            by_value = _by_value(state, group)
+            common = state.states[claim][place]
+            if constraint.distinct:
+                if len(by_value) < group.need:
+                    return True
+            elif not any(
+                _has_room(group, classes) for value, classes in by_value.items() if common is None or value in common
+            ):
+                return True
+            elif common is None:
+                sets[constraint.attribute, _kind(group)].append(group)
+    return any(_sets_lack(state, groups, pending) for groups in sets.values() if len(groups) > 1)
+
+
+def _is_held(state: State, place: int, item: Pending) -> bool:
+    """Whether the constraint at ``place`` holds for the request whichever alternative is taken."""
+    return item.request.least > 0 and all(
+        place in state.applying(item.request.claim, candidates.demand) and not candidates.demand.admin
+        for candidates in item.request.alternatives
+    )
+
+
+def _kind(group: _Group) -> object:
+    """Equal for sets of requests that need the same of the same devices."""
+    needs = (item.request.least for item in group.members)
+    return tuple(
+        sorted((need, tuple(sorted(supply.items()))) for need, supply in zip(needs, group.supplies, strict=True))
+    )
+
+
+def _by_value(state: State, group: _Group) -> dict[_Value, set[int]]:
+    """The classes of devices that the group can take, by the attribute's values."""
+    by_value: defaultdict[_Value, set[int]] = defaultdict(set)
+    for item, supply in zip(group.members, group.supplies, strict=True):
+        for number in supply:
+            for value in state.values(item.representatives[number], group.attribute) or ():
+                by_value[value].add(number)
+    return by_value
+
+
+def _has_room(group: _Group, classes: Collection[int]) -> bool:
+    """Whether the devices of ``classes`` are enough for the whole group."""
+    together: dict[int, int] = {}
+    for item, supply in zip(group.members, group.supplies, strict=True):
+        mine = {number: count for number, count in supply.items() if number in classes}
+        if sum(mine.values()) < item.request.least:
+            return False
+        for number, count in mine.items():
+            # Shared devices do not run out by count.
+            shareable = item.representatives[number].device.shareable
+            together[number] = group.need if shareable else max(count, together.get(number, 0))
+    return sum(together.values()) >= group.need
+
+
+def _sets_lack(state: State, groups: Sequence[_Group], pending: Sequence[Pending]) -> bool:
+    """Whether the values together have room for fewer sets of one kind than there are."""
+    inside = {id(item) for group in groups for item in group.members}
+    if len(inside) < sum(len(group.members) for group in groups):
+        return False  # they share requests, so they are no sets of their own
+    sample = groups[0]
+    needs: defaultdict[tuple[tuple[int, int], ...], int] = defaultdict(int)
+    for item, supply in zip(sample.members, sample.supplies, strict=True):
+        if any(item.representatives[number].device.shareable for number in supply):
+            return False
+        needs[tuple(sorted(supply.items()))] += item.request.least
+    outside = [(item.request.least, item.usable().keys()) for item in pending if id(item) not in inside]
+    room = 0
+    for classes in _by_value(state, sample).values():
+        fits = []
+        for supply_items, need in needs.items():
+            mine = {number: count for number, count in supply_items if number in classes}
+            # Requests that can be served from nowhere else come first.
+            reserved = sum(least for least, usable in outside if usable and usable <= mine.keys())
+            fits.append((sum(mine.values()) - reserved) // need)
+        room += max(0, min(fits))
+    return room < len(groups)

@@ -1,0 +1,212 @@
+"""What claims ask for, checked and in the form in which the allocator works with it.
+
+Source of the checks: Allocate and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.36.3,
+structured/internal/incubating/allocator_incubating.go. They hold for every node, so they are done once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from driver.allocator.errors import AllocationError
+from driver.allocator.features import Channel, Features
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import (
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+
+__all__ = ["ClaimDemand", "Constraint", "Demand", "RequestDemand", "read_claim"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One request, or one alternative of a request with ``firstAvailable``.
+
+    Attributes:
+        request: The request's name.
+        alternative: The alternative's name; empty for a request without alternatives.
+        device_class: The class that it names.
+        class_selectors: CEL expressions of the class.
+        selectors: CEL expressions of the request.
+        count: How many devices; None for all that there are.
+        admin: Access to devices whether or not they are in use.
+        tolerations: Taints that it puts up with.
+        capacity: What it wants of a device's capacities, by name.
+    """
+
+    request: str
+    alternative: str
+    device_class: str
+    class_selectors: tuple[str, ...]
+    selectors: tuple[str, ...]
+    count: int | None
+    admin: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: tuple[tuple[str, Quantity], ...]
+
+    @property
+    def kind(self) -> object:
+        """Equal for demands that the same devices serve equally well, whatever their names."""
+        return (
+            self.class_selectors,
+            self.selectors,
+            self.count,
+            self.admin,
+            self.tolerations,
+            tuple((name, str(amount)) for name, amount in self.capacity),
+        )
+
+    @property
+    def name(self) -> str:
+        """The name in results: ``request`` or ``request/alternative``."""
+        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDemand:
+    """A request: its alternatives, best first, of which one is to be served."""
+
+    name: str
+    alternatives: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the devices of some requests must have in common, or apart.
+
+    Attributes:
+        attribute: The attribute's full name, with its domain.
+        distinct: All values differ; otherwise they are the same.
+        requests: Names of requests and alternatives that it is for; empty for all.
+    """
+
+    attribute: str
+    distinct: bool
+    requests: frozenset[str]
+
+    def applies_to(self, demand: Demand) -> bool:
+        """Whether devices for ``demand`` are held to it. Naming a request means all of its alternatives."""
+        return not self.requests or demand.request in self.requests or demand.name in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDemand:
+    """A claim. Equal demands can be served by the same devices.
+
+    Attributes:
+        requests: In the claim's order.
+        constraints: In the claim's order.
+    """
+
+    requests: tuple[RequestDemand, ...]
+    constraints: tuple[Constraint, ...]
+
+
+def read_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Features) -> ClaimDemand:
+    """What ``claim`` asks for.
+
+    Args:
+        claim: With the API's defaults.
+        classes: All DeviceClasses by name.
+        features: What is on.
+
+    Raises:
+        AllocationError: The claim cannot be served anywhere: it names a class that is not there, uses a feature that
+            is off, or something that this version of the API does not know.
+    """
+    devices = claim.spec.devices
+    who = claim_name(claim)
+    return ClaimDemand(
+        requests=tuple(_request(who, request, classes, features) for request in devices.requests),
+        constraints=tuple(
+            _constraint(who, index, constraint, features) for index, constraint in enumerate(devices.constraints)
+        ),
+    )
+
+
+def claim_name(claim: ResourceClaim) -> str:
+    """How messages name a claim: ``claim namespace/name``."""
+    metadata = claim.metadata
+    return f"claim {metadata.namespace}/{metadata.name}" if metadata.namespace else f"claim {metadata.name}"
+
+
+def _request(who: str, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: Features) -> RequestDemand:
+    where = f"{who}, request {request.name}"
+    if request.first_available:
+        if not features.prioritized_list:
+            raise AllocationError(f"{where}: has subrequests, but the feature DRAPrioritizedList is off")
+        alternatives: Sequence[DeviceSubRequest | ExactDeviceRequest] = request.first_available
+    elif request.exactly is not None:
+        alternatives = (request.exactly,)
+    else:
+        raise AllocationError(f"{where}: has neither exactly nor firstAvailable (unsupported kind of request?)")
+    return RequestDemand(
+        request.name, tuple(_demand(who, request.name, part, classes, features) for part in alternatives)
+    )
+
+
+def _demand(
+    who: str,
+    request: str,
+    part: DeviceSubRequest | ExactDeviceRequest,
+    classes: Mapping[str, DeviceClass],
+    features: Features,
+) -> Demand:
+    alternative = part.name if isinstance(part, DeviceSubRequest) else ""
+    where = f"{who}, request {request}/{alternative}" if alternative else f"{who}, request {request}"
+    if part.capacity is not None and not features.consumable_capacity:
+        raise AllocationError(f"{where}: has capacity requests, but the feature DRAConsumableCapacity is off")
+    selectors = _expressions(where, part.selectors)
+    admin = part.admin_access if isinstance(part, ExactDeviceRequest) else None
+    if admin is not None and not features.admin_access:
+        raise AllocationError(f"{where}: admin access is asked for, but the feature DRAAdminAccess is off")
+    if not part.device_class_name:
+        raise AllocationError(f"{where}: has no device class name (unsupported kind of request?)")
+    device_class = classes.get(part.device_class_name)
+    if device_class is None:
+        known = ", ".join(sorted(classes)) or "none"
+        raise AllocationError(
+            f"{where}: there is no device class {part.device_class_name}", hint=f"classes there are: {known}"
+        )
+    if part.allocation_mode not in {"ExactCount", "All"}:
+        raise AllocationError(f"{where}: unsupported allocation mode {part.allocation_mode!r}")
+    if part.allocation_mode == "ExactCount" and part.count < 0:
+        raise AllocationError(f"{where}: count {part.count} is negative")
+    wanted = part.capacity.requests if part.capacity is not None else {}
+    return Demand(
+        request=request,
+        alternative=alternative,
+        device_class=part.device_class_name,
+        class_selectors=_expressions(f"class {part.device_class_name}", device_class.spec.selectors),
+        selectors=selectors,
+        count=part.count if part.allocation_mode == "ExactCount" else None,
+        admin=admin is True,
+        tolerations=part.tolerations,
+        capacity=tuple(sorted(wanted.items())),
+    )
+
+
+def _expressions(where: str, selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    expressions = []
+    for index, selector in enumerate(selectors):
+        if selector.cel is None:
+            raise AllocationError(f"{where}, selector #{index}: has no CEL expression (unsupported kind of selector?)")
+        expressions.append(selector.cel.expression)
+    return tuple(expressions)
+
+
+def _constraint(who: str, index: int, constraint: DeviceConstraint, features: Features) -> Constraint:
+    requests = frozenset(constraint.requests)
+    if constraint.match_attribute is not None:
+        return Constraint(constraint.match_attribute, distinct=False, requests=requests)
+    if constraint.distinct_attribute is not None and features.channel is not Channel.STABLE:
+        return Constraint(constraint.distinct_attribute, distinct=True, requests=requests)
+    raise AllocationError(f"{who}, constraint #{index}: empty constraint (unsupported kind of constraint?)")

@@ -1,0 +1,61 @@
+"""Which optional parts of allocation are on, as kube-scheduler would have them.
+
+Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/types.go (Features) and structured/allocator.go:
+upstream has three allocators (stable, incubating, experimental) and takes the most stable one that serves all features
+that are on. What differs between them for the same features is told by :class:`Channel`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+__all__ = ["ALL_FEATURES", "Channel", "Features"]
+
+
+class Channel(Enum):
+    """Upstream's allocator for a set of features."""
+
+    STABLE = "stable"
+    """Takes slices as they come instead of by name, and knows no distinctAttribute."""
+    INCUBATING = "incubating"
+    """Kubernetes 1.36 with its default feature gates."""
+    EXPERIMENTAL = "experimental"
+    """As incubating; compares attributes as sets of values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """Feature switches of the allocator; the defaults are those of Kubernetes 1.36.
+
+    Attributes:
+        admin_access: Requests with ``adminAccess`` (gate DRAAdminAccess).
+        consumable_capacity: Devices that several claims share (DRAConsumableCapacity).
+        device_binding_and_status: Devices with binding conditions (DRADeviceBindingConditions).
+        device_taints: Taints keep claims away (DRADeviceTaints).
+        list_type_attributes: Attributes may be lists (DRAListTypeAttributes, alpha).
+        partitionable_devices: Shared counters, and node selection per device (DRAPartitionableDevices).
+        prioritized_list: Requests with ``firstAvailable`` (DRAPrioritizedList).
+    """
+
+    admin_access: bool = True
+    consumable_capacity: bool = True
+    device_binding_and_status: bool = True
+    device_taints: bool = True
+    list_type_attributes: bool = False
+    partitionable_devices: bool = True
+    prioritized_list: bool = True
+
+    @property
+    def channel(self) -> Channel:
+        """Which of upstream's allocators serves these features."""
+        if self.list_type_attributes:
+            return Channel.EXPERIMENTAL
+        if self.consumable_capacity or self.device_binding_and_status:
+            return Channel.INCUBATING
+        return Channel.STABLE
+
+
+ALL_FEATURES: Final = Features(list_type_attributes=True)
+"""Everything on, alpha features too."""

@@ -1,0 +1,93 @@
+"""What allocated claims hold.
+
+Source: foreachAllocatedDevice in k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins/dynamicresources/
+allocateddevices.go: admin access holds nothing; a result with a shareID holds a share (and the capacity that it says),
+any other one the whole device.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from driver.allocator.features import Features
+from driver.allocator.identity import DeviceId
+from driver.allocator.pools import CounterKey, Pool, PooledDevice
+from driver.api.resource_v1 import AllocationResult, DeviceRequestAllocationResult
+
+__all__ = ["Ledger"]
+
+_NOTHING: Final[Mapping[str, int]] = {}
+_Key = TypeVar("_Key", DeviceId, str)
+
+
+class Ledger:
+    """Devices, shares and capacity in use. What is added can be taken out again."""
+
+    def __init__(self, features: Features) -> None:
+        self._shares_count = features.consumable_capacity
+        self._whole: Counter[DeviceId] = Counter()
+        self._shares: Counter[DeviceId] = Counter()
+        self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
+
+    def add(self, result: AllocationResult) -> None:
+        """Count the devices of an allocation as in use."""
+        self._count(result, 1)
+
+    def remove(self, result: AllocationResult) -> None:
+        """Give back the devices of an allocation that was added."""
+        self._count(result, -1)
+
+    def is_whole(self, device: DeviceId) -> bool:
+        """Some claim has the device for itself."""
+        return device in self._whole
+
+    def is_shared(self, device: DeviceId) -> bool:
+        """Some claim has a share of the device."""
+        return device in self._shares
+
+    def consumed(self, device: DeviceId) -> Mapping[str, int]:
+        """What the device's shares consume of its capacities, in nano-units."""
+        return self._consumed.get(device, _NOTHING)
+
+    def free_counters(self, pool: Pool) -> dict[CounterKey, int]:
+        """What is left of a pool's counters, in nano-units; below zero where allocated devices hold more than it has.
+
+        A device is charged once, however many shares of it are in use.
+        """
+        free = dict(pool.counters)
+        if free:
+            for part in pool.slices:
+                for device in part.devices:
+                    self._charge(device, free)
+            for device in pool.elsewhere:
+                self._charge(device, free)
+        return free
+
+    def _charge(self, device: PooledDevice, free: dict[CounterKey, int]) -> None:
+        if device.counters and (device.id in self._whole or device.id in self._shares):
+            for key, amount in device.counters.items():
+                free[key] -= amount
+
+    def _count(self, result: AllocationResult, sign: int) -> None:
+        for item in result.devices.results:
+            if item.admin_access is not True:
+                self._count_device(item, sign)
+
+    def _count_device(self, item: DeviceRequestAllocationResult, sign: int) -> None:
+        device = DeviceId(item.driver, item.pool, item.device)
+        if item.share_id is None or not self._shares_count:
+            _add(self._whole, device, sign)
+            return
+        _add(self._shares, device, sign)
+        for name, amount in item.consumed_capacity.items():
+            _add(self._consumed[device], name, sign * amount.nano)
+        if not self._consumed[device]:
+            del self._consumed[device]
+
+
+def _add(counter: Counter[_Key], key: _Key, amount: int) -> None:
+    counter[key] += amount
+    if not counter[key]:
+        del counter[key]

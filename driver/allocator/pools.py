@@ -1,0 +1,298 @@
+"""Which devices can be used from a node: pools, in the order in which they are tried.
+
+Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/pools_incubating.go. What it says:
+of a pool, only the slices of the highest generation that reach the node count; the pool is *obsolete* (and ignored)
+where a newer generation exists elsewhere, *incomplete* where slices of its generation are missing, *invalid* where a
+name is used twice or a counter is unknown. Pools are tried by driver and name, slices by name, devices as listed;
+pools with devices that have binding conditions come last.
+
+Everything is indexed once: slices of one node cost nothing on other nodes, and pools that several nodes reach are
+built once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from driver.allocator.errors import AllocationError
+from driver.allocator.features import Channel, Features
+from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.node_selection import matches_node
+from driver.api.resource_v1 import CounterSet, Device, Node, ResourceSlice, ResourceSliceSpec
+
+__all__ = ["CounterKey", "NodeView", "Pool", "PoolIndex", "PoolState", "PooledDevice", "SliceDevices"]
+
+CounterKey = tuple[PoolId, str, str]
+"""A counter: its pool, its counter set, its name."""
+
+_NO_COUNTERS: Final[Mapping[CounterKey, int]] = {}
+
+
+class PoolState(Enum):
+    """Whether devices can be taken from a pool."""
+
+    USABLE = "usable"
+    INCOMPLETE = "being updated"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledDevice:
+    """A device where it is published.
+
+    Attributes:
+        id: Its name in results.
+        device: The device.
+        slice: The specification of its slice.
+        counters: What it consumes of its pool's shared counters, in nano-units.
+        shareable: Several claims may have it at once (the feature is on, and the device allows it).
+        simple: Nothing but selectors and use decides about it: no taints, counters, sizes or node selection of its own.
+    """
+
+    id: DeviceId
+    device: Device
+    slice: ResourceSliceSpec
+    counters: Mapping[CounterKey, int]
+    shareable: bool
+    simple: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceDevices:
+    """The devices of one slice; ``source`` is the very tuple that the slice holds, by which selections are cached."""
+
+    driver: str
+    source: tuple[Device, ...]
+    devices: tuple[PooledDevice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """What a node sees of a pool.
+
+    Attributes:
+        id: Driver and name.
+        state: Devices are taken from usable pools only.
+        reason: Why it is not usable; empty where it is.
+        slices: In the order in which they are tried.
+        elsewhere: Devices of the pool that this node does not reach; they may hold the pool's counters.
+        counters: What the pool has of each counter, in nano-units.
+        comes_last: Some device has binding conditions.
+    """
+
+    id: PoolId
+    state: PoolState
+    reason: str = ""
+    slices: tuple[SliceDevices, ...] = ()
+    elsewhere: tuple[PooledDevice, ...] = ()
+    counters: Mapping[CounterKey, int] = field(default_factory=dict)
+    comes_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """What can be allocated from one node.
+
+    Attributes:
+        node: The node.
+        pools: All pools that are not obsolete, in the order in which they are tried.
+        slices: The slices of the usable pools, in order.
+        devices: The devices of these slices, in order: a position in it names a device within one allocation.
+    """
+
+    node: Node
+    pools: tuple[Pool, ...]
+    slices: tuple[SliceDevices, ...]
+    devices: tuple[PooledDevice, ...]
+
+    @property
+    def invalid_pool(self) -> Pool | None:
+        """The first invalid pool, if there is one."""
+        return next((pool for pool in self.pools if pool.state is PoolState.INVALID), None)
+
+
+class PoolIndex:
+    """All slices, by node and by pool.
+
+    Args:
+        slices: Of all drivers, in any order.
+        features: What is on.
+    """
+
+    def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
+        self._features = features
+        self._of_node: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
+        self._shared: list[ResourceSlice] = []
+        self._of_pool: defaultdict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        self._views: dict[str, NodeView] = {}
+        self._pools: dict[tuple[int, ...], Pool | None] = {}
+        for item in slices:
+            spec = item.spec
+            self._of_pool[_pool_id(item)].append(item)
+            if not features.partitionable_devices and (
+                spec.per_device_node_selection is not None or spec.shared_counters
+            ):
+                continue
+            # Counters are needed wherever the pool is, whatever the node selection of their slice.
+            if spec.node_name and not spec.shared_counters:
+                self._of_node[spec.node_name].append(item)
+            else:
+                self._shared.append(item)
+
+    def view(self, node: Node) -> NodeView:
+        """What can be allocated from ``node``.
+
+        Raises:
+            AllocationError: A node selector is invalid.
+        """
+        known = self._views.get(node.metadata.name)
+        if known is not None and (known.node is node or known.node.metadata.labels == node.metadata.labels):
+            return known
+        view = self._build_view(node)
+        self._views[node.metadata.name] = view
+        return view
+
+    def _build_view(self, node: Node) -> NodeView:
+        of_pool: defaultdict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        for item in self._of_node.get(node.metadata.name, ()):
+            of_pool[_pool_id(item)].append(item)
+        for item in self._shared:
+            if _reaches(item, node):
+                of_pool[_pool_id(item)].append(item)
+        pools = [pool for pool_id, found in of_pool.items() if (pool := self._pool(pool_id, found)) is not None]
+        pools.sort(key=lambda pool: (pool.comes_last, pool.id))
+        slices = tuple(part for pool in pools for part in pool.slices)
+        return NodeView(node, tuple(pools), slices, tuple(device for part in slices for device in part.devices))
+
+    def _pool(self, pool_id: PoolId, found: Sequence[ResourceSlice]) -> Pool | None:
+        """The pool as far as ``found`` of its slices reach a node; None where it is obsolete."""
+        key = tuple(map(id, found))  # the slices live as long as the index
+        if key not in self._pools:
+            self._pools[key] = self._build_pool(pool_id, found)
+        return self._pools[key]
+
+    def _build_pool(self, pool_id: PoolId, found: Sequence[ResourceSlice]) -> Pool | None:
+        generation = max(item.spec.pool.generation for item in found)
+        current = [item for item in found if item.spec.pool.generation == generation]
+        wanted = current[0].spec.pool.resource_slice_count
+        everywhere = current
+        if len(current) != wanted:
+            published = self._of_pool[pool_id]
+            if any(item.spec.pool.generation > generation for item in published):
+                return None
+            everywhere = [item for item in published if item.spec.pool.generation == generation]
+            if len(everywhere) != wanted:
+                reason = f"{len(everywhere)} of {wanted} slices of generation {generation} are there"
+                return Pool(pool_id, PoolState.INCOMPLETE, reason)
+        if self._features.channel is Channel.STABLE:
+            published_at = {id(item): position for position, item in enumerate(self._of_pool[pool_id])}
+            current.sort(key=lambda item: published_at[id(item)])
+        else:
+            current.sort(key=lambda item: item.metadata.name)
+        names = {item.metadata.name for item in current}
+        return self._complete_pool(pool_id, current, [item for item in everywhere if item.metadata.name not in names])
+
+    def _complete_pool(
+        self, pool_id: PoolId, current: Sequence[ResourceSlice], elsewhere: Sequence[ResourceSlice]
+    ) -> Pool:
+        with_devices = [item for item in current if not item.spec.shared_counters]
+        sets = {part.name: part for item in current for part in item.spec.shared_counters}
+        problem = _duplicate_device(with_devices)
+        if not problem and self._features.partitionable_devices:
+            if len(sets) != sum(len(item.spec.shared_counters) for item in current):
+                problem = "the name of a counter set is used twice"
+            problem = problem or _unknown_counter([*current, *elsewhere], sets)
+        if problem:
+            return Pool(pool_id, PoolState.INVALID, problem)
+        slices = tuple(self._slice(pool_id, item) for item in with_devices)
+        return Pool(
+            id=pool_id,
+            state=PoolState.USABLE,
+            slices=slices,
+            elsewhere=tuple(device for item in elsewhere for device in self._slice(pool_id, item).devices),
+            counters={
+                (pool_id, part.name, name): counter.value.nano
+                for part in sets.values()
+                for name, counter in part.counters.items()
+            },
+            comes_last=any(device.binding_conditions for part in slices for device in part.source),
+        )
+
+    def _slice(self, pool_id: PoolId, item: ResourceSlice) -> SliceDevices:
+        devices = tuple(self._device(pool_id, device, item.spec) for device in item.spec.devices)
+        return SliceDevices(pool_id.driver, item.spec.devices, devices)
+
+    def _device(self, pool_id: PoolId, device: Device, spec: ResourceSliceSpec) -> PooledDevice:
+        shareable = self._features.consumable_capacity and device.allow_multiple_allocations is True
+        simple = not (
+            shareable
+            or spec.per_device_node_selection
+            or device.taints
+            or device.consumes_counters
+            or any(capacity.request_policy is not None for capacity in device.capacity.values())
+        )
+        return PooledDevice(
+            id=DeviceId(pool_id.driver, pool_id.pool, device.name),
+            device=device,
+            slice=spec,
+            counters=_consumption(pool_id, device) if device.consumes_counters else _NO_COUNTERS,
+            shareable=shareable,
+            simple=simple,
+        )
+
+
+def _pool_id(item: ResourceSlice) -> PoolId:
+    return PoolId(item.spec.driver, item.spec.pool.name)
+
+
+def _reaches(item: ResourceSlice, node: Node) -> bool:
+    spec = item.spec
+    if spec.shared_counters:
+        return True
+    try:
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            return matches_node(node, node_name=spec.node_name, all_nodes=spec.all_nodes, selector=spec.node_selector)
+        # A slice that says nothing of its nodes is of a kind unknown to upstream: left out, as it does.
+        return spec.per_device_node_selection is True and any(
+            matches_node(node, node_name=device.node_name, all_nodes=device.all_nodes, selector=device.node_selector)
+            for device in spec.devices
+        )
+    except AllocationError as error:
+        raise AllocationError(f"ResourceSlice {item.metadata.name}: {error.message}") from error
+
+
+def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
+    names: set[str] = set()
+    for item in slices:
+        for device in item.spec.devices:
+            if device.name in names:
+                return f"device name {device.name} is used twice"
+            names.add(device.name)
+    return ""
+
+
+def _consumption(pool_id: PoolId, device: Device) -> dict[CounterKey, int]:
+    consumed: defaultdict[CounterKey, int] = defaultdict(int)
+    for consumption in device.consumes_counters:
+        for name, counter in consumption.counters.items():
+            consumed[pool_id, consumption.counter_set, name] += counter.value.nano
+    return dict(consumed)
+
+
+def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
+    for item in slices:
+        for device in item.spec.devices:
+            for consumption in device.consumes_counters:
+                there = sets.get(consumption.counter_set)
+                if there is None:
+                    return (
+                        f"device {device.name} consumes from counter set {consumption.counter_set}, which is not there"
+                    )
+                for name in consumption.counters:
+                    if name not in there.counters:
+                        return f"device {device.name} consumes counter {name}, which counter set {there.name} has not"
+    return ""

@@ -1,0 +1,191 @@
+"""Finds the first way to serve all claims on a node.
+
+The order in which combinations are tried is that of kube-scheduler (allocateOne in
+k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/allocator_incubating.go): claim after claim,
+request after request, alternative after alternative; for a request, combinations of devices in the node's order. The
+first combination that serves everything is the answer, so that an answer here is what a cluster would do.
+
+What is tried differs: nothing is tried that cannot succeed. Within a request, a device that stands for one which
+failed (:meth:`Shortcuts.alike`), or that leaves too few for the rest, is passed over; between requests, a situation
+that is hopeless by count or failed before (:class:`Shortcuts`) ends the branch. None of this may skip over a device
+whose selector fails, since there the search has to stop with an error: a request with such devices is searched plainly.
+
+Steps are kept on a list and not on Python's stack, so that no number of devices is too deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from driver.allocator.candidates import MAX_RESULTS, Candidate, Candidates, Request, Scene
+from driver.allocator.demands import Constraint
+from driver.allocator.errors import AllAtOnceError, SearchLimitError
+from driver.allocator.shortcuts import Shortcuts
+from driver.allocator.state import Refusal, State, Taken
+
+__all__ = ["search"]
+
+_MAX_STEPS: Final = 200_000
+"""Some seconds. Real claims take hundreds; what takes more is made to (the general problem is NP-hard)."""
+
+_Steps = Iterator["_Steps | None"]
+"""Each item is what to try next after one more choice; None says that everything is served."""
+
+
+def search(
+    scene: Scene, requests: Sequence[Request], constraints: Sequence[tuple[Constraint, ...]]
+) -> list[Taken] | None:
+    """The first way to serve ``requests``; None if there is none.
+
+    Args:
+        scene: The node.
+        requests: Of all claims, in order.
+        constraints: Of each claim.
+
+    Raises:
+        AllAtOnceError: There is none, and somewhere on the way all devices of a kind together broke a constraint.
+        AllocationError: On the way, a selector failed.
+    """
+    if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
+        # Admin access takes a device from nobody, but kube-scheduler keeps it from the pod's other claims, so that it
+        # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
+        with suppress(AllAtOnceError):
+            taken = _Search(requests, State(scene, constraints, admin_blocks=True)).run()
+            if taken is not None:
+                return taken
+    return _Search(requests, State(scene, constraints)).run()
+
+
+class _Search:
+    def __init__(self, requests: Sequence[Request], state: State) -> None:
+        self._requests = requests
+        self._state = state
+        self._shortcuts = Shortcuts(requests, state)
+        self._broken: AllAtOnceError | None = None
+        # What the rest of a request's claim takes at least, behind it.
+        self._least_after = [0] * len(requests)
+        for place in range(len(requests) - 2, -1, -1):
+            behind = requests[place + 1]
+            if behind.claim == requests[place].claim:
+                self._least_after[place] = self._least_after[place + 1] + behind.least
+
+    def run(self) -> list[Taken] | None:
+        steps: list[_Steps] = [self._serve(0)]
+        tried = 0
+        while steps:
+            for following in steps[-1]:
+                if following is None:
+                    return self._state.taken
+                tried += 1
+                if tried > _MAX_STEPS:
+                    raise SearchLimitError(
+                        f"{self._requests[0].who}: gave up after {_MAX_STEPS} steps of the search for devices",
+                        hint="ask for fewer devices at once, or narrow the requests' selectors",
+                    )
+                steps.append(following)
+                break
+            else:
+                steps.pop()
+        if self._broken is not None:
+            raise self._broken
+        return None
+
+    def _serve(self, place: int) -> _Steps:
+        """Serve the request at ``place`` and all behind it."""
+        if place == len(self._requests):
+            yield None
+            return
+        if self._shortcuts.is_hopeless(place):
+            return
+        request = self._requests[place]
+        held = sum(taken.claim == request.claim for taken in self._state.taken)
+        for candidates in request.alternatives:
+            if held + candidates.need + self._least_after[place] > MAX_RESULTS:
+                continue
+            if candidates.demand.count is None:
+                yield from self._take_all(place, candidates)
+            elif candidates.need == 0:
+                yield self._serve(place + 1)
+            else:
+                yield self._take_some(place, candidates, self._usable(place, candidates), candidates.need, 0)
+        self._shortcuts.failed(place)
+
+    def _usable(self, place: int, candidates: Candidates) -> Sequence[Candidate]:
+        """The candidates that can be taken as things stand; taking some of them frees no other one."""
+        state, claim, demand = self._state, self._requests[place].claim, candidates.demand
+        applying = state.applying(claim, demand)
+        return [
+            item
+            for item in candidates.items
+            if state.is_free(claim, demand, item)
+            and (item.failure is not None or not applying or state.allowed(claim, applying, item))
+        ]
+
+    def _take_some(
+        self, place: int, candidates: Candidates, usable: Sequence[Candidate], need: int, start: int
+    ) -> _Steps:
+        """Take ``need`` more of the usable candidates, from ``start`` on."""
+        state, claim, demand = self._state, self._requests[place].claim, candidates.demand
+        seen: set[object] = set()
+        for index in range(start, len(usable)):
+            item = usable[index]
+            if item.failure is not None:
+                raise item.failure
+            if not candidates.may_fail:
+                if len(usable) - index < need:
+                    return
+                if seen and self._shortcuts.alike(item) in seen:
+                    continue
+            if state.take(claim, demand, item) is None:
+                if need == 1:
+                    yield self._serve(place + 1)
+                elif candidates.may_fail or self._enough_left(claim, candidates, usable, index + 1, need - 1):
+                    yield self._take_some(place, candidates, usable, need - 1, index + 1)
+                state.undo()
+            seen.add(self._shortcuts.alike(item))
+
+    def _enough_left(
+        self, claim: int, candidates: Candidates, usable: Sequence[Candidate], start: int, need: int
+    ) -> bool:
+        """Whether constraints leave ``need`` candidates from ``start`` on."""
+        state = self._state
+        applying = state.applying(claim, candidates.demand)
+        if not applying:
+            return len(usable) - start >= need
+        left = [item for item in usable[start:] if state.allowed(claim, applying, item)]
+        if len(left) < need:
+            return False
+        # Devices that are to differ in an attribute need a value each.
+        for place in applying:
+            constraint = state.constraints[claim][place]
+            if constraint.distinct:
+                values: set[tuple[str, int | bool | str]] = set()
+                for item in left:
+                    values |= state.values(item, constraint.attribute) or set()
+                if len(values) < need:
+                    return False
+        return True
+
+    def _take_all(self, place: int, candidates: Candidates) -> _Steps:
+        """Take every candidate: there is but one way."""
+        state, request = self._state, self._requests[place]
+        before = len(state.taken)
+        served = bool(candidates.items)
+        for item in candidates.items:
+            refusal = Refusal.IN_USE if item.refused else state.take(request.claim, candidates.demand, item)
+            if refusal is None:
+                continue
+            served = False
+            if refusal is Refusal.CONSTRAINT and self._broken is None:
+                self._broken = AllAtOnceError(
+                    f"{request.who}, request {candidates.demand.name}: asks for all devices, but device"
+                    f" {item.device.id} breaks a constraint of the claim",
+                    hint="narrow the request's selectors, or leave the request out of the constraint",
+                )
+            break
+        if served:
+            yield self._serve(place + 1)
+        while len(state.taken) > before:
+            state.undo()

@@ -1,0 +1,205 @@
+"""What spares the search from trying what cannot succeed.
+
+Nothing here changes which answer is found, only how soon. In the common case, where the first try succeeds, none of it
+is computed.
+
+- *Alike*: devices that every demand selects alike, with the same values for all attributes that constraints look at,
+  the same capacities and the same counters. Where one of them failed, another one fails as well.
+- *Failed before*: the same request with the same devices left (up to alike ones) and the same state of constraints.
+- *Hopeless*: more is asked for than there is, see :mod:`driver.allocator.bounds`.
+
+A request whose search may end in an error instead (a selector that fails on some device; all devices under a
+constraint) and everything behind it is not looked at for hopelessness: kube-scheduler would report the error.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from driver.allocator.bounds import Pending, is_hopeless
+from driver.allocator.candidates import Candidate, Candidates, Request
+from driver.allocator.state import State
+
+__all__ = ["Shortcuts"]
+
+_WINDOW: Final = 64
+"""How many requests ahead are looked at; a pod's claims hardly ever have more."""
+
+
+class Shortcuts:
+    """Of one search.
+
+    Args:
+        requests: Of all claims, in order.
+        state: What is taken.
+    """
+
+    def __init__(self, requests: Sequence[Request], state: State) -> None:
+        self._requests = requests
+        self._state = state
+        self._any_failed = False
+        self._dead: set[object] = set()
+        self._classes: _Classes | None = None
+        self._horizon = len(requests)
+        for place in range(len(requests) - 1, -1, -1):
+            if self._may_end_in_error(requests[place]):
+                self._horizon = place
+        self._pending_masks: dict[int, int] = {}
+        self._ahead: dict[int, tuple[int, ...]] = {}
+
+    def alike(self, item: Candidate) -> object:
+        """Equal for two devices if nothing can tell them apart."""
+        position = item.position
+        return ("taken", position) if position in self._state.owners else self._known_classes().of[position]
+
+    def is_hopeless(self, place: int) -> bool:
+        """Whether the requests from ``place`` on certainly cannot be served as things stand."""
+        if not self._any_failed:
+            # Nothing went wrong yet; only see whether there is enough of everything to begin with.
+            return place == 0 and any(
+                all(len(candidates.items) < candidates.need for candidates in request.alternatives)
+                for request in self._requests[: self._horizon]
+            )
+        return self._situation(place) in self._dead or is_hopeless(self._state, self._pending(place))
+
+    def failed(self, place: int) -> None:
+        """Remember that the requests from ``place`` on cannot be served as things stand."""
+        self._any_failed = True
+        self._dead.add(self._situation(place))
+
+    def _may_end_in_error(self, request: Request) -> bool:
+        return any(
+            candidates.may_fail
+            or (candidates.demand.count is None and self._state.applying(request.claim, candidates.demand))
+            for candidates in request.alternatives
+        )
+
+    def _known_classes(self) -> _Classes:
+        if self._classes is None:
+            self._classes = _Classes(self._requests, self._state)
+        return self._classes
+
+    def _situation(self, place: int) -> object:
+        """Equal for two situations if the requests from ``place`` on have the same prospects in both."""
+        state, classes = self._state, self._known_classes()
+        claim = self._requests[place].claim
+        coming = self._coming(place)
+        taken = []
+        for position, owners in state.owners.items():
+            number = classes.of.get(position)
+            if number is not None and (classes.masks[number] & coming or classes.has_counters[number]):
+                who = tuple(sorted((owner if owner == claim else -1, admin) for owner, admin in owners))
+                taken.append((number, who, state.used(position)))
+        held = sum(item.claim == claim for item in state.taken)
+        states = tuple(state.states[claim][number] for number in self._constraints_ahead(place))
+        return (place, held, states, tuple(sorted(taken)))
+
+    def _constraints_ahead(self, place: int) -> tuple[int, ...]:
+        """Which constraints of the claim at ``place`` apply to something that is still to be served."""
+        if place not in self._ahead:
+            claim = self._requests[place].claim
+            self._ahead[place] = tuple(
+                sorted(
+                    {
+                        number
+                        for request in self._requests[place:]
+                        if request.claim == claim
+                        for candidates in request.alternatives
+                        for number in self._state.applying(claim, candidates.demand)
+                    }
+                )
+            )
+        return self._ahead[place]
+
+    def _coming(self, place: int) -> int:
+        """Which demands are still to be served from ``place`` on, as a bit mask."""
+        if place not in self._pending_masks:
+            mask = 0
+            for request in self._requests[place:]:
+                for candidates in request.alternatives:
+                    mask |= self._known_classes().bits[id(candidates.items)]
+            self._pending_masks[place] = mask
+        return self._pending_masks[place]
+
+    def _pending(self, place: int) -> list[Pending]:
+        classes, state = self._known_classes(), self._state
+        taken: defaultdict[int, list[int]] = defaultdict(list)
+        for position in state.owners:
+            number = classes.of.get(position)
+            if number is not None:
+                taken[number].append(position)
+        pending = []
+        for request in self._requests[place : min(place + _WINDOW, self._horizon)]:
+            supplies = [self._supply(classes, request.claim, candidates, taken) for candidates in request.alternatives]
+            pending.append(Pending(request, tuple(supplies), classes.representatives))
+        return pending
+
+    def _supply(
+        self, classes: _Classes, claim: int, candidates: Candidates, taken: dict[int, list[int]]
+    ) -> dict[int, int]:
+        """How many devices of each class can still be taken for a demand."""
+        state, demand = self._state, candidates.demand
+        applying = state.applying(claim, demand)
+        supply: dict[int, int] = {}
+        for number, items in classes.members[id(candidates.items)].items():
+            sample = next(iter(items.values()))
+            if sample.refused or not state.allowed(claim, applying, sample):
+                continue
+            free = len(items)
+            for position in taken.get(number, ()):
+                if position in items and not state.is_free(claim, demand, items[position]):
+                    free -= 1
+            if free:
+                supply[number] = free
+        return supply
+
+
+class _Classes:
+    """Which devices are alike.
+
+    Attributes:
+        of: The class of each device, by position.
+        masks: Per class: which demands select its devices.
+        has_counters: Per class: its devices consume shared counters.
+        representatives: Per class: one of its devices.
+        bits: The bit of a demand's candidates in the masks, by the id of their items.
+        members: The candidates of a demand, by the id of their items, by class, by position.
+    """
+
+    def __init__(self, requests: Sequence[Request], state: State) -> None:
+        found = {id(candidates.items): candidates for request in requests for candidates in request.alternatives}
+        attributes = sorted({constraint.attribute for of_claim in state.constraints for constraint in of_claim})
+        traits: defaultdict[int, list[object]] = defaultdict(list)
+        masks: defaultdict[int, int] = defaultdict(int)
+        items: dict[int, Candidate] = {}
+        self.bits: dict[int, int] = {}
+        for number, (identity, candidates) in enumerate(found.items()):
+            self.bits[identity] = 1 << number
+            for item in candidates.items:
+                items[item.position] = item
+                masks[item.position] |= 1 << number
+                if item.failure is not None or item.refused or item.consumed:
+                    amounts = tuple(sorted((name, amount.nano) for name, amount in item.consumed.items()))
+                    traits[item.position].append((number, item.failure is not None, item.refused, amounts))
+        numbers: dict[object, int] = {}
+        self.of: dict[int, int] = {}
+        self.masks: list[int] = []
+        self.has_counters: list[bool] = []
+        self.representatives: list[Candidate] = []
+        for position, item in items.items():
+            values = tuple(state.values(item, attribute) for attribute in attributes)
+            signature = (masks[position], tuple(traits[position]), values, state.signature(item))
+            number = numbers.setdefault(signature, len(numbers))
+            self.of[position] = number
+            if number == len(self.masks):
+                self.masks.append(masks[position])
+                self.has_counters.append(bool(item.device.counters))
+                self.representatives.append(item)
+        self.members: dict[int, dict[int, dict[int, Candidate]]] = {}
+        for identity, candidates in found.items():
+            by_class: dict[int, dict[int, Candidate]] = {}
+            for item in candidates.items:
+                by_class.setdefault(self.of[item.position], {})[item.position] = item
+            self.members[identity] = by_class

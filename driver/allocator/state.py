@@ -1,0 +1,194 @@
+"""What is taken in the course of one search, with exact undo.
+
+Source of what keeps a device from being taken: allocateDevice in k8s.io/dynamic-resource-allocation v0.36.3,
+structured/internal/incubating/allocator_incubating.go. Where upstream errs, this follows the API's words: admin access
+does not take a device from other claims, a counter belongs to its driver's pool, and a shared device's counters are
+charged once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from driver.allocator.candidates import Candidate, Scene
+from driver.allocator.constraints import Values, attribute_values, extend
+from driver.allocator.demands import Constraint, Demand
+from driver.allocator.identity import PoolId
+from driver.allocator.pools import CounterKey
+
+__all__ = ["Refusal", "State", "Taken"]
+
+
+class Refusal(Enum):
+    """Why a candidate cannot be taken now."""
+
+    IN_USE = "in use"
+    COUNTERS = "counters"
+    CONSTRAINT = "constraint"
+    CAPACITY = "capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A candidate that was taken, and what undoes it.
+
+    Attributes:
+        claim: The claim's place.
+        demand: For what.
+        candidate: What.
+        charged: Its counters were charged for it.
+        before: The states of the claim's constraints before.
+    """
+
+    claim: int
+    demand: Demand
+    candidate: Candidate
+    charged: bool
+    before: tuple[Values | None, ...]
+
+
+class State:
+    """Devices, capacity, counters and constraints during one search.
+
+    Args:
+        scene: The node.
+        constraints: Of each claim.
+        admin_blocks: A device that one claim got by admin access is kept from the pod's other claims.
+    """
+
+    def __init__(
+        self, scene: Scene, constraints: Sequence[tuple[Constraint, ...]], *, admin_blocks: bool = False
+    ) -> None:
+        self.constraints = constraints
+        self.states: list[tuple[Values | None, ...]] = [(None,) * len(of_claim) for of_claim in constraints]
+        self.taken: list[Taken] = []
+        self.owners: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
+        """By position: (claim, admin access) of each time that the device was taken."""
+        self._admin_blocks = admin_blocks
+        self._lists = scene.features.list_type_attributes
+        self._ledger = scene.ledger
+        self._pools = {pool.id: pool for pool in scene.view.pools}
+        self._used: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._free: dict[PoolId, dict[CounterKey, int]] = {}
+        self._overdrawn: set[PoolId] = set()
+        self._values: dict[tuple[int, str], Values | None] = {}
+        self._applying: dict[tuple[int, Demand], tuple[int, ...]] = {}
+
+    def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
+        """The places of the constraints that apply to ``demand``."""
+        key = (claim, demand)
+        known = self._applying.get(key)
+        if known is None:
+            constraints = self.constraints[claim]
+            known = tuple(place for place, constraint in enumerate(constraints) if constraint.applies_to(demand))
+            self._applying[key] = known
+        return known
+
+    def values(self, candidate: Candidate, attribute: str) -> Values | None:
+        """The candidate's values for an attribute."""
+        key = (candidate.position, attribute)
+        if key not in self._values:
+            self._values[key] = attribute_values(candidate.device, attribute, lists=self._lists)
+        return self._values[key]
+
+    def is_free(self, claim: int, demand: Demand, candidate: Candidate) -> bool:
+        """Whether nobody took the device in a way that keeps it from ``demand``."""
+        if candidate.device.shareable:
+            return True
+        owners = self.owners.get(candidate.position)
+        return not owners or all(
+            owner != claim and (demand.admin or (admin and not self._admin_blocks)) for owner, admin in owners
+        )
+
+    def allowed(self, claim: int, places: Sequence[int], candidate: Candidate) -> bool:
+        """Whether the constraints at ``places`` let the candidate in, as things stand."""
+        return self._extended(claim, places, candidate) is not None
+
+    def take(self, claim: int, demand: Demand, candidate: Candidate) -> Refusal | None:
+        """Take a candidate, or say why not. ``taken`` tells what was taken, for :meth:`undo`."""
+        device = candidate.device
+        if not self.is_free(claim, demand, candidate):
+            return Refusal.IN_USE
+        used = self._used.get(candidate.position)
+        charged = bool(device.counters) and not (
+            device.shareable and (self._ledger.is_shared(device.id) or self.owners.get(candidate.position))
+        )
+        if charged and not self._has_counters(candidate):
+            return Refusal.COUNTERS
+        states = self._extended(claim, self.applying(claim, demand), candidate)
+        if states is None:
+            return Refusal.CONSTRAINT
+        if candidate.consumed and used is not None:
+            before = self._ledger.consumed(device.id)
+            for name, amount in candidate.consumed.items():
+                if before.get(name, 0) + used[name] + amount.nano > device.device.capacity[name].value.nano:
+                    return Refusal.CAPACITY
+        self.taken.append(Taken(claim, demand, candidate, charged, self.states[claim]))
+        self.states[claim] = states
+        self.owners[candidate.position].append((claim, demand.admin))
+        self._book(candidate, 1, charged=charged)
+        return None
+
+    def undo(self) -> None:
+        """Give back what was taken last."""
+        last = self.taken.pop()
+        self.states[last.claim] = last.before
+        owners = self.owners[last.candidate.position]
+        owners.pop()
+        if not owners:
+            del self.owners[last.candidate.position]
+        self._book(last.candidate, -1, charged=last.charged)
+
+    def signature(self, candidate: Candidate) -> tuple[object, ...]:
+        """Equal for two devices that nobody took if they have the same capacities and counters left."""
+        device = candidate.device
+        counters = tuple(sorted(device.counters.items()))
+        if not device.shareable:
+            return (counters,)
+        capacity = tuple(sorted((name, amount.value.nano) for name, amount in device.device.capacity.items()))
+        consumed = tuple(sorted(self._ledger.consumed(device.id).items()))
+        return (counters, capacity, consumed, self._ledger.is_shared(device.id))
+
+    def used(self, position: int) -> tuple[tuple[str, int], ...]:
+        """What was taken of a shared device's capacities, in nano-units."""
+        return tuple(sorted(item for item in self._used.get(position, {}).items() if item[1]))
+
+    def _extended(self, claim: int, places: Sequence[int], candidate: Candidate) -> tuple[Values | None, ...] | None:
+        if not places:
+            return self.states[claim]
+        states = list(self.states[claim])
+        for place in places:
+            constraint = self.constraints[claim][place]
+            values = self.values(candidate, constraint.attribute)
+            extended = extend(constraint, states[place], values, lists=self._lists)
+            if extended is None:
+                return None
+            states[place] = extended
+        return tuple(states)
+
+    def _has_counters(self, candidate: Candidate) -> bool:
+        pool = _pool(candidate)
+        if pool not in self._free:
+            self._free[pool] = self._ledger.free_counters(self._pools[pool])
+            if any(amount < 0 for amount in self._free[pool].values()):
+                self._overdrawn.add(pool)
+        # As upstream: while any counter of a pool is overdrawn, nothing that consumes counters of the pool is given.
+        return pool not in self._overdrawn and all(
+            self._free[pool][key] >= amount for key, amount in candidate.device.counters.items()
+        )
+
+    def _book(self, candidate: Candidate, sign: int, *, charged: bool) -> None:
+        used = self._used[candidate.position] if candidate.consumed else {}
+        for name, consumed in candidate.consumed.items():
+            used[name] += sign * consumed.nano
+        if charged:
+            free = self._free[_pool(candidate)]
+            for key, amount in candidate.device.counters.items():
+                free[key] -= sign * amount
+
+
+def _pool(candidate: Candidate) -> PoolId:
+    return PoolId(candidate.device.id.driver, candidate.device.id.pool)

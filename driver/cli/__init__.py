@@ -1,0 +1,1 @@
+"""The command line: ``rootport``. Each command lives in its own module, imported only when it runs."""

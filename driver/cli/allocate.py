@@ -1,0 +1,24 @@
+"""``rootport allocate``: allocation problems in, answers out, one JSON line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from driver.adapters.problems import answer_file
+from driver.cli.options import FILE
+
+__all__ = ["command"]
+
+
+@click.command("allocate")
+@click.option("--problems", type=FILE, required=True, help="A file with one problem, a JSON object, a line.")
+def command(problems: Path) -> None:
+    """Answer allocation problems, one JSON line each: {id, node, result, error}.
+
+    A problem holds nodes, classes, slices, allocatedClaims and claims, all of them objects of resource.k8s.io/v1 or
+    core/v1; the result is one allocation a claim, or null where no node fits. docs/design/allocator.md has the details.
+    """
+    for line in answer_file(problems):
+        click.echo(line)

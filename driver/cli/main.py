@@ -1,0 +1,83 @@
+"""The entry point of ``rootport``: finds the command, and turns every expected error into one clear message.
+
+Commands are imported when they run, so that ``rootport --help`` stays fast; nothing heavy may be imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from driver import __version__
+from driver.errors import RootportError
+
+__all__ = ["cli", "main"]
+
+_COMMANDS: Final = {
+    "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
+    "topo": "Show a machine's PCIe tree and the distance between its devices.",
+    "slices": "Print the ResourceSlices of a machine, as YAML for kubectl apply.",
+    "allocate": "Answer allocation problems, one JSON line each.",
+}
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported only when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"driver.cli.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"driver.cli.{cmd_name}.command is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        # click would import every command for its one-line help.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog="""\b
+Examples:
+  rootport topo examples/topologies/azure-nd-h100-v5.xml
+  rootport simulate --topology topo.xml --claims claim.yaml --out out
+A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml.
+""")  # fmt: skip
+@click.version_option(__version__, prog_name="rootport")
+def cli() -> None:
+    """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
+
+    These commands need no cluster: they show what the driver sees, publishes and prepares.
+    """
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 a claim does not fit or the node is in the way, 2 bad input."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("rootport: interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except RootportError as error:
+        click.echo(f"rootport: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader (head, less) has gone: not an error. Keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from driver.adapters.catalogue import HardwareFacts
+from driver.api.quantity import Quantity
+from driver.errors import InputError
+
+__all__ = ["FILE", "FOLDER", "HardwareFlags", "hardware_options", "output_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Existence is checked where the file is read: there the message can say what was expected of it.
+FILE = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFlags:
+    """``--gpu-model`` and ``--gpu-memory``: what a topology file does not tell.
+
+    Attributes:
+        models: Node name → model; the key "" is for every node that is not named.
+        memories: Likewise, in bytes.
+    """
+
+    models: dict[str, str]
+    memories: dict[str, int]
+
+    def of(self, node: str) -> HardwareFacts:
+        """What the flags say about a node's GPUs."""
+        return HardwareFacts(
+            gpu_model=self.models.get(node, self.models.get("")),
+            gpu_memory_bytes=self.memories.get(node, self.memories.get("")),
+        )
+
+    def check(self, nodes: Collection[str]) -> None:
+        """Refuse flags for nodes that there are not.
+
+        Raises:
+            InputError: A flag names a node that no topology file makes.
+        """
+        for flag, given in (("--gpu-model", self.models), ("--gpu-memory", self.memories)):
+            for node in given:
+                if node and node not in nodes:
+                    raise InputError(f"{flag} {node}=...: there is no such node", hint=f"nodes: {', '.join(nodes)}")
+
+
+def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds ``--gpu-model`` and ``--gpu-memory``, handed on as one argument ``hardware``."""
+
+    @wraps(command)
+    def wrapped(gpu_model: tuple[str, ...], gpu_memory: tuple[str, ...], **rest: Any) -> Any:
+        models = dict(_by_node(gpu_model))
+        memories = {node: _bytes(text) for node, text in _by_node(gpu_memory)}
+        return command(hardware=HardwareFlags(models, memories), **rest)
+
+    memory = click.option(
+        "--gpu-memory",
+        metavar="[NODE=]QUANTITY",
+        multiple=True,
+        help="Memory of each GPU, such as 80Gi, where the catalogue of models has none or another.",
+    )
+    model = click.option(
+        "--gpu-model",
+        metavar="[NODE=]MODEL",
+        multiple=True,
+        help="Model of the GPUs, such as H100, where the topology file does not name it.",
+    )
+    return model(memory(wrapped))
+
+
+def _by_node(values: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for value in values:
+        node, equals, rest = value.rpartition("=")
+        yield (node, rest) if equals else ("", value)
+
+
+def _bytes(text: str) -> int:
+    try:
+        amount = Quantity(text).ceil()
+    except ValueError as error:
+        raise InputError(f"--gpu-memory: {error}") from error
+    if amount < 1:
+        raise InputError(f"--gpu-memory: {text} is not a positive amount of bytes")
+    return amount
+
+
+def output_option(*choices: str) -> Callable[[F], F]:
+    """``-o``; the first choice is the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True, help="Output format."
+    )

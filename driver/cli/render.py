@@ -1,0 +1,147 @@
+"""Pictures of a node for a terminal: the PCIe tree with who holds what, and the distance matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.distance import LEGEND, matrix
+from driver.model.inventory import Inventory
+from driver.model.pci import is_virtual_switch
+
+__all__ = ["console", "device_summary", "distance_matrix", "pcie_tree", "plural", "table"]
+
+_WIDTH_WITHOUT_TERMINAL = 140
+_GAP = 2  # between columns, as rich pads them
+_HOLDER_STYLES = ("green", "cyan", "magenta", "yellow", "blue", "bright_green", "bright_cyan", "bright_magenta")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that neither wraps nor colours what goes into a file or a pipe."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not made.is_terminal:
+        made = Console(stderr=stderr, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+    return made
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """An empty table in the house style: like kubectl's, no frame."""
+    made = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", show_header=bool(columns)
+    )
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """``1 GPU``, ``8 GPUs``."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def device_summary(device: Device) -> str:
+    """What a person wants to know of a device, in a few words."""
+    match device:
+        case Gpu():
+            memory = f"{device.memory_bytes / 1024**3:.0f} GiB" if device.memory_bytes else None
+            parts = [device.model or "GPU of unknown model", memory]
+        case RdmaNic() | RdmaVf():
+            port = device.ports[0] if device.ports else None
+            parts = [
+                device.rdma_device,
+                ",".join(device.if_names) or None,
+                port.link_layer.value if port and port.link_layer else None,
+                f"{port.speed_gbps} Gb/s" if port and port.speed_gbps else None,
+                f"rail {device.rail}" if device.rail is not None else None,
+            ]
+        case Fpga():
+            parts = [device.model or "FPGA"]
+    return "  ".join(part for part in parts if part)
+
+
+def pcie_tree(inventory: Inventory, holders: Mapping[DeviceName, str]) -> Tree:
+    """The node's PCIe tree: NUMA node → root → switches → devices, each device with the claim that holds it.
+
+    Args:
+        inventory: The node.
+        holders: Device name → the holder's name, for the devices that are held.
+    """
+    styles = {
+        holder: _HOLDER_STYLES[i % len(_HOLDER_STYLES)] for i, holder in enumerate(dict.fromkeys(holders.values()))
+    }
+    tree = Tree(_title(inventory), guide_style="dim")
+    branches: dict[tuple[str, ...], Tree] = {(): tree}
+    for device in sorted(inventory.devices(), key=lambda device: (_levels(device), device.address)):
+        branch = tree
+        levels = _levels(device)
+        for depth in range(1, len(levels) + 1):
+            key = levels[:depth]
+            if key not in branches:
+                branches[key] = branch.add(Text(key[-1], style="dim"))
+            branch = branches[key]
+        line = Text(f"{device.name}", style="bold")
+        line.append(f"  {device_summary(device)}", style="not bold")
+        holder = holders.get(device.name)
+        if holder is not None:
+            line.append(f"  ◀ {holder}", style=styles[holder])
+        branch.add(line)
+    return tree
+
+
+def _title(inventory: Inventory) -> Text:
+    """``node: 8 GPUs, 8 RDMA NICs with 64 VFs``."""
+    vfs = sum(len(nic.vfs) for nic in inventory.nics)
+    nics = plural(len(inventory.nics), "RDMA NIC") + (f" with {plural(vfs, 'VF')}" if vfs else "")
+    fpgas = [plural(len(inventory.fpgas), "FPGA")] if inventory.fpgas else []
+    return Text.assemble((inventory.node, "bold"), ": ", ", ".join([plural(len(inventory.gpus), "GPU"), nics, *fpgas]))
+
+
+def distance_matrix(inventory: Inventory, width: int) -> Iterator[RenderableType]:
+    """The matrix of ``nvidia-smi topo -m``, what its NICs are, and what its terms mean.
+
+    Args:
+        inventory: The node.
+        width: Of the terminal, in characters; a wider matrix comes in several blocks of columns.
+    """
+    distances = matrix(inventory)
+    if not distances.rows:
+        return
+    labels = distances.labels
+    texts = [[str(cell) for cell in row.distances] for row in distances.rows]
+    cell_width = max(len(text) for text in (*labels, *(text for row in texts for text in row))) + _GAP
+    a_block = max((width - 2 * cell_width) // cell_width, 1)
+    for start in range(0, len(labels), a_block):
+        columns = slice(start, start + a_block)
+        grid = table("", *labels[columns], "NUMA")
+        for row, cells in zip(distances.rows, texts, strict=True):
+            numa_node = "N/A" if row.numa_node is None else str(row.numa_node)
+            grid.add_row(Text(row.label, style="bold"), *cells[columns], numa_node)
+        yield grid
+    if distances.names:
+        names = table()
+        for label, name in distances.names.items():
+            names.add_row(f"{label}:", name)
+        yield names
+    shown = {cell.level.name for row in distances.rows for cell in row.distances}
+    legend = table()
+    for term, meaning in LEGEND.items():
+        if term.rstrip("#") in shown:
+            legend.add_row(term, f"= {meaning}")
+    yield legend
+
+
+def _levels(device: Device) -> tuple[str, ...]:
+    path = device.pcie
+    levels = ["NUMA node unknown" if path.numa_node is None else f"NUMA node {path.numa_node}"]
+    # The devices of a cloud's virtual switch may sit on a root bus each: there the switch is what groups them.
+    if path.root is not None and not (path.switches and is_virtual_switch(path.switches[0])):
+        levels.append(f"PCIe root {path.root}")
+        if path.root_port is not None and path.switches:
+            levels.append(f"root port {path.root_port}")
+    levels.extend(f"{'virtual ' if is_virtual_switch(switch) else ''}PCIe switch {switch}" for switch in path.switches)
+    return tuple(levels)

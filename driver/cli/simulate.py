@@ -1,0 +1,113 @@
+"""``rootport simulate``: the main job in one command, on a laptop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.progress import Progress
+
+from driver.adapters.manifests import ClaimManifest, read_manifest_text, read_manifests
+from driver.adapters.nccl import node_name, read_topology
+from driver.adapters.output_folder import check_replaceable, replace_folder
+from driver.api.resource_v1 import DeviceClass
+from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options, output_option
+from driver.cli.output import to_json, to_yaml
+from driver.cli.render import console
+from driver.cli.simulation_files import result_files
+from driver.cli.simulation_report import print_report, summary
+from driver.errors import InputError
+from driver.model.inventory import Inventory
+from driver.simulation import Simulation, check_claim, check_class, simulate
+from resourceclasses import device_classes_text
+
+__all__ = ["command"]
+
+_MAX_NODES = 10_000
+
+
+@click.command("simulate", epilog="""\b
+Examples:
+  rootport simulate --topology topo.xml --claims examples --out out
+  rootport simulate --topology topo.xml --nodes 100 --claims job.yaml -o json
+Exit code: 0 all claims fit, 1 some do not, 2 bad input (nothing is written).
+""")  # fmt: skip
+@click.option(
+    "--topology", "topologies", type=FILE, required=True, multiple=True,
+    help="An NCCL topology file: one simulated node each. Repeatable.",
+)  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, _MAX_NODES), default=1, show_default=True, help="Nodes per file.")
+@click.option(
+    "--claims", "claim_paths", type=FILE, multiple=True,
+    help="A file, or a folder of files, with ResourceClaims, ResourceClaimTemplates and DeviceClasses. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--out", type=FOLDER, help="Write slices, claims and CDI specs into this folder; replaces a former result."
+)
+@hardware_options
+@output_option("table", "json", "yaml")
+def command(
+    topologies: tuple[Path, ...],
+    nodes: int,
+    claim_paths: tuple[Path, ...],
+    out: Path | None,
+    hardware: HardwareFlags,
+    output: str,
+) -> int:
+    """Allocate claims on simulated nodes and write their CDI files, without a cluster.
+
+    Every claim and claim template in the given files is allocated once, in the order of the files, each on the first
+    node that fits, by the rules of kube-scheduler.
+    """
+    if out is not None:
+        check_replaceable(out)
+    inventories = _inventories(topologies, nodes, hardware)
+    classes, claims = _manifests(claim_paths)
+    simulation = _run(inventories, classes, claims)
+    if out is not None:
+        replace_folder(out, result_files(simulation))
+    if output == "table":
+        print_report(simulation, out)
+    else:
+        data = summary(simulation)
+        click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)
+    return 0 if all(outcome.node is not None for outcome in simulation.outcomes) else 1
+
+
+def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags) -> list[Inventory]:
+    files: dict[str, Path] = {}
+    for path in topologies:
+        earlier = files.setdefault(node_name(path), path)
+        if earlier is not path:
+            raise InputError(
+                f"{path} and {earlier} both make a node named {node_name(path)}",
+                hint="rename one of the files, or use --nodes to repeat one",
+            )
+    hardware.check(files)
+    inventories: list[Inventory] = []
+    for node, path in files.items():
+        inventory = read_topology(path, hardware=hardware.of(node))
+        names = [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)]
+        inventories.extend(inventory.renamed(name) for name in names)
+    return inventories
+
+
+def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimManifest]]:
+    """The package's classes, replaced by the user's of the same name, and the user's claims; all checked."""
+    ours = read_manifest_text(device_classes_text(), "resourceclasses").classes
+    given = read_manifests(paths)
+    classes = {manifest.device_class.metadata.name: manifest.device_class for manifest in (*ours, *given.classes)}
+    errors = [m.message(error) for m in given.classes for error in check_class(m.device_class)]
+    errors += [m.message(error) for m in given.claims for error in check_claim(m.claim, classes)]
+    if errors:
+        raise InputError("\n".join(errors))
+    return list(classes.values()), given.claims
+
+
+def _run(inventories: list[Inventory], classes: list[DeviceClass], claims: list[ClaimManifest]) -> Simulation:
+    with Progress(console=console(stderr=True), transient=True, disable=len(claims) < 50) as progress:
+        task = progress.add_task(f"allocating {len(claims)} claims on {len(inventories)} nodes", total=len(claims))
+        return simulate(
+            inventories, classes, [manifest.claim for manifest in claims], progress=lambda: progress.advance(task)
+        )

@@ -1,0 +1,148 @@
+"""`make bench`: measures what the issue gives limits for, each against its limit, in one run.
+
+Every figure is of this machine at this moment; the share of the limit is what to compare. Commands run as a user
+runs them, in processes of their own, so that start-up and imports count.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.adapters.host import HostRoot
+from driver.adapters.nccl import read_topology
+from driver.adapters.sysfs import discover
+from driver.layout import resource_slices
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path.append(str(REPO / "tests" / "discovery"))
+
+from sysfs_tree import dgx  # noqa: E402 - a module of the tests
+
+ROOTPORT = str(Path(sys.executable).with_name("rootport"))
+NODES = 1000
+CLAIMS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    limit: float
+    unit: str
+
+    def row(self) -> str:
+        share = self.value / self.limit
+        verdict = "ok" if share < 1 else "OVER"
+        return f"{self.name:<66} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.0f} {share:>7.2f}  {verdict}"
+
+
+def main() -> int:
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {platform.system()}")
+    print(f"{'what':<66} {'measured':>9}     {'limit':>7} {'ratio':>7}")
+    figures = []
+    with tempfile.TemporaryDirectory() as folder:
+        for measure in (start_up, topology_to_slices, sysfs_to_slices, whole_gpus, mixed_claims):
+            for figure in measure(Path(folder)):
+                print(figure.row(), flush=True)
+                figures.append(figure)
+    return 1 if any(figure.value >= figure.limit for figure in figures) else 0
+
+
+def start_up(_: Path) -> list[Figure]:
+    seconds = [run([ROOTPORT, "--help"])[0] for _ in range(9)]
+    return [Figure("rootport --help, median of 9", statistics.median(seconds) * 1000, 400, "ms")]
+
+
+def topology_to_slices(folder: Path) -> list[Figure]:
+    file = folder / "machine.xml"
+    file.write_text(nccl_machine(gpus=8, nics=8, vfs=64))
+    milliseconds = median_ms(lambda node: resource_slices(read_topology(file, node=node)))
+    return [Figure("NCCL topology file -> slices, 8 GPUs + 72 NICs, median of 21", milliseconds, 50, "ms")]
+
+
+def sysfs_to_slices(folder: Path) -> list[Figure]:
+    root = folder / "host"
+    dgx(root, switches=8, vfs=8)
+    milliseconds = median_ms(lambda node: resource_slices(discover(HostRoot(root), node=node)))
+    return [Figure("sysfs -> slices, 8 GPUs + 8 NICs + 64 VFs, median of 21", milliseconds, 50, "ms")]
+
+
+def whole_gpus(folder: Path) -> list[Figure]:
+    return simulate(folder, "1 GPU each", lambda _: claim_of(1, pair=False))
+
+
+def mixed_claims(folder: Path) -> list[Figure]:
+    # The sizes differ, so that nodes fill unevenly; together they fit.
+    return simulate(folder, "1, 2, 4 or 8 GPUs, or a pair", lambda i: claim_of((1, 2, 4, 8, 1)[i % 5], pair=i % 5 == 4))
+
+
+def simulate(folder: Path, name: str, claim: Callable[[int], str]) -> list[Figure]:
+    claims = folder / "claims.yaml"
+    claims.write_text("---\n".join(claim(i).replace("NAME", f"claim-{i}") for i in range(CLAIMS)))
+    seconds, peak = run([
+        ROOTPORT, "simulate", "--topology", str(REPO / "examples/topologies/azure-nd-h100-v5.xml"),
+        "--nodes", str(NODES), "--claims", str(claims), "--out", str(folder / "out"),
+    ])  # fmt: skip
+    what = f"simulate {NODES} nodes, {CLAIMS} claims of {name}"
+    return [Figure(what, seconds, 20, "s"), Figure(f"{what}: peak RSS", peak / 1024**2, 600, "MB")]
+
+
+def claim_of(count: int, *, pair: bool) -> str:
+    nic = "    - name: nic\n      exactly: {deviceClassName: rdma.rootport.dev}\n    constraints:\n"
+    nic += "    - matchAttribute: rootport.dev/pcieSwitch\n"
+    return (
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {name: NAME}\nspec:\n  devices:\n"
+        "    requests:\n    - name: gpu\n"
+        f"      exactly: {{deviceClassName: gpu.rootport.dev, allocationMode: ExactCount, count: {count}}}\n"
+    ) + (nic if pair else "")
+
+
+def nccl_machine(*, gpus: int, nics: int, vfs: int) -> str:
+    """A machine as NCCL writes it: one switch a GPU with a NIC, the VFs spread over the NICs' switches."""
+    switches = []
+    for i in range(gpus):
+        rows = [f'<pci busid="{i:04x}:01:00.0" class="0x030200" vendor="0x10de" device="0x2330"/>']
+        rows += [
+            f'<pci busid="{i:04x}:02:{f // 8:02x}.{f % 8}" class="0x020700"><nic><net name="mlx5_{i}_{f}" dev="{f}" '
+            f'speed="400000" port="1" guid="0x{i * 100 + f + 1:x}" gdr="1"/></nic></pci>'
+            for f in range((nics + vfs) // gpus)
+        ]
+        switches.append(f'<pci busid="{i:04x}:00:00.0" class="0x060400">{"".join(rows)}</pci>')
+    half = len(switches) // 2
+    cpus = [f'<cpu numaid="{n}">{"".join(part)}</cpu>' for n, part in enumerate((switches[:half], switches[half:]))]
+    return f'<system version="1">{"".join(cpus)}</system>'
+
+
+def median_ms(call: Callable[[str], object]) -> float:
+    call("warm-up")
+    times = []
+    for i in range(21):
+        start = time.perf_counter()
+        call(f"node-{i}")
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1000
+
+
+def run(command: list[str]) -> tuple[float, int]:
+    """Run a command; its wall time in seconds and its peak RSS in bytes."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return seconds, usage.ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

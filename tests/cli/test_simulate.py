@@ -1,0 +1,213 @@
+"""`rootport simulate`: the main job in one command, and every mistake one clear message that leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+P4D = "examples/topologies/aws-p4d.24xlarge.xml"
+H100 = "examples/topologies/azure-nd-h100-v5.xml"
+Run = Callable[..., Any]
+
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: claim-one}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly:
+        deviceClassName: gpu.rootport.dev
+"""
+
+
+@pytest.fixture
+def claims(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "claims.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_examples_are_allocated_as_their_comments_say(rootport: Run, tmp_path: Path) -> None:
+    both = ("--topology", P4D, "--topology", H100)
+    ran = rootport("simulate", *both, "--claims", "examples", "--out", tmp_path / "out", "-o", "json")
+    assert ran.code == 0, ran.err
+    claims = {claim["name"]: claim for claim in json.loads(ran.out)["claims"]}
+    assert set(claims) == {"gpu", "four-gpus", "gpu-nic-pair", "eight-gpu-nic-pairs"}
+    assert {name: len(claim["devices"]) for name, claim in claims.items()} == {
+        "gpu": 1,
+        "four-gpus": 4,
+        "gpu-nic-pair": 2,
+        "eight-gpu-nic-pairs": 16,
+    }
+    assert claims["eight-gpu-nic-pairs"]["node"] == "azure-nd-h100-v5"
+
+    attributes = published_attributes(tmp_path / "out")
+    values = {
+        name: [attributes[device["pool"], device["device"]] for device in claim["devices"]]
+        for name, claim in claims.items()
+    }
+    assert len({device["numaNode"] for device in values["four-gpus"]}) == 1
+    assert len({device["pcieSwitch"] for device in values["gpu-nic-pair"]}) == 1
+    pairs = values["eight-gpu-nic-pairs"]
+    assert [gpu["pcieSwitch"] for gpu in pairs[::2]] == [nic["pcieSwitch"] for nic in pairs[1::2]]
+    assert len({gpu["pcieSwitch"] for gpu in pairs[::2]}) == 8
+
+
+def published_attributes(out: Path) -> dict[tuple[str, str], dict[str, object]]:
+    return {
+        (resource_slice["spec"]["pool"]["name"], device["name"]): {
+            name: next(iter(value.values())) for name, value in device["attributes"].items()
+        }
+        for path in out.glob("nodes/*/resourceslices.yaml")
+        for resource_slice in yaml.safe_load_all(path.read_text())
+        for device in resource_slice["spec"]["devices"]
+    }
+
+
+def test_out_holds_what_a_cluster_would_hold(rootport: Run, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = rootport("simulate", "--topology", P4D, "--claims", "examples/gpu.yaml", "--out", out, "-o", "json")
+    [claim] = json.loads(ran.out)["claims"]
+    spec = json.loads((out / claim["cdi"]).read_text())
+    assert spec["devices"][0]["name"].startswith(claim["uid"])
+    [stored] = yaml.safe_load_all((out / "claims.yaml").read_text())
+    assert stored["status"]["allocation"]["devices"]["results"][0]["device"] == claim["devices"][0]["device"]
+    assert (out / "nodes/aws-p4d.24xlarge/resourceslices.yaml").is_file()
+
+
+def test_the_same_input_gives_the_same_bytes(rootport: Run, tmp_path: Path) -> None:
+    def result(name: str) -> dict[str, bytes]:
+        out = tmp_path / name
+        rootport("simulate", "--topology", P4D, "--topology", H100, "--claims", "examples", "--out", out)
+        return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    assert result("first") == result("second")
+
+
+def test_the_table_shows_claims_trees_and_what_is_left(rootport: Run) -> None:
+    ran = rootport("simulate", "--topology", P4D, "--claims", "examples/gpu-nic-pair.yaml")
+    assert ran.code == 0
+    assert "default/gpu-nic-pair" in ran.out
+    assert ran.out.count("◀ default/gpu-nic-pair") == 2
+    assert "1 of 1 claim allocated" in ran.out
+
+
+def test_nodes_are_repeated_and_no_device_is_given_twice(rootport: Run, claims: Callable[[str], Path]) -> None:
+    text = "---\n".join(CLAIM.replace("claim-one", f"c{i}") for i in range(24))
+    ran = rootport("simulate", "--topology", H100, "--nodes", 3, "--claims", claims(text), "-o", "json")
+    data = json.loads(ran.out)
+    given = [(device["pool"], device["device"]) for claim in data["claims"] for device in claim["devices"]]
+    assert len(set(given)) == 24
+    assert [node["name"] for node in data["nodes"]] == [f"azure-nd-h100-v5-{i}" for i in (1, 2, 3)]
+    assert [len(node["allocated"]) for node in data["nodes"]] == [8, 8, 8]
+
+
+def test_a_claim_that_fits_nowhere_is_told_and_the_others_go_on(rootport: Run, claims: Callable[[str], Path]) -> None:
+    text = CLAIM.replace("claim-one", "big") + "        count: 9\n---\n" + CLAIM.replace("claim-one", "small")
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text))
+    assert ran.code == 1
+    assert "default/big: no node fits" in ran.out
+    assert "1 of 2 claims allocated" in ran.out
+
+
+def test_without_claims_the_nodes_are_shown(rootport: Run) -> None:
+    ran = rootport("simulate", "--topology", H100)
+    assert ran.code == 0
+    assert "azure-nd-h100-v5" in ran.out
+
+
+def test_a_model_may_be_given_for_one_node(rootport: Run) -> None:
+    ran = rootport("simulate", "--topology", P4D, "--topology", H100, "--gpu-model", "azure-nd-h100-v5=H100",
+                   "--claims", "examples")  # fmt: skip
+    assert "H100" in ran.out
+    assert "A100" in ran.out
+
+
+SELECTOR = "        selectors: [{cel: {expression: 'EXPRESSION'}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param(
+            CLAIM.replace("gpu.rootport.dev", "gpu.rootport.de"),
+            "claims.yaml:9: ResourceClaim claim-one: spec.devices.requests[0].exactly.deviceClassName: there is no "
+            "DeviceClass 'gpu.rootport.de'; did you mean gpu.rootport.dev?",
+            id="unknown class",
+        ),
+        pytest.param(CLAIM + SELECTOR.replace("EXPRESSION", "device.driver =="), "claims.yaml:10: ", id="CEL syntax"),
+        pytest.param(CLAIM + SELECTOR.replace("EXPRESSION", "gpu.model"), "gpu", id="CEL name"),
+        pytest.param(CLAIM.replace("exactly", "exactlly"), "did you mean exactly?", id="unknown field"),
+        pytest.param(CLAIM.replace("name: gpu", "name: GPU!"), "requests[0].name", id="bad request name"),
+        pytest.param(
+            CLAIM + "    config:\n    - opaque: {driver: rootport.dev, parameters: {kind: GpuConfig}}\n",
+            "claims.yaml:11: ResourceClaim claim-one: spec.devices.config[0].opaque.parameters",
+            id="config",
+        ),
+    ],
+)
+def test_bad_claims_are_told_by_line_and_field(
+    rootport: Run, claims: Callable[[str], Path], tmp_path: Path, text: str, says: str
+) -> None:
+    out = tmp_path / "out"
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text), "--out", out)
+    assert ran.code == 2
+    assert says in ran.err
+    assert not out.exists()
+
+
+def test_a_bad_line_in_a_template_is_found(rootport: Run, claims: Callable[[str], Path]) -> None:
+    text = Path("examples/gpu.yaml").read_text().replace("gpu.rootport.dev", "gpus.rootport.dev")
+    line = text.splitlines().index("          deviceClassName: gpus.rootport.dev") + 1
+    assert (
+        f"claims.yaml:{line}: ResourceClaimTemplate gpu: spec.spec.devices"
+        in rootport("simulate", "--topology", H100, "--claims", claims(text)).err
+    )
+
+
+def test_a_selector_that_a_device_cannot_answer_is_told_per_claim(rootport: Run, claims: Callable[[str], Path]) -> None:
+    selector = SELECTOR.replace("EXPRESSION", 'device.attributes["rootport.dev"].modle == "x"')
+    text = CLAIM.replace("claim-one", "typo") + selector + "---\n" + CLAIM.replace("claim-one", "fine")
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text))
+    assert ran.code == 1
+    assert "default/typo: " in ran.out
+    assert "modle" in ran.out
+    assert "1 of 2 claims allocated" in ran.out
+
+
+def test_a_former_result_survives_bad_input(rootport: Run, claims: Callable[[str], Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    rootport("simulate", "--topology", H100, "--claims", claims(CLAIM.replace("claim-one", "one")), "--out", out)
+    before = (out / "claims.yaml").read_bytes()
+    assert rootport("simulate", "--topology", H100, "--claims", claims("kind: ["), "--out", out).code == 2
+    assert (out / "claims.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["--topology", "nowhere.xml"], "nowhere.xml: cannot be read", id="no file"),
+        pytest.param(["--topology", H100, "--topology", H100], "both make a node named", id="one node twice"),
+        pytest.param(["--topology", H100, "--out", "examples"], "rootport did not write", id="somebody else's folder"),
+        pytest.param(["--topology", H100, "--gpu-memory", "lots"], "is not a quantity", id="memory"),
+        pytest.param(["--topology", H100, "--gpu-memory", "0"], "not a positive amount", id="no memory"),
+        pytest.param(["--topology", H100, "--gpu-model", "n1=H100"], "there is no such node", id="model of no node"),
+        pytest.param(["--topology", H100, "--gpu-model", "H1000"], "H100", id="unknown model"),
+        pytest.param(["--topology", H100, "--nodes", "0"], "--nodes", id="no nodes"),
+        pytest.param([], "--topology", id="nothing"),
+    ],
+)
+def test_bad_flags_are_told(rootport: Run, arguments: list[str], says: str) -> None:
+    ran = rootport("simulate", *arguments)
+    assert ran.code == 2
+    assert says in ran.err

@@ -1,0 +1,29 @@
+"""Every module says what is public, and what it says is there."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+MODULES = sorted(
+    ".".join(path.relative_to(REPO).with_suffix("").parts).removesuffix(".__init__")
+    for package in ("driver", "controller", "kubeletplugin", "resourceclasses")
+    for path in (REPO / package).rglob("*.py")
+)
+# Packages whose modules are meant to be imported by name, and have nothing of their own.
+BARE = {"controller", "driver.adapters", "driver.api", "driver.cli", "driver.model", "kubeletplugin"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_names_its_public_surface(name: str) -> None:
+    module = importlib.import_module(name)
+    if name in BARE:
+        assert not hasattr(module, "__all__")
+        return
+    public = module.__all__
+    assert public == sorted(public, key=lambda item: (not item.isupper(), not item[0].isupper(), item)), "ruff's order"
+    assert len(set(public)) == len(public)
+    assert all(hasattr(module, item) for item in public)
