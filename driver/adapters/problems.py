@@ -9,7 +9,7 @@ default all on; ``raw`` where objects are to be taken without the API's defaults
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSli
 from driver.api.validation import with_defaults
 from driver.errors import InputError
 
-__all__ = ["Problem", "answer", "answer_file", "read_problems"]
+__all__ = ["Problem", "answer", "answer_file"]
 
 
 class _FeatureFlags(Wire):
@@ -53,21 +53,6 @@ class Problem(Wire):
     raw: StrictBool = False
 
 
-def read_problems(path: Path) -> Iterator[Problem]:
-    """The problems of a file, one after the other, each as soon as its line is read.
-
-    Raises:
-        InputError: The file cannot be read, or a line is no problem; the message has the line's number.
-    """
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _read(line, f"{path}, line {number}")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-
-
 def answer(problem: Problem) -> dict[str, JsonValue]:
     """The answer to a problem, as JSON types."""
     nodes = ((problem.node,) if problem.node is not None else ()) + problem.nodes
@@ -86,27 +71,35 @@ def answer(problem: Problem) -> dict[str, JsonValue]:
 
 
 def answer_file(path: Path) -> Iterator[str]:
-    """The answers to all problems of a file, one line of JSON each (without the line's end).
+    """The answers to all problems of a file, one line of JSON each (without the line's end), as soon as it is read.
+
+    A problem with an object that is not one of the API's is answered with an error.
 
     Raises:
-        InputError: See :func:`read_problems`.
+        InputError: The file cannot be read, or a line is no JSON object with an ``id``; the message has the line's
+            number.
     """
-    return _lines(read_problems(path))
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    given = _answer_line(line, f"{path}:{number}")
+                    yield json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _lines(problems: Iterable[Problem]) -> Iterator[str]:
-    for problem in problems:
-        yield json.dumps(answer(problem), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _read(line: str, where: str) -> Problem:
+def _answer_line(line: bytes, where: str) -> dict[str, JsonValue]:
     try:
         document: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("id"), str):
+        raise InputError(f"{where}: is not a problem: expected a JSON object with an id")
     try:
-        return Problem.model_validate(document)
+        problem = Problem.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {field}: {first['msg']}") from error
+        return {"id": document["id"], "node": None, "result": None, "error": f"{where}: {field}: {first['msg']}"}
+    return answer(problem)

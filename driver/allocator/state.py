@@ -2,8 +2,8 @@
 
 Source of what keeps a device from being taken: allocateDevice in k8s.io/dynamic-resource-allocation v0.36.3,
 structured/internal/incubating/allocator_incubating.go. Where upstream errs, this follows the API's words: admin access
-does not take a device from other claims, a counter belongs to its driver's pool, and a shared device's counters are
-charged once.
+does not take a device from other claims (unless told otherwise), a counter belongs to its driver's pool, and a shared
+device's counters are charged once.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class State:
         self._free: dict[PoolId, dict[CounterKey, int]] = {}
         self._overdrawn: set[PoolId] = set()
         self._values: dict[tuple[int, str], Values | None] = {}
-        self._applying: dict[tuple[int, Demand], tuple[int, ...]] = {}
+        self._applying: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
         """The places of the constraints that apply to ``demand``."""
-        key = (claim, demand)
+        key = (claim, demand.name)
         known = self._applying.get(key)
         if known is None:
             constraints = self.constraints[claim]

@@ -1,0 +1,112 @@
+"""Compare Rootport's allocator with Kubernetes' own one on fresh random problems.
+
+    python tests/oracle/allocator/compare.py --seed 1 --count 5000
+
+Builds the Go program beside this file (once: a minute or two), asks both, and prints what does not agree. Quirks of
+Kubernetes' allocator are told apart by tags (random_problems.quirks) and, for tiny problems, by trying every
+combination; the exit status is 1 if anything is left. With ``--select N`` it writes up to N of the problems with their
+answers instead: that is how tests/data/conformance/core-random.jsonl was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # tests/
+
+from allocator.agreement import disagreements
+from allocator.brute_force import first_allocation
+from oracle.allocator.random_problems import FLAVOURS, random_problem
+
+from driver.adapters.problems import Problem, answer
+
+Json = dict[str, Any]
+
+_HERE: Final = Path(__file__).parent
+_MOST_CHARACTERS: Final = 12_000
+_NO_ERRORS: Final = ("plain", "constraints", "distinct", "several-claims", "admin", "allocated", "pairs")
+
+
+def with_answers(problems: list[Json], *, timeout: str) -> Iterator[Json]:
+    """The problems with Kubernetes' answers, without those on which its search takes too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "allocator"
+        subprocess.run(["go", "build", "-o", program, "."], cwd=_HERE, check=True)
+        lines = "\n".join(json.dumps(problem) for problem in problems)
+        done = subprocess.run([program, "-timeout", timeout], input=lines, capture_output=True, text=True, check=True)
+    for problem, line in zip(problems, done.stdout.splitlines(), strict=True):
+        oracle = json.loads(line)
+        if oracle.get("errorKind") != "timeout":
+            del oracle["id"], oracle["micros"]
+            yield problem | {"oracle": oracle} | strict(problem, oracle)
+
+
+def strict(problem: Json, oracle: Json) -> Json:
+    """Whether there is any valid allocation, where that can be tried out."""
+    if "tiny" not in problem["tags"] or problem["tags"][0] not in _NO_ERRORS or "error" in oracle:
+        return {}
+    return {"strict": {"feasible": first_allocation(problem, problem["nodes"][0]) is not None}}
+
+
+def is_decided(problem: Json) -> bool:
+    """Whether Kubernetes' answer is what is to be expected: not where it may be wrong, or takes pools at random."""
+    doubtful = any(tag.startswith("quirk-") for tag in problem["tags"]) and "strict" not in problem
+    return not doubtful and problem["oracle"].get("channel") != "stable"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--flavour")
+    parser.add_argument("--timeout", default="2s", help="how long Kubernetes' allocator may search")
+    parser.add_argument("--select", type=int, metavar="N")
+    options = parser.parse_args()
+    problems = []
+    for seed in range(options.seed, options.seed + options.count):
+        tiny = options.flavour is None and seed % 2 == 0
+        problem = random_problem(seed, flavour=options.flavour, tiny=tiny)
+        problem["tags"] += ["tiny"] if tiny else []
+        problems.append(problem)
+    answered = [problem for problem in with_answers(problems, timeout=options.timeout) if is_decided(problem)]
+    if options.select is not None:
+        sys.stdout.writelines(
+            json.dumps(problem, separators=(",", ":")) + "\n" for problem in select(answered, options)
+        )
+        return 0
+    wrong = 0
+    for problem in answered:
+        found = disagreements(problem, answer(Problem.model_validate(problem)))
+        if found:
+            wrong += 1
+            sys.stdout.write(f"{problem['id']} {problem['tags']}: {'; '.join(found)}\n")
+    sys.stdout.write(f"{len(problems)} problems, {len(answered)} compared, {wrong} disagree\n")
+    return 1 if wrong else 0
+
+
+def select(answered: list[Json], options: argparse.Namespace) -> list[Json]:
+    """The hardest few of each flavour and outcome, of those that are not too long."""
+    groups: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    for problem in answered:
+        oracle = problem["oracle"]
+        outcome = "fits" if oracle["result"] is not None else oracle.get("errorKind", "none")
+        if len(json.dumps(problem)) < _MOST_CHARACTERS:
+            groups[problem["tags"][0], outcome].append(problem)
+    share = -(-options.select // len(groups))
+    for members in groups.values():
+        members.sort(key=lambda problem: (-min(problem["oracle"]["steps"], 1000), len(json.dumps(problem))))
+    chosen = [problem for members in groups.values() for problem in members[:share]]
+    sys.stderr.write(f"{Counter(problem['tags'][0] for problem in chosen)} of {', '.join(FLAVOURS)}\n")
+    return sorted(chosen, key=lambda problem: str(problem["id"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

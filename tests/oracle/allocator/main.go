@@ -1,0 +1,210 @@
+// Command allocator answers allocation problems with Kubernetes' own structured allocator.
+//
+// It reads one problem a line (the format of tests/data/conformance/README.md) and writes one answer a line: the
+// "oracle" field of those files, with the problem's id. It exists for tests: Rootport's own allocator must agree.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+)
+
+// features mirrors structured.Features with pointers: what a problem does not name is on.
+type features struct {
+	AdminAccess, ConsumableCapacity, DeviceBindingAndStatus, DeviceTaints *bool
+	ListTypeAttributes, PartitionableDevices, PrioritizedList             *bool
+}
+
+type problem struct {
+	ID              string                       `json:"id"`
+	Node            *corev1.Node                 `json:"node"`
+	Nodes           []*corev1.Node               `json:"nodes"`
+	Classes         []*resourceapi.DeviceClass   `json:"classes"`
+	Slices          []*resourceapi.ResourceSlice `json:"slices"`
+	AllocatedClaims []*resourceapi.ResourceClaim `json:"allocatedClaims"`
+	Claims          []*resourceapi.ResourceClaim `json:"claims"`
+	Features        features                     `json:"features"`
+	Raw             bool                         `json:"raw"`
+}
+
+type answer struct {
+	ID         string                         `json:"id"`
+	Channel    string                         `json:"channel,omitempty"`
+	Node       string                         `json:"node,omitempty"`
+	Result     []resourceapi.AllocationResult `json:"result"`
+	Error      string                         `json:"error,omitempty"`
+	ErrorKind  string                         `json:"errorKind,omitempty"`
+	NodesTried int                            `json:"nodesTried"`
+	Steps      int64                          `json:"steps"`
+	Micros     int64                          `json:"micros"`
+}
+
+func main() {
+	timeout := flag.Duration("timeout", 5*time.Second, "give up on a problem after this time (errorKind: timeout)")
+	flag.Parse()
+	reader := bufio.NewReaderSize(os.Stdin, 1<<20)
+	encoder := json.NewEncoder(os.Stdout)
+	decoder := json.NewDecoder(reader)
+	for decoder.More() {
+		var p problem
+		if err := decoder.Decode(&p); err != nil {
+			fmt.Fprintln(os.Stderr, "read a problem:", err)
+			os.Exit(2)
+		}
+		if err := encoder.Encode(solve(&p, *timeout)); err != nil {
+			fmt.Fprintln(os.Stderr, "write an answer:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func solve(p *problem, timeout time.Duration) answer {
+	nodes := p.Nodes
+	if p.Node != nil {
+		nodes = append([]*corev1.Node{p.Node}, nodes...)
+	}
+	if !p.Raw {
+		for _, claim := range p.Claims {
+			setDefaults(claim)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	on := p.Features.enabled()
+	cache := cel.NewCache(1000, cel.Features{
+		EnableConsumableCapacity: on.ConsumableCapacity,
+		EnableListTypeAttributes: on.ListTypeAttributes,
+	})
+	out := answer{ID: p.ID}
+	start := time.Now()
+	allocator, err := structured.NewAllocator(
+		ctx, on, allocatedState(p.AllocatedClaims, on.ConsumableCapacity), classes(p.Classes), p.Slices, cache)
+	if err != nil {
+		out.Error, out.ErrorKind = err.Error(), "input"
+		return out
+	}
+	// The interface with these two methods is internal upstream.
+	out.Channel = reflect.ValueOf(allocator).MethodByName("Channel").Call(nil)[0].String()
+	var nodeError error
+	for _, node := range nodes {
+		out.NodesTried++
+		result, err := allocator.Allocate(ctx, node, p.Claims)
+		if err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode) {
+			out.Error, out.ErrorKind = err.Error(), "fatal"
+			if ctx.Err() != nil {
+				out.ErrorKind = "timeout"
+			}
+			break
+		}
+		if err != nil && nodeError == nil {
+			nodeError = err
+		}
+		if err == nil && len(result) == len(p.Claims) {
+			out.Node, out.Result = node.Name, result
+			break
+		}
+	}
+	if out.Result == nil && out.Error == "" && nodeError != nil {
+		out.Error, out.ErrorKind = nodeError.Error(), "node"
+	}
+	if stats := reflect.ValueOf(allocator).MethodByName("GetStats"); stats.IsValid() {
+		out.Steps = stats.Call(nil)[0].FieldByName("NumAllocateOneInvocations").Int()
+	}
+	out.Micros = time.Since(start).Microseconds()
+	return out
+}
+
+// setDefaults does what the API server does to a claim (k8s.io/kubernetes v1.36.3, pkg/apis/resource/v1).
+func setDefaults(claim *resourceapi.ResourceClaim) {
+	set := func(mode *resourceapi.DeviceAllocationMode, count *int64, tolerations []resourceapi.DeviceToleration) {
+		if *mode == "" {
+			*mode = resourceapi.DeviceAllocationModeExactCount
+		}
+		if *mode == resourceapi.DeviceAllocationModeExactCount && *count == 0 {
+			*count = 1
+		}
+		for i := range tolerations {
+			if tolerations[i].Operator == "" {
+				tolerations[i].Operator = resourceapi.DeviceTolerationOpEqual
+			}
+		}
+	}
+	for i := range claim.Spec.Devices.Requests {
+		request := &claim.Spec.Devices.Requests[i]
+		if exactly := request.Exactly; exactly != nil {
+			set(&exactly.AllocationMode, &exactly.Count, exactly.Tolerations)
+		}
+		for j := range request.FirstAvailable {
+			alternative := &request.FirstAvailable[j]
+			set(&alternative.AllocationMode, &alternative.Count, alternative.Tolerations)
+		}
+	}
+}
+
+// allocatedState gathers what is in use as kube-scheduler does (plugins/dynamicresources/allocateddevices.go).
+func allocatedState(claims []*resourceapi.ResourceClaim, consumableCapacity bool) structured.AllocatedState {
+	state := structured.AllocatedState{
+		AllocatedDevices:         sets.New[structured.DeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+	}
+	for _, claim := range claims {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, result := range claim.Status.Allocation.Devices.Results {
+			if result.AdminAccess != nil && *result.AdminAccess {
+				continue
+			}
+			id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
+			if !consumableCapacity || result.ShareID == nil {
+				state.AllocatedDevices.Insert(id)
+				continue
+			}
+			state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, result.ShareID))
+			if result.ConsumedCapacity != nil {
+				state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, result.ConsumedCapacity))
+			}
+		}
+	}
+	return state
+}
+
+type classes []*resourceapi.DeviceClass
+
+func (c classes) List() ([]*resourceapi.DeviceClass, error) { return c, nil }
+
+func (c classes) Get(name string) (*resourceapi.DeviceClass, error) {
+	for _, class := range c {
+		if class.Name == name {
+			return class, nil
+		}
+	}
+	return nil, fmt.Errorf("deviceclass.resource.k8s.io %q not found", name)
+}
+
+func (f features) enabled() structured.Features {
+	on := func(flag *bool) bool { return flag == nil || *flag }
+	return structured.Features{
+		AdminAccess:            on(f.AdminAccess),
+		ConsumableCapacity:     on(f.ConsumableCapacity),
+		DeviceBindingAndStatus: on(f.DeviceBindingAndStatus),
+		DeviceTaints:           on(f.DeviceTaints),
+		ListTypeAttributes:     on(f.ListTypeAttributes),
+		PartitionableDevices:   on(f.PartitionableDevices),
+		PrioritizedList:        on(f.PrioritizedList),
+	}
+}
