@@ -206,7 +206,7 @@ def _parse(
     document: Document, model: type[_Object], validate: Callable[[_Object], Sequence[FieldError]]
 ) -> tuple[_Object | None, list[str]]:
     try:
-        parsed = with_defaults(model.model_validate(document.data))
+        parsed = with_defaults(model.model_validate(document.data, by_alias=True, by_name=False))
     except ValidationError as error:
         found = sorted(error.errors(include_url=False), key=lambda details: document.line(details["loc"]))
         return None, [document.error(details["loc"], _describe(details, model)) for details in found]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ConfigDict, Field, JsonValue, StrictBool, ValidationError
 
@@ -21,6 +22,9 @@ from driver.api.validation import with_defaults
 from driver.errors import InputError
 
 __all__ = ["Problem", "answer", "answer_file"]
+
+_MAX_LINE_BYTES: Final = 256 * 1024**2
+"""Bounds what one problem may take in memory."""
 
 
 class _FeatureFlags(Wire):
@@ -79,9 +83,13 @@ def answer_file(path: Path) -> Iterator[str]:
         InputError: The file cannot be read, or a line is no JSON object with an ``id``; the message has the line's
             number.
     """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: not a regular file")
     try:
         with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(partial(lines.readline, _MAX_LINE_BYTES + 1), b""), start=1):
+                if len(line) > _MAX_LINE_BYTES:
+                    raise InputError(f"{path}:{number}: longer than {_MAX_LINE_BYTES // 1024**2} MiB")
                 if line.strip():
                     given = _answer_line(line, f"{path}:{number}")
                     yield json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

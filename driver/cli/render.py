@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaFunction
 from driver.model.distance import LEGEND, matrix
 from driver.model.inventory import Inventory
 from driver.model.pci import is_virtual_switch
@@ -50,7 +50,7 @@ def device_summary(device: Device) -> str:
         case Gpu():
             memory = f"{device.memory_bytes / 1024**3:.0f} GiB" if device.memory_bytes else None
             parts = [device.model or "GPU of unknown model", memory]
-        case RdmaNic() | RdmaVf():
+        case RdmaFunction():
             port = device.ports[0] if device.ports else None
             parts = [
                 device.rdma_device,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api.resource_v1 import Wire
 from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
 
 __all__ = [
@@ -37,17 +37,10 @@ UNSUPPORTED: Final = "unsupported"
 """The error type by which a validator says: right, but not in this version."""
 
 
-class _Parameters(BaseModel):
-    """Strict and immutable; null means absent, as everywhere in Kubernetes."""
+class _Parameters(Wire):
+    """Read strictly: no text where a number belongs, and no field by another spelling."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_null(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: item for key, item in value.items() if item is not None}
-        return value
+    model_config = ConfigDict(strict=True, populate_by_name=False)
 
 
 class GpuSharing(_Parameters):

@@ -9,7 +9,7 @@ from driver.api import resource_v1
 from driver.api.quantity import Quantity
 from driver.layout import attributes
 from driver.layout.values import identifier, number, text, version
-from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaPort, RdmaVf
+from driver.model.devices import Device, Fpga, Gpu, RdmaFunction, RdmaNic, RdmaPort, RdmaVf
 from driver.model.pci import PciAddress, is_standard_bus_id
 
 __all__ = ["fpga_device", "gpu_device", "nic_device", "vf_device"]
@@ -68,7 +68,7 @@ def _common(device: Device, vendor: str | None) -> _Attributes:
     }
 
 
-def _network(nic: RdmaNic | RdmaVf) -> _Attributes:
+def _network(nic: RdmaFunction) -> _Attributes:
     return {
         attributes.RDMA_DEVICE: identifier(nic.rdma_device),
         attributes.IF_NAME: identifier(min(nic.if_names, default=None)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import ClassVar, NewType, TypeAlias
 
 from driver.model.pci import PciAddress, PciePath
 
@@ -23,6 +23,8 @@ __all__ = [
     "MigPlacement",
     "MigProfile",
     "MigSupport",
+    "PciDevice",
+    "RdmaFunction",
     "RdmaNic",
     "RdmaPort",
     "RdmaVf",
@@ -109,12 +111,37 @@ class MigSupport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class PciDevice:
+    """What every device has.
+
+    Attributes:
+        type: The value of the attribute ``type``.
+        address: PCI address.
+        pcie: Its path in the PCIe tree.
+        index: Its order among the node's devices of its type; each type says which order.
+    """
+
+    type: ClassVar[DeviceType]
+
+    address: PciAddress
+    pcie: PciePath
+    index: int
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool.
+
+        It is made from the PCI address and not from the index: when a GPU falls off the bus the indices of the others
+        move, and a claim that was allocated before must not come to mean another device.
+        """
+        return DeviceName(f"{self.type}-{self.address.replace(':', '-').replace('.', '-')}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu(PciDevice):
     """A whole GPU.
 
     Attributes:
-        address: PCI address.
-        pcie: Its path in the PCIe tree.
         index: NVML's index, or the order in the PCI tree where NVML is not there.
         minor: N of ``/dev/nvidiaN`` (NVIDIA) or of ``/dev/dri/renderDN`` (AMD).
         vendor: ``nvidia``, ``amd`` or the PCI vendor id such as ``0x1234``.
@@ -127,9 +154,8 @@ class Gpu:
         links: Direct links to other GPUs or NVSwitches.
     """
 
-    address: PciAddress
-    pcie: PciePath
-    index: int
+    type: ClassVar[DeviceType] = DeviceType.GPU
+
     minor: int | None = None
     vendor: str = "nvidia"
     uuid: str | None = None
@@ -142,16 +168,6 @@ class Gpu:
     ecc_enabled: bool | None = None
     mig: MigSupport | None = None
     links: tuple[GpuLink, ...] = ()
-
-    @property
-    def type(self) -> DeviceType:
-        """The value of the attribute ``type``."""
-        return DeviceType.GPU
-
-    @property
-    def name(self) -> DeviceName:
-        """The name in the pool."""
-        return _name("gpu", self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,84 +190,62 @@ class RdmaPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RdmaVf:
+class RdmaFunction(PciDevice):
+    """What the physical and the virtual functions of an RDMA NIC have in common.
+
+    Attributes:
+        rdma_device: Its RDMA device, such as ``mlx5_0``; None while no driver is bound, or where the source names none.
+        if_names: Its network interfaces, sorted.
+        ports: Its ports by number.
+        verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
+        rail: Its rail: which fabric plane of a rail-optimised network it is cabled to. Alike NICs of one node take
+            rails in PCI order.
+    """
+
+    rdma_device: str | None = None
+    if_names: tuple[str, ...] = ()
+    model: str | None = None
+    ports: tuple[RdmaPort, ...] = ()
+    verbs_minor: int | None = None
+    umad_minors: tuple[int, ...] = ()
+    issm_minors: tuple[int, ...] = ()
+    rail: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaVf(RdmaFunction):
     """An SR-IOV virtual function of an RDMA NIC.
 
     Attributes:
         index: N of the PF's ``virtfnN``.
-        rdma_device: Its RDMA device, such as ``mlx5_4``; None while no driver is bound.
-        if_names: Its network interfaces, sorted.
-        verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
+        parent: The PF's address.
     """
 
-    address: PciAddress
-    pcie: PciePath
-    index: int
+    type: ClassVar[DeviceType] = DeviceType.RDMA_VF
+
     parent: PciAddress
-    rdma_device: str | None = None
-    if_names: tuple[str, ...] = ()
-    model: str | None = None
-    ports: tuple[RdmaPort, ...] = ()
-    verbs_minor: int | None = None
-    umad_minors: tuple[int, ...] = ()
-    issm_minors: tuple[int, ...] = ()
-    rail: int | None = None
-
-    @property
-    def type(self) -> DeviceType:
-        """The value of the attribute ``type``."""
-        return DeviceType.RDMA_VF
-
-    @property
-    def name(self) -> DeviceName:
-        """The name in the pool."""
-        return _name("rdma-vf", self.address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RdmaNic:
+class RdmaNic(RdmaFunction):
     """An RDMA NIC: one physical function (PF).
 
     Attributes:
         index: Its order among the node's RDMA PFs.
-        rdma_device: Its RDMA device, such as ``mlx5_0``; None where the source names none.
-        if_names: Its network interfaces, sorted.
         vendor: ``nvidia`` (Mellanox included), ``amazon``, ``broadcom``, ``intel``, ``amd`` or the PCI vendor id.
-        verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
-        rail: Its rail: which fabric plane of a rail-optimised network it is cabled to. Alike NICs of one node take
-            rails in PCI order.
         sriov_total_vfs: How many VFs the PF can have (``sriov_totalvfs``).
         vfs: The VFs that exist now.
     """
 
-    address: PciAddress
-    pcie: PciePath
-    index: int
-    rdma_device: str | None = None
-    if_names: tuple[str, ...] = ()
+    type: ClassVar[DeviceType] = DeviceType.RDMA
+
     vendor: str | None = None
-    model: str | None = None
-    ports: tuple[RdmaPort, ...] = ()
-    verbs_minor: int | None = None
-    umad_minors: tuple[int, ...] = ()
-    issm_minors: tuple[int, ...] = ()
-    rail: int | None = None
     sriov_total_vfs: int = 0
     vfs: tuple[RdmaVf, ...] = ()
 
-    @property
-    def type(self) -> DeviceType:
-        """The value of the attribute ``type``."""
-        return DeviceType.RDMA
-
-    @property
-    def name(self) -> DeviceName:
-        """The name in the pool."""
-        return _name("rdma", self.address)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fpga:
+class Fpga(PciDevice):
     """An FPGA accelerator.
 
     Attributes:
@@ -260,28 +254,11 @@ class Fpga:
             card's management nodes are not among them.
     """
 
-    address: PciAddress
-    pcie: PciePath
-    index: int
+    type: ClassVar[DeviceType] = DeviceType.FPGA
+
     vendor: str | None = None
     model: str | None = None
     device_paths: tuple[str, ...] = field(default=())
 
-    @property
-    def type(self) -> DeviceType:
-        """The value of the attribute ``type``."""
-        return DeviceType.FPGA
-
-    @property
-    def name(self) -> DeviceName:
-        """The name in the pool."""
-        return _name("fpga", self.address)
-
 
 Device: TypeAlias = Gpu | RdmaNic | RdmaVf | Fpga
-
-
-def _name(prefix: str, address: PciAddress) -> DeviceName:
-    # By PCI address, not by index: when a GPU falls off the bus the indices of the others move, and a claim that
-    # was allocated before must not come to mean another device.
-    return DeviceName(f"{prefix}-{address.replace(':', '-').replace('.', '-')}")

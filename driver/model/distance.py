@@ -13,7 +13,7 @@ from functools import total_ordering
 from typing import Final
 
 from driver.errors import InputError
-from driver.model.devices import Device, Gpu, LinkKind, RdmaNic, RdmaVf
+from driver.model.devices import Device, Gpu, LinkKind, RdmaFunction
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from driver.model.pci_tree import on_same_card
@@ -143,7 +143,7 @@ def matrix(inventory: Inventory, *, virtual_functions: bool = False) -> Distance
         for i, (label, device) in enumerate(labelled)
     )
     names = {
-        label: (device.rdma_device if isinstance(device, RdmaNic | RdmaVf) else None) or device.address
+        label: (device.rdma_device if isinstance(device, RdmaFunction) else None) or device.address
         for label, device in labelled
         if not isinstance(device, Gpu)
     }

@@ -9,7 +9,7 @@ from typing import Final
 from driver.api.validation.errors import shown
 from driver.config import DeviceConfig, RdmaConfig
 from driver.errors import NodeError, UnsupportedError
-from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.devices import Device, Fpga, Gpu, RdmaFunction, RdmaNic
 
 __all__ = ["device_nodes", "with_assumed_minors"]
 
@@ -55,7 +55,7 @@ def device_nodes(device: Device, config: DeviceConfig, subject: str) -> tuple[st
     match device:
         case Gpu():
             return _gpu(device, subject)
-        case RdmaNic() | RdmaVf():
+        case RdmaFunction():
             return _rdma(device, config, subject)
         case Fpga():
             return _fpga(device, subject)
@@ -78,7 +78,7 @@ def _gpu(gpu: Gpu, subject: str) -> tuple[str, ...]:
     return ("/dev/kfd", f"/dev/dri/renderD{gpu.minor}")
 
 
-def _rdma(device: RdmaNic | RdmaVf, config: DeviceConfig, subject: str) -> tuple[str, ...]:
+def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str) -> tuple[str, ...]:
     if device.verbs_minor is None:
         raise NodeError(
             f"{subject}: the node's inventory names no /dev/infiniband/uverbs node of this device",

@@ -14,7 +14,7 @@ from driver.api.resource_v1 import ObjectMeta
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import NodeError
-from driver.model.devices import Device, Gpu, RdmaNic, RdmaVf
+from driver.model.devices import Device, Gpu, RdmaFunction
 
 __all__ = ["device_environment", "request_environment"]
 
@@ -51,9 +51,7 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[De
     lists: dict[str, Sequence[str]] = {
         "PCI": [device.address for device in devices],
         "UUID": [device.uuid for device in devices if isinstance(device, Gpu) and device.uuid],
-        "RDMA": [
-            device.rdma_device for device in devices if isinstance(device, RdmaNic | RdmaVf) and device.rdma_device
-        ],
+        "RDMA": [device.rdma_device for device in devices if isinstance(device, RdmaFunction) and device.rdma_device],
     }
     for values in lists.values():
         for value in values:

@@ -91,6 +91,9 @@ def test_an_anchor_may_be_used() -> None:
             "spec.devices.requests[0].exactly.deviceClasName: unknown field; did you mean deviceClassName?",
             id="typo",
         ),
+        pytest.param(
+            CLAIM.replace("deviceClassName", "device_class_name"), 10, "unknown field", id="Python's spelling"
+        ),
         pytest.param(CLAIM + "        count: many\n", 11, "exactly.count", id="wrong type"),
         pytest.param(CLAIM + "        count: '2'\n", 11, "exactly.count", id="number in quotes"),
         pytest.param(CLAIM + "        count: -1\n", 11, "exactly.count", id="negative count"),
