@@ -166,7 +166,12 @@ def _add_object(manifests: Manifests, document: Document) -> list[str]:
         case "ResourceClaimTemplate":
             template, errors = _parse(document, ResourceClaimTemplate, validate_claim_template)
             if template is not None:
-                claim = ResourceClaim(metadata=template.metadata, spec=template.spec.spec)
+                claim = ResourceClaim(
+                    api_version=API_VERSION,
+                    kind="ResourceClaim",
+                    metadata=template.metadata,
+                    spec=template.spec.spec,
+                )
                 manifests.claims.append(ClaimManifest(_in_namespace(claim), from_template=True, document=document))
         case "DeviceClass":
             device_class, errors = _parse(document, DeviceClass, validate_device_class)

@@ -81,6 +81,7 @@ def test_out_holds_what_a_cluster_would_hold(rootport: Run, tmp_path: Path) -> N
     spec = json.loads((out / claim["cdi"]).read_text())
     assert spec["devices"][0]["name"].startswith(claim["uid"])
     [stored] = yaml.safe_load_all((out / "claims.yaml").read_text())
+    assert (stored["apiVersion"], stored["kind"]) == ("resource.k8s.io/v1", "ResourceClaim")
     assert stored["status"]["allocation"]["devices"]["results"][0]["device"] == claim["devices"][0]["device"]
     assert (out / "nodes/aws-p4d.24xlarge/resourceslices.yaml").is_file()
 
