@@ -7,9 +7,12 @@ tree ever reaches a user as a traceback.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 __all__ = ["InputError", "NodeError", "RootportError", "UnsupportedError"]
+
+_LINES_SHOWN: Final = 20
 
 
 class RootportError(Exception):
@@ -36,6 +39,14 @@ class InputError(RootportError):
     """What the user gave is wrong: a file, a claim, a class, a flag. A retry with the same input fails again."""
 
     exit_code = 2
+
+    @classmethod
+    def of_all(cls, errors: Sequence[str]) -> InputError:
+        """One error of several, a line each; a list without end is cut."""
+        lines = list(errors[:_LINES_SHOWN])
+        if len(errors) > len(lines):
+            lines.append(f"and {len(errors) - len(lines)} more errors")
+        return cls("\n".join(lines))
 
 
 class UnsupportedError(InputError):

@@ -5,6 +5,7 @@ Commands are imported when they run, so that ``rootport --help`` stays fast; not
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -60,23 +61,42 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 a claim does not fit or the node is in the way, 2 bad input."""
+    """Run the command line.
+
+    Exit codes: 0 done; 1 a claim cannot start, or the node is in the way; 2 bad input; 130 interrupted.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ◀ gets a ?, not a traceback
+    sys.exit(_run())
+
+
+def _run() -> int:
+    # click's own main() would take a closed pipe for an error.
     try:
-        code = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
+        with cli.make_context("rootport", sys.argv[1:]) as context:
+            code = cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("rootport: interrupted", err=True)
-        sys.exit(130)
+        return 130
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except RootportError as error:
         click.echo(f"rootport: {error}", err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) has gone: not an error. Keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)
+        return 0
+    except OSError as error:
+        click.echo(f"rootport: {error}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

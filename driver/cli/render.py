@@ -22,10 +22,11 @@ _HOLDER_STYLES = ("green", "cyan", "magenta", "yellow", "blue", "bright_green", 
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that neither wraps nor colours what goes into a file or a pipe."""
-    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    """A console that shows text as it is; what goes into a file or a pipe has no colours and a fixed width."""
+    # No markup and no emoji codes: names from files and flags are printed, not interpreted.
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made = Console(stderr=stderr, highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+        made.width = _WIDTH_WITHOUT_TERMINAL
     return made
 
 
@@ -117,11 +118,11 @@ def distance_matrix(inventory: Inventory, width: int) -> Iterator[RenderableType
     a_block = max((width - 2 * cell_width) // cell_width, 1)
     for start in range(0, len(labels), a_block):
         columns = slice(start, start + a_block)
-        grid = table("", *labels[columns], "NUMA")
+        # Plain lines: for hundreds of devices a table of rich's takes minutes.
+        lines = [("", *labels[columns], "NUMA")]
         for row, cells in zip(distances.rows, texts, strict=True):
-            numa_node = "N/A" if row.numa_node is None else str(row.numa_node)
-            grid.add_row(Text(row.label, style="bold"), *cells[columns], numa_node)
-        yield grid
+            lines.append((row.label, *cells[columns], "N/A" if row.numa_node is None else str(row.numa_node)))
+        yield Text("\n".join("".join(cell.ljust(cell_width) for cell in line).rstrip() for line in lines))
     if distances.names:
         names = table()
         for label, name in distances.names.items():

@@ -31,7 +31,7 @@ _MAX_NODES = 10_000
 Examples:
   rootport simulate --topology topo.xml --claims examples --out out
   rootport simulate --topology topo.xml --nodes 100 --claims job.yaml -o json
-Exit code: 0 all claims fit, 1 some do not, 2 bad input (nothing is written).
+Exit code: 0 all claims can start, 1 some cannot, 2 bad input (nothing written).
 """)  # fmt: skip
 @click.option(
     "--topology", "topologies", type=FILE, required=True, multiple=True,
@@ -72,7 +72,7 @@ def command(
     else:
         data = summary(simulation)
         click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)
-    return 0 if all(outcome.node is not None for outcome in simulation.outcomes) else 1
+    return 0 if all(outcome.done for outcome in simulation.outcomes) else 1
 
 
 def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags) -> list[Inventory]:
@@ -101,7 +101,12 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimMani
     errors = [m.message(error) for m in given.classes for error in check_class(m.device_class)]
     errors += [m.message(error) for m in given.claims for error in check_claim(m.claim, classes)]
     if errors:
-        raise InputError("\n".join(errors))
+        raise InputError.of_all(errors)
+    passed_over = ", ".join(f"{count} {kind}" for kind, count in given.ignored.items())
+    if passed_over:
+        click.echo(f"note: passed over in the given files: {passed_over}", err=True)
+    if paths and not given.claims:
+        click.echo("note: no ResourceClaim and no ResourceClaimTemplate in the given files", err=True)
     return list(classes.values()), given.claims
 
 

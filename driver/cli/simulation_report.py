@@ -41,7 +41,8 @@ def summary(simulation: Simulation) -> dict[str, Any]:
         }
         for inventory in simulation.inventories
     ]
-    return {"nodes": nodes, "claims": [_claim_summary(outcome) for outcome in simulation.outcomes]}
+    claims = [_claim_summary(outcome) for outcome in simulation.outcomes]
+    return {"nodes": nodes, "claims": claims, "notes": _notes(simulation)}
 
 
 def _claim_summary(outcome: Outcome) -> dict[str, Any]:
@@ -68,12 +69,12 @@ def print_report(simulation: Simulation, out: Path | None) -> None:
     if simulation.outcomes:
         _print_claims(screen, simulation)
         _print_trees(screen, simulation)
-        _print_unplaced(screen, simulation)
+        _print_problems(screen, simulation)
     _print_notes(screen, simulation)
     placed = sum(outcome.node is not None for outcome in simulation.outcomes)
     screen.print(f"\n{placed} of {plural(len(simulation.outcomes), 'claim')} allocated", style="bold")
     if out is not None:
-        screen.print(f"ResourceSlices, claims and CDI specs are in {out}/", markup=False)
+        screen.print(f"ResourceSlices, claims and CDI specs are in {out}/", soft_wrap=True)
 
 
 def _print_nodes(screen: Console, simulation: Simulation) -> None:
@@ -103,6 +104,8 @@ def _print_claims(screen: Console, simulation: Simulation) -> None:
             continue
         devices: Mapping[str, Device] = {device.name: device for device in by_node[outcome.node].devices()}
         claim = _name(outcome)
+        if not allocation.devices.results:
+            grid.add_row(claim, "", outcome.node, "asks for no device")
         for result in allocation.devices.results:
             device = devices.get(result.device)
             if device is None:
@@ -132,16 +135,24 @@ def _print_trees(screen: Console, simulation: Simulation) -> None:
     _print_rest(screen, len(busy) - _TREES_SHOWN, "node with claims")
 
 
-def _print_unplaced(screen: Console, simulation: Simulation) -> None:
-    unplaced = [outcome for outcome in simulation.outcomes if outcome.node is None]
-    if unplaced:
+def _print_problems(screen: Console, simulation: Simulation) -> None:
+    failed = [outcome for outcome in simulation.outcomes if not outcome.done]
+    if failed:
         screen.print()
-    for outcome in unplaced[:_ROWS_SHOWN]:
-        screen.print(f"{_name(outcome)}: {outcome.problem or 'no node fits'}", style="red", markup=False)
-    _print_rest(screen, len(unplaced) - _ROWS_SHOWN, "claim that does not fit")
+    for outcome in failed[:_ROWS_SHOWN]:
+        screen.print(f"{_name(outcome)}: {outcome.problem or 'no node fits'}", style="red", soft_wrap=True)
+    _print_rest(screen, len(failed) - _ROWS_SHOWN, "claim that cannot start")
 
 
 def _print_notes(screen: Console, simulation: Simulation) -> None:
+    notes = _notes(simulation)
+    if notes:
+        screen.print()
+    for note in notes:
+        screen.print(f"note: {note}", style="dim", soft_wrap=True)
+
+
+def _notes(simulation: Simulation) -> list[str]:
     notes = Counter(note for node in simulation.inventories for note in (*node.notes, *left_out(node)))
     lines = [f"{note} ({times} nodes)" if times > 1 else note for note, times in notes.items()]
     assumed = sum(bool(outcome.plan and outcome.plan.notes) for outcome in simulation.outcomes)
@@ -150,10 +161,7 @@ def _print_notes(screen: Console, simulation: Simulation) -> None:
             f"Topology files do not number device nodes: the CDI specs of {plural(assumed, 'claim')} take the devices' "
             "indices, as a node usually does."
         )
-    if lines:
-        screen.print()
-    for line in lines:
-        screen.print(f"note: {line}", style="dim", markup=False)
+    return lines
 
 
 def _print_rest(screen: Console, count: int, what: str) -> None:

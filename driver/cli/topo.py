@@ -65,4 +65,4 @@ def _print(inventory: Inventory) -> None:
         out.print()
         out.print(renderable)
     for note in inventory.notes:
-        out.print(f"note: {note}", style="dim", markup=False)
+        out.print(f"note: {note}", style="dim", soft_wrap=True)

@@ -8,12 +8,15 @@ nodes that fit by other scores; a claim alone does not say which.)
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from driver import DRIVER_NAME
 from driver.allocator import AllocationError, Allocator
 from driver.api.resource_v1 import DeviceClass, Node, ObjectMeta, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from driver.errors import RootportError
 from driver.layout import resource_slices
 from driver.model.inventory import Inventory
 from driver.plan import PreparePlan, prepare_plan
@@ -32,14 +35,19 @@ class Outcome:
     Attributes:
         claim: The claim; with ``status.allocation`` where it fits.
         node: The node whose devices it got; None where it fits nowhere.
-        plan: What the node's plugin would prepare; None where the claim fits nowhere.
-        problem: Why it fits nowhere, where there is more to say than that.
+        plan: What the node's plugin would prepare; None where the claim fits nowhere, or cannot be prepared.
+        problem: Why it fits nowhere, where there is more to say than that, or why it cannot be prepared.
     """
 
     claim: ResourceClaim
     node: str | None = None
     plan: PreparePlan | None = None
     problem: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the claim's pod could start."""
+        return self.plan is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +77,16 @@ def simulate(
     Args:
         inventories: One a node; names are unique.
         classes: The DeviceClasses that claims may name.
-        claims: Valid, with the API's defaults, a namespace and a name.
+        claims: Valid, with the API's defaults, a namespace and a name. One that is allocated keeps what it has.
         progress: Called after each claim.
-
-    Raises:
-        InputError: What a claim was given cannot be prepared, for example because its configuration does not fit.
     """
     slices = tuple(part for inventory in inventories for part in resource_slices(inventory))
     nodes = [_node(inventory.node) for inventory in inventories]
     by_name = {inventory.node: inventory for inventory in inventories}
-    allocator = Allocator(slices, classes)
+    allocator = Allocator(slices, classes, allocated=claims)
     outcomes = []
-    for claim in claims:
-        outcomes.append(_place(_with_uid(claim), allocator, nodes, by_name))
+    for claim in _with_uids(claims):
+        outcomes.append(_place(claim, allocator, nodes, by_name))
         progress()
     return Simulation(inventories=tuple(inventories), slices=slices, outcomes=tuple(outcomes))
 
@@ -90,16 +95,28 @@ def _node(name: str) -> Node:
     return Node(metadata=ObjectMeta(name=name, labels={_HOSTNAME_LABEL: name}))
 
 
-def _with_uid(claim: ResourceClaim) -> ResourceClaim:
-    if claim.metadata.uid:
-        return claim
-    uid = uuid.uuid5(_UID_NAMESPACE, f"{claim.metadata.namespace}/{claim.metadata.name}")
-    return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(uid)})})
+def _with_uids(claims: Sequence[ResourceClaim]) -> Iterator[ResourceClaim]:
+    # A claim and a template may have one name; each claim needs a UID of its own, and so a CDI file of its own.
+    times: Counter[str] = Counter()
+    for claim in claims:
+        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        times[name] += 1
+        if claim.metadata.uid:
+            yield claim
+        else:
+            uid = uuid.uuid5(_UID_NAMESPACE, name if times[name] == 1 else f"{name}/{times[name]}")
+            yield claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(uid)})})
 
 
 def _place(
     claim: ResourceClaim, allocator: Allocator, nodes: Sequence[Node], inventories: dict[str, Inventory]
 ) -> Outcome:
+    if claim.status.allocation is not None:
+        pools = (result.pool for result in claim.status.allocation.devices.results if result.driver == DRIVER_NAME)
+        node = next(pools, None)
+        if node is None or node not in inventories:
+            return Outcome(claim=claim, problem="it is allocated already, but to none of the simulated nodes")
+        return _prepare(claim, node, inventories[node])
     try:
         fit = allocator.allocate_first(nodes, [claim])
     except AllocationError as error:
@@ -110,5 +127,13 @@ def _place(
     allocator.commit(fit.results)
     node = fit.node.metadata.name
     allocated = claim.model_copy(update={"status": ResourceClaimStatus(allocation=fit.results[0])})
-    plan = prepare_plan(allocated, inventories[node], assume_minors=True)
-    return Outcome(claim=allocated, node=node, plan=plan)
+    return _prepare(allocated, node, inventories[node])
+
+
+def _prepare(claim: ResourceClaim, node: str, inventory: Inventory) -> Outcome:
+    try:
+        plan = prepare_plan(claim, inventory, assume_minors=True)
+    except RootportError as error:
+        # What kubelet would report on the pod: it hangs on its node, with its devices held.
+        return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
+    return Outcome(claim=claim, node=node, plan=plan)

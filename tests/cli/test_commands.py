@@ -134,10 +134,28 @@ def test_help_imports_nothing_heavy() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = f"{sys.executable} -m driver.cli.main slices --topology {H100} | head -1"
-    ran = subprocess.run(
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    rootport = f"{sys.executable} -m driver.cli.main"
+    command = command.replace("rootport", rootport)
+    return subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=REPO, capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stdout) == (0, "apiVersion: resource.k8s.io/v1\n")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    ran = shell(f"rootport simulate --topology {H100} --nodes 3000 -o yaml | head -1")
+    assert (ran.returncode, ran.stdout) == (0, "nodes:\n")
+    assert ran.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_one_message() -> None:
+    ran = shell(f"rootport slices --topology {H100} >/dev/full")
+    assert ran.returncode == 1
+    assert "No space left on device" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_terminal_without_the_arrow_shows_the_rest() -> None:
+    ran = shell(f"PYTHONIOENCODING=ascii rootport simulate --topology {H100} --claims examples/gpu.yaml")
+    assert ran.returncode == 0, ran.stderr
+    assert "default/gpu" in ran.stdout

@@ -212,3 +212,69 @@ def test_bad_flags_are_told(rootport: Run, arguments: list[str], says: str) -> N
     ran = rootport("simulate", *arguments)
     assert ran.code == 2
     assert says in ran.err
+
+
+def test_a_claim_and_a_template_of_one_name_get_a_cdi_file_each(
+    rootport: Run, claims: Callable[[str], Path], tmp_path: Path
+) -> None:
+    template = Path("examples/gpu.yaml").read_text().replace("name: gpu\n", "name: same\n", 1)
+    text = CLAIM.replace("claim-one", "same") + "---\n" + template
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text), "--out", tmp_path / "out", "-o", "json")
+    files = {claim["cdi"] for claim in json.loads(ran.out)["claims"]}
+    assert len(files) == 2
+    assert all((tmp_path / "out" / file).is_file() for file in files)
+
+
+def test_a_claim_that_cannot_be_prepared_is_told_and_the_others_go_on(
+    rootport: Run, claims: Callable[[str], Path], tmp_path: Path
+) -> None:
+    config = "    config:\n    - requests: [gpu]\n      opaque:\n        driver: rootport.dev\n"
+    config += "        parameters: {apiVersion: rootport.dev/v1alpha1, kind: RdmaConfig}\n"
+    text = CLAIM.replace("claim-one", "wrong") + config + "---\n" + CLAIM.replace("claim-one", "fine")
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text), "--out", tmp_path / "out")
+    assert ran.code == 1
+    assert "default/wrong: cannot be prepared: " in ran.out
+    assert "RdmaConfig does not fit request gpu" in ran.out
+    assert len(list(tmp_path.glob("out/nodes/*/cdi/*.json"))) == 1
+
+
+def test_a_claim_that_is_allocated_keeps_its_device(rootport: Run, claims: Callable[[str], Path]) -> None:
+    last = "gpu-000c-00-00-0"
+    status = "status: {allocation: {devices: {results: [{request: gpu, driver: rootport.dev, pool: azure-nd-h100-v5, "
+    status += f"device: {last}}}]}}}}}}\n"
+    text = "---\n".join(
+        [*(CLAIM.replace("claim-one", f"c{i}") for i in range(7)), CLAIM.replace("claim-one", "held") + status]
+    )
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text), "-o", "json")
+    assert ran.code == 0, ran.out
+    devices = {claim["name"]: claim["devices"][0]["device"] for claim in json.loads(ran.out)["claims"]}
+    assert devices["held"] == last
+    assert len(set(devices.values())) == 8
+
+
+def test_a_claim_that_is_allocated_elsewhere_is_told(rootport: Run, claims: Callable[[str], Path]) -> None:
+    status = "status: {allocation: {devices: {results: [{request: gpu, driver: d, pool: p, device: x}]}}}\n"
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(CLAIM + status))
+    assert ran.code == 1
+    assert "allocated already, but to none of the simulated nodes" in ran.out
+
+
+def test_objects_that_are_passed_over_are_told(rootport: Run, claims: Callable[[str], Path]) -> None:
+    ran = rootport("simulate", "--topology", H100, "--claims", claims("apiVersion: v1\nkind: Pod\n"))
+    assert ran.code == 0
+    assert "passed over in the given files: 1 Pod" in ran.err
+    assert "no ResourceClaim and no ResourceClaimTemplate" in ran.err
+
+
+def test_a_long_list_of_errors_is_cut(rootport: Run, claims: Callable[[str], Path]) -> None:
+    text = "---\n".join(CLAIM.replace("claim-one", f"c{i}").replace("gpu.root", "gpus.root") for i in range(300))
+    ran = rootport("simulate", "--topology", H100, "--claims", claims(text))
+    assert len(ran.err.splitlines()) == 21
+    assert ran.err.endswith("and 280 more errors\n")
+
+
+def test_names_are_shown_as_they_are(rootport: Run) -> None:
+    ran = rootport("simulate", "--topology", H100, "--gpu-model", "[/x] :smile:", "--gpu-memory", "1Gi",
+                   "--claims", "examples/gpu.yaml")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "[/x] :smile:" in ran.out
