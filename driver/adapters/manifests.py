@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from driver.adapters.yaml_documents import Document, read_documents
+from driver.adapters.input_file import path_name, read_input, unreadable
+from driver.adapters.yaml_documents import Document, printable, read_documents
 from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate, Wire
 from driver.api.validation import (
     FieldError,
@@ -32,9 +33,19 @@ __all__ = ["MAX_FILE_BYTES", "ClaimManifest", "ClassManifest", "Manifests", "rea
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 """An API object holds at most 1.5 MiB (etcd's request limit); a file of several is still far below this."""
 
-_MAX_ERRORS_SHOWN: Final = 20
+_WHAT: Final = "a file of manifests (YAML or JSON)"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_NAME_REQUIRED: Final = (
+    "is required (generateName gives a name only when the object is created; write a name to simulate it)"
+)
 _PATH_STEP: Final = re.compile(r"\[(\d+)\]|\[\"([^\"]*)\"\]|([^.\[\]]+)")
+
+_GROUP: Final = API_VERSION.partition("/")[0]
+_KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+_ITEM_KINDS: Final = {(API_VERSION, f"{kind}List"): kind for kind in _KINDS}
+_MISTAKEN_KINDS: Final = {kind.lower(): kind for kind in (*_KINDS, *(kind for _, kind in _ITEM_KINDS))}
+_OTHER_KINDS: Final = frozenset({"ResourceSlice", "ResourceSliceList", "DeviceTaintRule", "DeviceTaintRuleList"})
+"""The other kinds of the group (k8s.io/api/resource), near to ours in spelling and yet no mistake."""
 
 _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, DeviceClass)
 
@@ -94,7 +105,7 @@ def read_manifests(paths: Sequence[Path]) -> Manifests:
     """
     manifests = Manifests()
     for path in _files(paths):
-        _add_file(manifests, _read(path), str(path))
+        _add_file(manifests, _read(path), path_name(path))
     _refuse_duplicates(manifests)
     return manifests
 
@@ -108,56 +119,51 @@ def read_manifest_text(text: str, source: str) -> Manifests:
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
-        if path.is_dir():
-            found = sorted(child for child in path.iterdir() if child.suffix in _SUFFIXES and child.is_file())
-            if not found:
-                raise InputError(f"{path}: no .yaml, .yml or .json file in this folder")
-            yield from found
-        else:
-            yield path
+        try:
+            folder = path.is_dir()
+            found = sorted(c for c in path.iterdir() if c.suffix in _SUFFIXES and c.is_file()) if folder else [path]
+        except OSError as error:
+            raise unreadable(path, error, _WHAT) from error
+        if not found:
+            raise InputError(f"{path_name(path)}: no .yaml, .yml or .json file in this folder")
+        yield from found
 
 
 def _read(path: Path) -> str:
-    try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: not a regular file")
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(
-            f"{path}: larger than {MAX_FILE_BYTES // 1024**2} MiB, the most that is read of one file of manifests",
-            hint="split it into several files; --claims takes more than one, or a folder",
-        )
+    data = read_input(
+        path,
+        MAX_FILE_BYTES,
+        _WHAT,
+        too_large="split it into several files; --claims takes more than one, or a folder",
+    )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8 text", hint="is this a YAML or JSON file?") from error
+        raise InputError(f"{path_name(path)}:{line}: not UTF-8 text", hint="is this a YAML or JSON file?") from error
 
 
 def _add_file(manifests: Manifests, text: str, source: str) -> None:
     errors: list[str] = []
     for document in read_documents(text, source):
-        for item in document.items():
+        for item in document.items(_ITEM_KINDS):
             errors.extend(_add_object(manifests, item))
     if errors:
-        shown = errors[:_MAX_ERRORS_SHOWN]
-        if len(errors) > len(shown):
-            shown.append(f"{source}: and {len(errors) - len(shown)} more errors")
-        raise InputError("\n".join(shown))
+        raise InputError.of_all(errors)
 
 
 def _add_object(manifests: Manifests, document: Document) -> list[str]:
     kind, version = document.data.get("kind"), document.data.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
         return [document.error(("kind",), "not a Kubernetes object: kind and apiVersion must both be there")]
-    if version.partition("/")[0] != API_VERSION.partition("/")[0]:
-        manifests.ignored[kind] = manifests.ignored.get(kind, 0) + 1
-        return []
+    if version.partition("/")[0] != _GROUP:
+        return _pass_over(manifests, document, kind, version)
     if version != API_VERSION:
-        return [document.error(("apiVersion",), f"{version} is not supported: write {API_VERSION} (Kubernetes 1.34)")]
+        return [
+            document.error(
+                ("apiVersion",), f"{printable(version)} is not supported: write {API_VERSION} (Kubernetes 1.34)"
+            )
+        ]
     match kind:
         case "ResourceClaim":
             claim, errors = _parse(document, ResourceClaim, validate_claim)
@@ -178,9 +184,23 @@ def _add_object(manifests: Manifests, document: Document) -> list[str]:
             if device_class is not None:
                 manifests.classes.append(ClassManifest(device_class, document))
         case _:
-            manifests.ignored[kind] = manifests.ignored.get(kind, 0) + 1
-            return []
+            return _pass_over(manifests, document, kind, version)
     return errors
+
+
+def _pass_over(manifests: Manifests, document: Document, kind: str, version: str) -> list[str]:
+    """Count an object of another kind; or an error where it is one of ours with a slip in its kind or group."""
+    near_kind = difflib.get_close_matches(kind.lower(), _MISTAKEN_KINDS, n=1, cutoff=0.8)
+    group = version.rpartition("/")[0]  # empty: the core group, which has none of our kinds
+    near_group = not group or bool(difflib.get_close_matches(group.lower(), [_GROUP], cutoff=0.75))
+    if not near_kind or not near_group or kind in _OTHER_KINDS:
+        shown_kind = printable(kind)
+        manifests.ignored[shown_kind] = manifests.ignored.get(shown_kind, 0) + 1
+        return []
+    meant = _MISTAKEN_KINDS[near_kind[0]]
+    wrong, value = ("kind", kind) if kind != meant else ("apiVersion", version)
+    message = f"{printable(value)} is not known; did you mean kind {meant} of apiVersion {API_VERSION}?"
+    return [document.error((wrong,), message)]
 
 
 def _in_namespace(claim: ResourceClaim) -> ResourceClaim:
@@ -195,6 +215,21 @@ def _refuse_duplicates(manifests: Manifests) -> None:
         _refuse_second(first, (document.kind, claim.metadata.namespace, claim.metadata.name), document)
     for manifest in manifests.classes:
         _refuse_second(first, (manifest.document.kind, "", manifest.device_class.metadata.name), manifest.document)
+    _refuse_same_uids(manifests.claims)
+
+
+def _refuse_same_uids(claims: Sequence[ClaimManifest]) -> None:
+    first: dict[str, ClaimManifest] = {}
+    for manifest in claims:
+        uid = manifest.claim.metadata.uid
+        earlier = first.setdefault(uid, manifest) if uid else manifest
+        if earlier is not manifest:
+            other = earlier.claim.metadata
+            message = f"uid {printable(uid[:80])} is already that of {other.namespace}/{other.name} at "
+            raise InputError(
+                manifest.document.error(("metadata", "uid"), message + earlier.document.where),
+                hint="leave the uid out; the API server gives each object its own",
+            )
 
 
 def _refuse_second(first: dict[tuple[str, str, str], Document], key: tuple[str, str, str], document: Document) -> None:
@@ -216,6 +251,8 @@ def _parse(
         found = sorted(error.errors(include_url=False), key=lambda details: document.line(details["loc"]))
         return None, [document.error(details["loc"], _describe(details, model)) for details in found]
     problems = [document.error(_steps(problem.path), problem.message) for problem in validate(parsed)]
+    if parsed.metadata.generate_name and not parsed.metadata.name:
+        problems.append(document.error(("metadata", "name"), _NAME_REQUIRED))
     return (None, problems) if problems else (parsed, [])
 
 

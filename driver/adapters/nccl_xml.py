@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 from defusedxml import DefusedXmlException
 from defusedxml.expatreader import DefusedExpatParser
 
+from driver.adapters.input_file import read_input
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
 
@@ -117,6 +118,7 @@ def read_document(path: Path) -> Document:
         InputError: The file cannot be read, is no XML, ends in the middle, has a document type or entities, or is
             larger or deeper than any topology file; the message names the file and, where there is one, the line.
     """
+    data = read_input(path, MAX_BYTES, "an NCCL topology file (XML)", too_large=_HOW_TO_MAKE_ONE)
     collector = _Collector(path)
     # A document type is of no use in a topology file, and entities, which make bombs, need one.
     parser = DefusedExpatParser(forbid_dtd=True)
@@ -124,7 +126,7 @@ def read_document(path: Path) -> Document:
     parser.setErrorHandler(collector)
     collector.setDocumentLocator(parser)  # feed() does not, other than parse()
     try:
-        parser.feed(_read(path))
+        parser.feed(data)
         parser.close()
     except DefusedXmlException as error:
         raise InputError(
@@ -179,26 +181,6 @@ class _Collector(xml.sax.handler.ContentHandler, xml.sax.handler.ErrorHandler):
 
     def _refuse(self, reason: str) -> NoReturn:
         raise InputError(f"{self._path}:{self.line}: not a topology file: {reason}", hint=_HOW_TO_MAKE_ONE)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: not a regular file", hint="name one NCCL topology file (XML)")
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read: {error.strerror}", hint="name an NCCL topology file (XML)"
-        ) from error
-    except ValueError as error:  # a NUL character in the name
-        raise InputError(f"{str(path)!r}: cannot be read: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise InputError(
-            f"{path}: larger than {MAX_BYTES // 1024**2} MiB, the most that is read of a topology file",
-            hint=_HOW_TO_MAKE_ONE,
-        )
-    return data
 
 
 def _shown(text: str) -> str:

@@ -9,6 +9,7 @@ default all on; ``raw`` where objects are to be taken without the API's defaults
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, Field, JsonValue, StrictBool, ValidationError
 
+from driver.adapters.input_file import open_input, path_name, unreadable
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, Features
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSlice, Wire
 from driver.api.validation import with_defaults
@@ -25,6 +27,9 @@ __all__ = ["Problem", "answer", "answer_file"]
 
 _MAX_LINE_BYTES: Final = 256 * 1024**2
 """Bounds what one problem may take in memory."""
+
+_WHAT: Final = "a file of problems, one JSON object a line"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class _FeatureFlags(Wire):
@@ -83,27 +88,30 @@ def answer_file(path: Path) -> Iterator[str]:
         InputError: The file cannot be read, or a line is no JSON object with an ``id``; the message has the line's
             number.
     """
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: not a regular file")
+    name = path_name(path)
     try:
-        with path.open("rb") as lines:
+        with open_input(path, _WHAT) as lines:
             for number, line in enumerate(iter(partial(lines.readline, _MAX_LINE_BYTES + 1), b""), start=1):
                 if len(line) > _MAX_LINE_BYTES:
-                    raise InputError(f"{path}:{number}: longer than {_MAX_LINE_BYTES // 1024**2} MiB")
+                    raise InputError(f"{name}:{number}: longer than {_MAX_LINE_BYTES // 1024**2} MiB")
                 if line.strip():
-                    given = _answer_line(line, f"{path}:{number}")
-                    yield json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+                    given = _answer_line(line, f"{name}:{number}")
+                    yield json.dumps(given, sort_keys=True, separators=(",", ":"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise unreadable(path, error, _WHAT) from error
 
 
 def _answer_line(line: bytes, where: str) -> dict[str, JsonValue]:
     try:
         document: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: is not JSON: {error}") from error
+    except ValueError as error:  # Python's bound on the digits of an integer
+        raise InputError(f"{where}: is not a problem: a number has too many digits") from error
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):
         raise InputError(f"{where}: is not a problem: expected a JSON object with an id")
+    if _SURROGATE.search(document["id"]):
+        raise InputError(f"{where}: is not a problem: the id holds half of a surrogate pair, which is no character")
     try:
         problem = Problem.model_validate(document)
     except ValidationError as error:

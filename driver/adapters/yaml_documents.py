@@ -6,29 +6,55 @@ is one error with its line. Duplicate fields are errors, as for ``kubectl apply 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
+from driver.api.validation.errors import shown
 from driver.errors import InputError
 
-__all__ = ["Document", "read_documents"]
+__all__ = ["Document", "printable", "read_documents"]
 
 _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 200_000
-_KEY_TAGS: Final = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"})
+_TAG: Final = "tag:yaml.org,2002:"
+_KEY_TAGS: Final = frozenset({_TAG + "str", _TAG + "merge"})
+_VALUE_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+"""What JSON has, and so what an object of Kubernetes can hold."""
+
+_MAX_INTEGER_BITS: Final = 64
 
 _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml's parser where it is built in
-    """PyYAML's safe loader without timestamps: in a Kubernetes manifest ``2026-01-01`` is a string."""
+    """PyYAML's safe loader without timestamps: in a Kubernetes manifest ``2026-01-01`` is a string, and so is ``=``.
+
+    PyYAML's constructors let Python's own errors through where a scalar is not what its tag says (``!!bool foo``,
+    ``0b_``, a number of 5,000 digits); here they are errors with a line.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        try:
+            data = super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise _wrong_scalar(node) from error
+        if isinstance(data, int) and data.bit_length() > _MAX_INTEGER_BITS:
+            raise _wrong_scalar(node)
+        return data
+
+
+def _wrong_scalar(node: yaml.Node) -> yaml.MarkedYAMLError:
+    kind = node.tag.removeprefix(_TAG)
+    return yaml.constructor.ConstructorError(
+        problem=f"{shown(str(node.value))} cannot be read as {kind}", problem_mark=node.start_mark
+    )
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TAG + "timestamp", _TAG + "value")]
     for first, resolvers in _LoaderBase.yaml_implicit_resolvers.items()
 }
 
@@ -60,23 +86,40 @@ class Document:
         kind = self.data.get("kind")
         return kind if isinstance(kind, str) else ""
 
-    def items(self) -> Iterator[Document]:
-        """The object itself, or what a ``List`` holds."""
-        items = next((value for key, value in self.node.value if key.value == "items"), None)
-        if self.data.get("kind") != "List" or not isinstance(items, yaml.SequenceNode):
+    def items(self, item_kinds: Mapping[tuple[str, str], str]) -> Iterator[Document]:
+        """The object itself, or what a ``List`` holds, also in lists within.
+
+        Args:
+            item_kinds: By apiVersion and kind of a list of one kind: what its items are, where they do not say so
+                (the API server leaves kind and apiVersion out of them).
+
+        Raises:
+            InputError: The list holds something else than objects.
+        """
+        version = self.data.get("apiVersion")
+        item_kind = item_kinds.get((version, self.kind)) if isinstance(version, str) else None
+        if self.kind != "List" and item_kind is None:
             yield self
             return
-        for index, (node, data) in enumerate(zip(items.value, self.data["items"], strict=True)):
+        written = self.data.get("items")
+        if written is None:
+            return
+        pair = _pair(self.node, "items")
+        if not isinstance(written, list) or pair is None:
+            raise InputError(self.error(("items",), "expected a list of objects"))
+        implied = {"apiVersion": version, "kind": item_kind} if item_kind else {}
+        for index, (node, data) in enumerate(zip(pair[1].value, written, strict=True)):
             if not isinstance(data, dict):
                 raise InputError(self.error(("items", index), "expected an object"))
-            yield Document(self.source, node, data, prefix=f"items[{index}]: ")
+            item = Document(self.source, node, implied | data, prefix=f"{self.prefix}items[{index}]: ")
+            yield from item.items(item_kinds)
 
     def error(self, loc: Sequence[str | int], message: str) -> str:
         """``file:line: Kind name: field.path: message``."""
         metadata = self.data.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
-        subject = " ".join(str(part)[:80] for part in (self.kind, name) if isinstance(part, str) and part)
-        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in loc).lstrip(".")
+        subject = " ".join(printable(part[:80]) for part in (self.kind, name) if isinstance(part, str) and part)
+        path = "".join(f"[{step}]" if isinstance(step, int) else f".{printable(step)}" for step in loc).lstrip(".")
         parts = (f"{self.source}:{self.line(loc)}", self.prefix + (subject or "object"), path, message)
         return ": ".join(part for part in parts if part)
 
@@ -86,7 +129,7 @@ class Document:
         line = node.start_mark.line
         for step in loc:
             if isinstance(node, yaml.MappingNode):
-                pair = next(((key, value) for key, value in node.value if key.value == step), None)
+                pair = _pair(node, step)
                 if pair is None:
                     break
                 line, node = pair[0].start_mark.line, pair[1]
@@ -96,6 +139,16 @@ class Document:
             else:
                 break
         return int(line) + 1
+
+
+def printable(text: str) -> str:
+    """A text for a message: as it is, or escaped where it holds what a terminal would act on."""
+    return text if text.isprintable() else shown(text)
+
+
+def _pair(node: yaml.MappingNode, name: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """A field of a mapping that was constructed: PyYAML then has what ``<<`` merges in before the mapping's own."""
+    return next(((key, value) for key, value in reversed(node.value) if key.value == name), None)
 
 
 def read_documents(text: str, source: str) -> Iterator[Document]:
@@ -128,12 +181,10 @@ def read_documents(text: str, source: str) -> Iterator[Document]:
         mark = error.problem_mark or error.context_mark
         where = f"{source}:{mark.line + 1}" if mark else source
         problem = error.problem or error.context or "malformed"
-        raise InputError(f"{where}: not valid YAML: {problem}") from error
+        raise InputError(f"{where}: not valid YAML: {printable(problem)}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(f"{source}:{line}: not valid YAML: {error.reason}") from error
-    except ValueError as error:  # a scalar that looks like a number but is none, such as 0b or 1_
-        raise InputError(f"{source}: not valid YAML: {error}") from error
 
 
 def _check_depth(text: str, source: str) -> None:
@@ -163,6 +214,9 @@ def _check_node(root: yaml.Node, source: str) -> None:
                 raise InputError(f"{source}:{node.start_mark.line + 1}: an alias refers to what it is part of")
             return known
         sizes[id(node)] = 0
+        if node.tag not in _VALUE_TAGS:
+            where = f"{source}:{node.start_mark.line + 1}"
+            raise InputError(f"{where}: not valid YAML for Kubernetes: the tag {shown(node.tag)} has no JSON type")
         total = 1
         if isinstance(node, yaml.SequenceNode):
             total += sum(size(child) for child in node.value)

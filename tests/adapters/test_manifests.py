@@ -1,5 +1,6 @@
 """Reading claims and classes from files: everything a user can get wrong is one clear message with its line."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,27 @@ def test_an_anchor_may_be_used() -> None:
         pytest.param("a: [1, 2\nb: 3\n", 2, "not valid YAML", id="syntax"),
         pytest.param("a: b\n\tc: d\n", 2, "not valid YAML", id="tab"),
         pytest.param("a: !!python/object/apply:os.system [id]\n", 1, "not valid YAML", id="python tag"),
+        pytest.param("x: 1\nz: !!bool foo\n", 2, "'foo' cannot be read as bool", id="bool that is none"),
+        pytest.param("x: 1\nz: !!int foo\n", 2, "'foo' cannot be read as int", id="int that is none"),
+        pytest.param("x: 1\nz: !!int ''\n", 2, "'' cannot be read as int", id="empty int"),
+        pytest.param("x: 1\nz: !!float foo\n", 2, "'foo' cannot be read as float", id="float that is none"),
+        pytest.param("x: 1\nz: 0b_\n", 2, "'0b_' cannot be read as int", id="digits that are none"),
+        pytest.param("x: 1\nz: 1" + ":1" * 999 + ".0\n", 2, "cannot be read as float", id="endless clock"),
+        pytest.param("x: 1\nz: " + "9" * 5000 + "\n", 2, "9...' cannot be read as int", id="5,000 digits"),
+        pytest.param("x: 1\nz: 0x" + "f" * 5000 + "\n", 2, "f...' cannot be read as int", id="5,000 hex digits"),
+        pytest.param("x: 1\nz: !!timestamp foo\n", 2, "timestamp' has no JSON type", id="timestamp"),
+        pytest.param("x: 1\nz: !!binary foo\n", 2, "binary' has no JSON type", id="binary"),
+        pytest.param("x: 1\nz: !!set {a}\n", 2, "set' has no JSON type", id="set"),
+        pytest.param("x: 1\nz: !!map foo\n", 2, "not valid YAML", id="map that is none"),
+        pytest.param("apiVersion: v1\nkind: List\nitems: {a: b}\n", 3, "expected a list of objects", id="items a map"),
+        pytest.param("apiVersion: v1\nkind: List\nitems:\n- a\n", 4, "items[0]: expected an object", id="item a word"),
+        pytest.param(
+            CLAIM.replace("name: one", "generateName: one-"),
+            3,
+            "metadata.name: is required (generateName gives a name only when the object is created; "
+            "write a name to simulate it)",
+            id="generateName",
+        ),
         pytest.param("a: \x07\n", 1, "not valid YAML", id="control character"),
         pytest.param("{1: 2}\n", 1, "must be a string", id="number as a field"),
         pytest.param("x: &a [*a]\n", 1, "part of", id="cyclic alias"),
@@ -134,7 +156,7 @@ def test_an_endless_list_of_errors_is_cut() -> None:
     text = CLAIM + "".join(f"        x{i}: 1\n" for i in range(500))
     lines = error_of(text).splitlines()
     assert len(lines) == 21
-    assert lines[-1] == "claim.yaml: and 480 more errors"
+    assert lines[-1] == "and 480 more errors"
 
 
 def test_the_same_claim_twice_is_refused(tmp_path: Path) -> None:
@@ -171,3 +193,123 @@ def test_unreadable_files_are_told_by_name(tmp_path: Path) -> None:
 
 def test_an_empty_file_holds_nothing() -> None:
     assert read_manifest_text("", "empty.yaml") == Manifests()
+
+
+def test_a_list_that_is_merged_keeps_its_own_items() -> None:
+    own = CLAIM.replace("\n", "\n  ").rstrip()
+    text = f"apiVersion: v1\nkind: List\n<<: {{items: [{{a: b}}, {{c: d}}]}}\nitems:\n- {own}\n"
+    [manifest] = read_manifest_text(text, "list.yaml").claims
+    assert manifest.document.where == "list.yaml:5"
+    wrong = text.replace("kind: ResourceClaim", "kind: ResourceClaim\n  typo: 1")
+    assert error_of(wrong).startswith("claim.yaml:7: items[0]: ResourceClaim one: typo: unknown field")
+
+
+def test_merged_items_are_read() -> None:
+    text = f"apiVersion: v1\nkind: List\n<<: {{items: [{CLASS}]}}\n"
+    assert len(read_manifest_text(text, "list.yaml").classes) == 1
+
+
+CLASS = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: c}, spec: {}}"
+SPEC = "{devices: {requests: [{name: r, exactly: {deviceClassName: gpu.rootport.dev}}]}}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [("ResourceClaim", SPEC), ("ResourceClaimTemplate", f"{{spec: {SPEC}}}"), ("DeviceClass", "{}")],
+)
+def test_items_of_a_typed_list_need_no_kind(kind: str, spec: str) -> None:
+    text = f"apiVersion: resource.k8s.io/v1\nkind: {kind}List\nitems:\n- metadata: {{name: a}}\n  spec: {spec}\n"
+    manifests = read_manifest_text(text, "list.yaml")
+    found = [claim.document for claim in manifests.claims] + [each.document for each in manifests.classes]
+    assert [(document.kind, document.where) for document in found] == [(kind, "list.yaml:4")]
+
+
+def test_a_list_in_a_list_is_read() -> None:
+    inner = f"{{apiVersion: v1, kind: List, items: [{CLASS}]}}"
+    assert len(read_manifest_text(f"{{apiVersion: v1, kind: List, items: [{inner}]}}", "list.yaml").classes) == 1
+
+
+@pytest.mark.parametrize("items", ["", "items:\n", "items: []\n"], ids=["absent", "null", "empty"])
+def test_a_list_without_items_is_empty(items: str) -> None:
+    assert read_manifest_text(f"apiVersion: v1\nkind: List\n{items}", "list.yaml") == Manifests()
+
+
+def test_nameless_claims_are_told_so_and_are_no_duplicates() -> None:
+    nameless = CLAIM.replace("name: one", "labels: {}")
+    lines = error_of(f"{nameless}---\n{nameless}").splitlines()
+    assert [line.split(":")[1] for line in lines] == ["3", "14"]
+    assert all("name or generateName is required" in line for line in lines)
+
+
+def test_two_claims_of_one_uid_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CLAIM.replace("name: one", "name: one\n  uid: u"))
+    (tmp_path / "b.yaml").write_text(CLAIM.replace("name: one", "name: two\n  uid: u"))
+    says = r"b\.yaml:5: ResourceClaim two: metadata\.uid: uid u is already that of default/one at .*a\.yaml:1"
+    with pytest.raises(InputError, match=says):
+        read_manifests([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "line", "meant"),
+    [
+        pytest.param("resource.k8s.io/v1", "ResourceClam", 2, "ResourceClaim", id="kind"),
+        pytest.param("resource.k8s.io/v1", "resourceclaim", 2, "ResourceClaim", id="case"),
+        pytest.param("resource.k8s.io/v1", "DeviceClassLst", 2, "DeviceClassList", id="list"),
+        pytest.param("resource.k8s/v1", "ResourceClaimTemplate", 1, "ResourceClaimTemplate", id="short group"),
+        pytest.param("resource.k8.io/v1", "DeviceClass", 1, "DeviceClass", id="group"),
+        pytest.param("v1", "ResourceClaim", 1, "ResourceClaim", id="no group"),
+        pytest.param("v1", "ResourceClaimList", 1, "ResourceClaimList", id="list in no group"),
+    ],
+)
+def test_a_slip_in_kind_or_group_is_not_passed_over(version: str, kind: str, line: int, meant: str) -> None:
+    message = error_of(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n")
+    assert message.startswith(f"claim.yaml:{line}: {kind} x: ")
+    assert message.endswith(f"is not known; did you mean kind {meant} of apiVersion resource.k8s.io/v1?")
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("resource.k8s.io/v1", "ResourceSlice"),
+        ("resource.k8s.io/v1", "ResourceSliceList"),
+        ("vendor.example/v1", "DeviceClass"),
+        ("storage.k8s.io/v1", "StorageClass"),
+        ("node.k8s.io/v1", "RuntimeClass"),
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "ResourceQuota"),
+    ],
+)
+def test_kinds_that_only_resemble_ours_are_passed_over(version: str, kind: str) -> None:
+    assert read_manifest_text(f"{{apiVersion: {version}, kind: {kind}}}", "x.yaml").ignored == {kind: 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("name: one", 'name: "a\\e[2J"', id="name"),
+        pytest.param("deviceClassName", '"a\\e[2J"', id="field"),
+        pytest.param("kind: ResourceClaim", 'kind: "ResourceClaim\\e[2J"', id="kind"),
+        pytest.param("resource.k8s.io/v1", '"resource.k8s.io/v\\e[2J"', id="version"),
+        pytest.param("ResourceClaim\n", '"a\\e"\nz: !!int "\\e"\n', id="scalar"),
+    ],
+)
+def test_control_characters_reach_the_terminal_escaped(old: str, new: str) -> None:
+    message = error_of(CLAIM.replace(old, new))
+    assert message.replace("\n", " ").isprintable()
+    assert r"\x1b" in message
+
+
+def test_a_passed_over_kind_is_escaped() -> None:
+    assert list(read_manifest_text('{apiVersion: v1, kind: "a\\e"}', "x.yaml").ignored) == [r"'a\x1b'"]
+
+
+def test_paths_that_cannot_be_asked_about_are_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"x{300}: cannot be read: File name too long"):
+        read_manifests([Path("x" * 300)])
+
+    def refuse(_: Path) -> list[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # the tests may run as root, whom no folder refuses
+    with pytest.raises(InputError, match=f"{tmp_path}: cannot be read: Permission denied"):
+        read_manifests([tmp_path])

@@ -87,6 +87,8 @@ def test_empty_lines_are_no_problems(tmp_path: Path) -> None:
         pytest.param("{", ".jsonl:2: is not JSON", id="json"),
         pytest.param("[" * 100_000, ".jsonl:2: is not JSON", id="deep"),
         pytest.param("[]", ".jsonl:2: is not a problem", id="list"),
+        pytest.param('{"id": "\\ud800"}', ".jsonl:2: is not a problem", id="half a surrogate pair"),
+        pytest.param('{"id": "x", "n": ' + "9" * 5000 + "}", ".jsonl:2: is not a problem: a number", id="digits"),
         pytest.param('{"id": 1}', ".jsonl:2: is not a problem", id="id"),
     ],
 )
@@ -113,3 +115,24 @@ def test_an_object_that_is_none_of_the_apis_is_an_error_of_its_problem(tmp_path:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"gone\.jsonl: cannot be read"):
         list(answer_file(tmp_path / "gone.jsonl"))
+
+
+def test_an_answer_can_be_encoded_whatever_the_problem_says(tmp_path: Path) -> None:
+    path = tmp_path / "problems.jsonl"
+    path.write_text('{"id": "\\ud83d\\ude00", "features": {"\\ud800": true}}', encoding="utf-8")
+    (line,) = answer_file(path)
+    assert line.isascii()
+    assert json.loads(line)["id"] == "\N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        pytest.param(Path("x" * 300), "cannot be read: File name too long", id="300 characters"),
+        pytest.param(Path("a\0b"), "cannot be read", id="NUL"),
+        pytest.param(Path("/dev/zero"), "not a regular file", id="device"),
+    ],
+)
+def test_a_path_that_is_no_file_is_refused(path: Path, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        list(answer_file(path))
