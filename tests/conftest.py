@@ -12,7 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from hypothesis import settings
 from stub_nvml import StubNvml, build
+
+# No deadlines: how long an example takes is the machine's affair, and `make bench`'s. CI tries the same examples every
+# time, a desk new ones.
+settings.register_profile("rootport", deadline=None, derandomize=os.environ.get("CI") == "true")
+settings.load_profile("rootport")
 
 _TOOLS: Final = {"needs_cc": "cc", "needs_go": "go"}
 

@@ -28,9 +28,11 @@ __all__ = [
     "Platform",
     "find_gpu_model",
     "gpu_facts",
+    "is_fpga",
     "load",
     "nic_model",
     "platform_attributes",
+    "vendor_name",
 ]
 
 T = TypeVar("T")
@@ -39,6 +41,26 @@ _GIB: Final = 1024**3
 _MAX_ATTRIBUTE: Final = 64
 # What a person may leave out of a model's name.
 _BRANDS: Final = frozenset({"nvidia", "amd", "tesla", "instinct"})
+_PROCESSING_ACCELERATOR: Final = 0x1200
+_XILINX: Final = 0x10EE
+_ALTERA: Final = 0x1172
+_AMAZON: Final = 0x1D0F
+_INTEL: Final = 0x8086
+# Linux, drivers/fpga/dfl-pci.c: the physical functions of Intel's FPGA cards.
+_INTEL_FPGAS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
+# PCI ID Repository (https://pci-ids.ucw.cz); the names are the values of the attribute "vendor".
+_VENDORS: Final[Mapping[int, str]] = {
+    0x10DE: "nvidia",
+    0x15B3: "nvidia",  # Mellanox
+    0x1002: "amd",
+    0x1022: "amd",
+    0x1DD8: "amd",  # Pensando
+    _XILINX: "xilinx",
+    _AMAZON: "amazon",
+    0x14E4: "broadcom",
+    _INTEL: "intel",
+    _ALTERA: "altera",
+}
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -120,6 +142,30 @@ def load() -> Catalogue:
         nics=tuple(NicModel(**_frozen(entry)) for entry in data["nics"]),
         platforms=tuple(Platform(**entry) for entry in data["platforms"]),
     )
+
+
+def vendor_name(vendor_id: int) -> str:
+    """The name of a PCI vendor; its id, such as ``0x1d94``, where it has none here."""
+    return _VENDORS.get(vendor_id, f"0x{vendor_id:04x}")
+
+
+def is_fpga(vendor_id: int, device_id: int | None, class_code: int | None) -> bool:
+    """Whether a PCI function's ids alone tell that it is an FPGA card.
+
+    Processing accelerators of Xilinx and Altera are; Intel makes others as well (NPUs), so there the device id tells.
+
+    Args:
+        vendor_id: PCI vendor id.
+        device_id: PCI device id; None where the source has none.
+        class_code: Base class and subclass, such as 0x1200; None where the source has none.
+    """
+    if vendor_id == _AMAZON:
+        # 0xF0xx are the FPGA instances' (AWS FPGA Development Kit, "AWS FPGA PCIe Memory Address Map"). The class is
+        # whatever the author of the card's logic gave it.
+        return device_id is not None and device_id & 0xFF00 == 0xF000
+    if class_code != _PROCESSING_ACCELERATOR:
+        return False
+    return vendor_id in (_XILINX, _ALTERA) or (vendor_id == _INTEL and device_id in _INTEL_FPGAS)
 
 
 def nic_model(pci_id: str) -> str | None:

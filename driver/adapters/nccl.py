@@ -19,7 +19,7 @@ from driver.adapters.nccl_xml import Document, read_document
 from driver.errors import InputError
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
-from driver.model.pci import PciAddress, PciePath, is_virtual_switch
+from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
 from driver.model.pci_tree import meaningful_switches
 from driver.model.rails import with_rails
 
@@ -33,6 +33,8 @@ _NOTHING_SAID: Final = HardwareFacts()
 # A DNS subdomain of RFC 1123, which a node's name must be.
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _MAX_NAME: Final = 253
+# No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
+_MAX_DEVICES: Final = 512
 
 
 def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFacts = _NOTHING_SAID) -> Inventory:
@@ -50,7 +52,8 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
         hardware: What the user says about the GPUs; wins over the file and the catalogue.
 
     Raises:
-        InputError: The file cannot be read, is no topology file or describes no device; ``node`` is no node name;
+        InputError: The file cannot be read, is no topology file, or describes no device or more than 512; ``node`` is
+            no node name;
             ``hardware`` names no known model. The message names the file and, where there is one, the line.
     """
     if node is not None and not (len(node) <= _MAX_NAME and _NAME.fullmatch(node)):
@@ -67,6 +70,13 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
             document.elements[0],
             "the file describes no GPU, RDMA NIC or FPGA",
             hint="dump it while an NCCL program runs on all GPUs of the machine",
+        )
+    if len(gpus) + len(nics) + len(fpgas) > _MAX_DEVICES:
+        raise document.error(
+            document.elements[0],
+            f"the file describes {len(gpus)} GPUs, {len(nics)} NICs and {len(fpgas)} FPGAs, more than any machine has: "
+            f"at most {_MAX_DEVICES} devices are read",
+            hint="give each machine a file of its own",
         )
     notes.extend(_notes(tree, paths, gpus))
     return Inventory(
@@ -96,11 +106,7 @@ def _root(endpoint: Endpoint) -> str:
 
 def _of_kind(tree: PciTree, kind: Kind) -> list[Endpoint]:
     found = (endpoint for endpoint in tree.endpoints if endpoint.kind is kind)
-    return sorted(found, key=lambda endpoint: _pci_order(endpoint.address))
-
-
-def _pci_order(address: PciAddress) -> tuple[int, str]:
-    return (len(address), address)  # a longer domain is a higher one
+    return sorted(found, key=lambda endpoint: pci_order(endpoint.address))
 
 
 def _gpus(

@@ -20,21 +20,10 @@ from driver.model.pci import PciAddress, PciePath
 __all__ = ["gpu_number", "nic_number", "pci_id", "read_gpu", "read_nics", "vendor"]
 
 _MAX_DEV: Final = 4095
+_MAX_SHOWN: Final = 64
 _LINK_TAGS: Final = {kind.value: kind for kind in LinkKind}
 _NVSWITCH_CLASS: Final = "068000"
 _GPU_CLASSES: Final = ("03", "12")
-_VENDORS: Final[Mapping[str, str]] = {
-    "10de": "nvidia",
-    "15b3": "nvidia",
-    "1002": "amd",
-    "1022": "amd",
-    "1dd8": "amd",
-    "10ee": "xilinx",
-    "1d0f": "amazon",
-    "14e4": "broadcom",
-    "8086": "intel",
-    "1172": "altera",
-}
 # hipDeviceProp_t.gcnArch is a number that cannot hold the letter of gfx90a; newer RCCL writes gcnArchName.
 _GCN_NUMBERS: Final[Mapping[str, str]] = {
     "900": "gfx900",
@@ -51,7 +40,7 @@ _GCN_NAME: Final = re.compile(r"(gfx[0-9a-f]{3,5})(?::.*)?", re.ASCII)
 def vendor(document: Document, endpoint: Endpoint) -> str | None:
     """The vendor's name, or its PCI id (``0x1d94``); None where the file has none."""
     number = document.hexadecimal(endpoint.element, "vendor")
-    return None if number is None else _VENDORS.get(number.zfill(4), f"0x{number.zfill(4)}")
+    return None if number is None else catalogue.vendor_name(int(number, 16))
 
 
 def pci_id(document: Document, endpoint: Endpoint) -> str | None:
@@ -196,11 +185,11 @@ def _rdma_ports(document: Document, endpoint: Endpoint, notes: list[str]) -> dic
     ports: dict[str | None, list[RdmaPort]] = {}
     sockets, merged = [], []
     for net in _all(endpoint, "net"):
-        name = net.attributes.get("name", "")[:64] or None
+        name = net.attributes.get("name") or None
         if document.integer(net, "port", least=0, most=255) == 0:
-            sockets.append(name or "?")
+            sockets.append((name or "?")[:_MAX_SHOWN])
         elif name and "+" in name:
-            merged.append(name)
+            merged.append(name[:_MAX_SHOWN])
         else:
             speed = document.integer(net, "speed", least=-1, most=10**9) or 0
             of_device = ports.setdefault(name, [])

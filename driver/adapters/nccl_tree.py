@@ -21,8 +21,8 @@ __all__ = ["Endpoint", "Kind", "PciTree", "read_pci_tree"]
 
 # Linux: MAX_NUMNODES is at most 1 << 10 (NODES_SHIFT). -1 is "the platform does not tell".
 _MAX_NUMA: Final = 1023
-# Vendors whose processing accelerators (class 0x1200) are FPGAs: Xilinx, Intel, Altera, Amazon.
-_FPGA_VENDORS: Final = frozenset({"10ee", "8086", "1172", "1d0f"})
+# Linux, include/rdma/ib_verbs.h: IB_DEVICE_NAME_MAX.
+_MAX_DEVICE_NAME: Final = 64
 
 
 class Kind(Enum):
@@ -76,8 +76,8 @@ def read_pci_tree(document: Document) -> PciTree:
     """Find every PCI device of a topology file.
 
     Raises:
-        InputError: The root is not ``<system>``; a bus id, class or NUMA node is invalid; a bus id stands for two
-            devices; the file describes several hosts.
+        InputError: The root is not ``<system>``; a bus id, class, NUMA node or device name is invalid; a bus id
+            stands for two devices; the file describes several hosts.
     """
     system = document.elements[0]
     if system.tag != "system":
@@ -112,6 +112,8 @@ class _Walk:
             return _Place(numa_node=None if numa_node == -1 else numa_node)
         if element.tag == "pci":
             return self._pci(index, element, around)
+        if element.tag == "net":
+            self._refuse_bad_name(element)
         if around.device is not None:
             self._parts[around.device].append(element)
         elif element.tag == "net":
@@ -132,6 +134,17 @@ class _Walk:
         self._devices[index] = (address, around)
         self._parts[index] = []
         return replace(around, device=index)
+
+    def _refuse_bad_name(self, net: Element) -> None:
+        # NCCL joins the names of NICs that it merges with "+".
+        for name in net.attributes.get("name", "").split("+"):
+            if len(name) > _MAX_DEVICE_NAME or not name.isprintable() or "/" in name:
+                shown = name if len(name) <= 40 else name[:37] + "..."
+                raise self._document.error(
+                    net,
+                    f"name={shown!r} is not the name of a network device",
+                    hint=f"expected at most {_MAX_DEVICE_NAME} printable characters without '/', such as mlx5_0",
+                )
 
     def _refuse_duplicate(self, address: PciAddress, element: Element, bridges: tuple[PciAddress, ...] | None) -> None:
         first, first_bridges = self._first.setdefault(address, (element, bridges))
@@ -171,7 +184,12 @@ class _Walk:
             endpoints.append(
                 Endpoint(
                     address=address,
-                    kind=_kind(class_, self._document.hexadecimal(element, "vendor"), parts),
+                    kind=_kind(
+                        class_,
+                        vendor=self._document.hexadecimal(element, "vendor"),
+                        device=self._document.hexadecimal(element, "device"),
+                        parts=parts,
+                    ),
                     element=element,
                     parts=parts,
                     bridges=place.bridges,
@@ -201,12 +219,15 @@ class _Walk:
         return attributes
 
 
-def _kind(class_: str | None, vendor: str | None, parts: tuple[Element, ...]) -> Kind:
+def _kind(class_: str | None, *, vendor: str | None, device: str | None, parts: tuple[Element, ...]) -> Kind:
     tags = {part.tag for part in parts}
     if "gpu" in tags:
         return Kind.GPU
     if tags & {"nic", "net"}:
         return Kind.NIC
+    class_code = int(class_[:4], 16) if class_ else None
+    if vendor and catalogue.is_fpga(int(vendor, 16), int(device, 16) if device else None, class_code):
+        return Kind.FPGA
     # Without a class nothing is left but NCCL's own view: a file lists GPUs, and NICs if it lists them at all.
     if class_ is None or class_.startswith("03"):
         return Kind.GPU
@@ -214,7 +235,7 @@ def _kind(class_: str | None, vendor: str | None, parts: tuple[Element, ...]) ->
         return Kind.NIC
     if class_.startswith("12"):
         # AMD's MI300 series is of this class as well, and RCCL knows no other device of it (src/graph/topo.cc).
-        return Kind.GPU if vendor in (None, "1002") else Kind.FPGA if vendor in _FPGA_VENDORS else Kind.OTHER
+        return Kind.GPU if vendor in (None, "1002") else Kind.OTHER
     return Kind.OTHER
 
 

@@ -1,8 +1,7 @@
 """FPGA cards as sysfs tells them.
 
 Sources: Documentation/fpga/dfl.rst of Linux for the device feature list (dfl) devices; Xilinx Runtime (XRT), "Platform
-Overview", for a card's management and user functions; AWS FPGA Development Kit, "AWS FPGA PCIe Memory Address Map", for
-the ids of F1 and F2.
+Overview", for a card's management and user functions.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from driver.adapters.catalogue import is_fpga, vendor_name
 from driver.adapters.sysfs_gpu import render_minor
 from driver.adapters.sysfs_pci import PciFunction
 from driver.adapters.sysfs_reader import SysfsReader
@@ -23,12 +23,6 @@ __all__ = ["FpgaCard", "fpga_cards", "fpgas"]
 FpgaCard = tuple[PciFunction, ...]
 """The functions of one card, the one that containers use first."""
 
-_PROCESSING_ACCELERATOR: Final = 0x1200
-_XILINX: Final = 0x10EE
-_AMAZON: Final = 0x1D0F
-_VENDORS: Final = {_XILINX: "xilinx", 0x1172: "altera", 0x8086: "intel", _AMAZON: "amazon"}
-# Intel makes other processing accelerators as well (NPUs): there the FPGA region tells.
-_FPGA_ONLY_VENDORS: Final = frozenset({_XILINX, 0x1172})
 _DFL_PORT: Final = re.compile(r"dfl-port\.[0-9]{1,7}", re.ASCII)
 
 
@@ -41,7 +35,9 @@ def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction])
     with_region = set(_functions_with_region(reader, functions))
     cards: list[FpgaCard] = []
     for function in functions.values():
-        if function.address not in with_region and not _is_fpga(function):
+        known = is_fpga(function.vendor_id, function.device_id, function.class_code)
+        # An FPGA region tells it where the ids do not.
+        if not known and function.address not in with_region:
             continue
         if reader.host.resolve(f"{function.folder}/physfn") is not None:
             reader.note(f"{function.address}: a virtual function of an FPGA; it was left out")
@@ -68,18 +64,11 @@ def fpgas(reader: SysfsReader, cards: tuple[FpgaCard, ...], paths: Mapping[PciAd
             address=card[0].address,
             pcie=paths[card[0].address],
             index=index,
-            vendor=_VENDORS.get(card[0].vendor_id, f"0x{card[0].vendor_id:04x}"),
+            vendor=vendor_name(card[0].vendor_id),
             device_paths=tuple(sorted(path for function in card for path in _device_paths(reader, function))),
         )
         for index, card in enumerate(cards)
     )
-
-
-def _is_fpga(function: PciFunction) -> bool:
-    if function.vendor_id == _AMAZON:
-        # The user's logic has the class that the user gave it.
-        return function.device_id & 0xFF00 == 0xF000
-    return function.class_code == _PROCESSING_ACCELERATOR and function.vendor_id in _FPGA_ONLY_VENDORS
 
 
 def _functions_with_region(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> Iterator[PciAddress]:

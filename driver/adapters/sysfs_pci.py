@@ -14,10 +14,10 @@ from enum import IntEnum
 from typing import Final
 
 from driver.adapters.sysfs_reader import SysfsReader
-from driver.model.pci import PciAddress, PciePath, parse_pci_address
+from driver.model.pci import PciAddress, PciePath, parse_pci_address, pci_order
 from driver.model.pci_tree import meaningful_switches
 
-__all__ = ["PciFunction", "pci_functions", "pci_order", "pcie_paths"]
+__all__ = ["PciFunction", "pci_functions", "pcie_paths"]
 
 # A host bridge's folder: pci<domain>:<bus>.
 _HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
@@ -62,12 +62,6 @@ class PciFunction:
     device_id: int
     root: str | None
     bridges: tuple[PciAddress, ...]
-
-
-def pci_order(address: PciAddress) -> tuple[int, str]:
-    """A sort key: by domain, bus, device and function number."""
-    # A domain has 4 digits, or more without leading zeros: the longer is the larger.
-    return len(address), address
 
 
 def pci_functions(reader: SysfsReader) -> dict[PciAddress, PciFunction]:

@@ -11,26 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from driver.adapters.catalogue import nic_model
+from driver.adapters.catalogue import nic_model, vendor_name
 from driver.adapters.sysfs_pci import PciFunction
 from driver.adapters.sysfs_reader import SysfsReader
 from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.pci import PciAddress, PciePath
 from driver.model.rails import with_rails
 
-__all__ = ["RdmaFunction", "rdma_functions", "rdma_nics"]
+__all__ = ["SysfsRdmaFunction", "rdma_functions", "rdma_nics"]
 
 # PCI Code and ID Assignment Specification: InfiniBand network controller, and the older InfiniBand serial bus.
 _INFINIBAND_CLASSES: Final = frozenset({0x0207, 0x0C06})
-_VENDORS: Final = {
-    0x15B3: "nvidia",
-    0x1D0F: "amazon",
-    0x14E4: "broadcom",
-    0x8086: "intel",
-    0x1002: "amd",
-    0x1022: "amd",
-    0x1DD8: "amd",  # Pensando
-}
 _VIRTUAL_FUNCTION: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})", re.ASCII)
 _UVERBS: Final = re.compile(r"uverbs(0|[1-9][0-9]{0,6})", re.ASCII)
 _UMAD: Final = re.compile(r"umad(0|[1-9][0-9]{0,6})", re.ASCII)
@@ -57,7 +48,7 @@ class _RdmaDevice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RdmaFunction:
+class SysfsRdmaFunction:
     """A PCI function that is an RDMA NIC, or a virtual function of one.
 
     Attributes:
@@ -75,10 +66,10 @@ class RdmaFunction:
     issm_minors: tuple[int, ...]
     model: str | None
     sriov_total_vfs: int
-    vfs: Mapping[int, RdmaFunction]
+    vfs: Mapping[int, SysfsRdmaFunction]
 
 
-def rdma_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[RdmaFunction, ...]:
+def rdma_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[SysfsRdmaFunction, ...]:
     """The node's RDMA PFs in PCI order, each with its VFs.
 
     Raises:
@@ -110,7 +101,7 @@ def rdma_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFuncti
     return tuple(physical)
 
 
-def rdma_nics(physical: tuple[RdmaFunction, ...], paths: Mapping[PciAddress, PciePath]) -> tuple[RdmaNic, ...]:
+def rdma_nics(physical: tuple[SysfsRdmaFunction, ...], paths: Mapping[PciAddress, PciePath]) -> tuple[RdmaNic, ...]:
     """The inventory's NICs.
 
     Args:
@@ -124,7 +115,7 @@ def rdma_nics(physical: tuple[RdmaFunction, ...], paths: Mapping[PciAddress, Pci
             index=index,
             rdma_device=pf.rdma_device,
             if_names=pf.if_names,
-            vendor=_VENDORS.get(pf.function.vendor_id, f"0x{pf.function.vendor_id:04x}"),
+            vendor=vendor_name(pf.function.vendor_id),
             model=pf.model,
             ports=pf.ports,
             verbs_minor=pf.verbs_minor,
@@ -137,7 +128,7 @@ def rdma_nics(physical: tuple[RdmaFunction, ...], paths: Mapping[PciAddress, Pci
     )
 
 
-def _rdma_vf(vf: RdmaFunction, index: int, pf: RdmaFunction, pcie: PciePath) -> RdmaVf:
+def _rdma_vf(vf: SysfsRdmaFunction, index: int, pf: SysfsRdmaFunction, pcie: PciePath) -> RdmaVf:
     return RdmaVf(
         address=vf.function.address,
         pcie=pcie,
@@ -199,11 +190,11 @@ def _virtual_functions(
 
 
 def _rdma_function(
-    reader: SysfsReader, function: PciFunction, device: _RdmaDevice | None, vfs: Mapping[int, RdmaFunction]
-) -> RdmaFunction:
+    reader: SysfsReader, function: PciFunction, device: _RdmaDevice | None, vfs: Mapping[int, SysfsRdmaFunction]
+) -> SysfsRdmaFunction:
     folder = function.folder
     verbs = _device_nodes(reader, f"{folder}/infiniband_verbs", _UVERBS, device)
-    return RdmaFunction(
+    return SysfsRdmaFunction(
         function=function,
         rdma_device=device.name if device else None,
         if_names=_interfaces(reader, f"{folder}/net"),

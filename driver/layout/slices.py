@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -18,8 +19,8 @@ from driver.errors import InputError
 from driver.layout.devices import fpga_device, gpu_device, nic_device, vf_device
 from driver.layout.neighbours import link_domains
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
-from driver.model.devices import DeviceName, Fpga, Gpu, RdmaNic
-from driver.model.inventory import Inventory
+from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.inventory import Inventory, InventorySource
 
 __all__ = ["left_out", "resource_slices"]
 
@@ -44,7 +45,7 @@ def resource_slices(inventory: Inventory, *, generation: int = 1) -> tuple[resou
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
     """
     _check(inventory)
-    chunks = _chunks(inventory.gpus, inventory.nics, inventory.fpgas)
+    chunks = _chunks(inventory.gpus, inventory.nics, inventory.fpgas, _nodes_told(inventory))
     pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(chunks))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
@@ -67,12 +68,37 @@ def left_out(inventory: Inventory) -> tuple[str, ...]:
     if mig:
         notes.append(f"not published, because MIG mode is on and MIG partitions are not published yet: {_names(mig)}")
     if split:
-        notes.append(f"not published as whole NICs, because their VFs are: {_names(split)}")
+        notes.append(f"not published as whole NICs, because they have VFs: {_names(split)}")
+    if _nodes_told(inventory):
+        bare = [device.name for device in _candidates(inventory) if not device.device_nodes_known]
+        if bare:
+            notes.append(
+                "not published, because they have no device nodes that a container could be given (bound to no driver, "
+                f"to vfio-pci, or in use in a network namespace of its own): {_names(bare)}"
+            )
     return tuple(notes)
 
 
 def _names(names: list[DeviceName]) -> str:
     return ", ".join(sorted(names))
+
+
+def _nodes_told(inventory: Inventory) -> bool:
+    """Whether the source tells device nodes; topology files never do, and simulation assumes them."""
+    return inventory.source is not InventorySource.NCCL_TOPOLOGY
+
+
+def _candidates(inventory: Inventory) -> Iterator[Device]:
+    """What would be published if all device nodes were known."""
+    yield from (gpu for gpu in inventory.gpus if _is_whole(gpu))
+    for nic in inventory.nics:
+        yield from _given_as(nic)
+    yield from inventory.fpgas
+
+
+def _given_as(nic: RdmaNic) -> tuple[RdmaNic | RdmaVf, ...]:
+    # A PF is not given to one claim while its VFs are given to others.
+    return nic.vfs or (nic,)
 
 
 def _is_whole(gpu: Gpu) -> bool:
@@ -90,18 +116,27 @@ def _check(inventory: Inventory) -> None:
 
 @lru_cache(maxsize=_KINDS_OF_NODES)
 def _chunks(
-    gpus: tuple[Gpu, ...], nics: tuple[RdmaNic, ...], fpgas: tuple[Fpga, ...]
+    gpus: tuple[Gpu, ...],
+    nics: tuple[RdmaNic, ...],
+    fpgas: tuple[Fpga, ...],
+    nodes_told: bool,  # noqa: FBT001 - a part of the cache's key
 ) -> tuple[tuple[resource_v1.Device, ...], ...]:
+    def can_be_given(device: Device) -> bool:
+        # prepare would refuse it each time, and the scheduler would choose it again.
+        return device.device_nodes_known or not nodes_told
+
     domains = link_domains(gpus)
-    # A GPU in MIG mode is no use as a whole one; a PF is not given to one claim while its VFs are given to others.
-    ordered_gpus = gpus_in_order([gpu for gpu in gpus if _is_whole(gpu)], nics, domains)
-    ordered_nics = nics_in_order(nics, ordered_gpus)
+    usable_nics = [nic for nic in nics if any(map(can_be_given, _given_as(nic)))]
+    # A GPU in MIG mode is no use as a whole one.
+    usable_gpus = [gpu for gpu in gpus if _is_whole(gpu) and can_be_given(gpu)]
+    ordered_gpus = gpus_in_order(usable_gpus, usable_nics, domains)
+    ordered_nics = nics_in_order(usable_nics, ordered_gpus)
     vendors = {nic.address: nic.vendor for nic in nics}
     devices = (
         *(gpu_device(gpu, domains=domains) for gpu in ordered_gpus),
         *(nic_device(nic) for nic in ordered_nics if not nic.vfs),
-        *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics)),
-        *(fpga_device(fpga) for fpga in fpgas_in_order(fpgas)),
+        *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics) if can_be_given(vf)),
+        *(fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in fpgas if can_be_given(fpga)])),
     )
     starts = range(0, max(len(devices), 1), _DEVICES_PER_SLICE)
     return tuple(devices[start : start + _DEVICES_PER_SLICE] for start in starts)

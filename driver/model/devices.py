@@ -5,6 +5,7 @@ A field is None where the source does not tell it: nothing here is guessed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, NewType, TypeAlias
@@ -111,7 +112,7 @@ class MigSupport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PciDevice:
+class PciDevice(ABC):
     """What every device has.
 
     Attributes:
@@ -136,13 +137,18 @@ class PciDevice:
         """
         return DeviceName(f"{self.type}-{self.address.replace(':', '-').replace('.', '-')}")
 
+    @property
+    @abstractmethod
+    def device_nodes_known(self) -> bool:
+        """Whether the source tells the device's own device nodes, without which no container can be given it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu(PciDevice):
     """A whole GPU.
 
     Attributes:
-        index: NVML's index, or the order in the PCI tree where NVML is not there.
+        index: NVML's index, or the order in the PCI tree where NVML is not there; GPUs of other vendors follow NVML's.
         minor: N of ``/dev/nvidiaN`` (NVIDIA) or of ``/dev/dri/renderDN`` (AMD).
         vendor: ``nvidia``, ``amd`` or the PCI vendor id such as ``0x1234``.
         memory_bytes: Memory of the card, in bytes.
@@ -168,6 +174,11 @@ class Gpu(PciDevice):
     ecc_enabled: bool | None = None
     mig: MigSupport | None = None
     links: tuple[GpuLink, ...] = ()
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """Whether the source tells the GPU's minor."""
+        return self.minor is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +221,11 @@ class RdmaFunction(PciDevice):
     umad_minors: tuple[int, ...] = ()
     issm_minors: tuple[int, ...] = ()
     rail: int | None = None
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """Whether the source tells the function's verbs node; not while it is bound to vfio-pci or to no driver."""
+        return self.verbs_minor is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +275,11 @@ class Fpga(PciDevice):
     vendor: str | None = None
     model: str | None = None
     device_paths: tuple[str, ...] = field(default=())
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """Whether the source tells any device node of the FPGA."""
+        return bool(self.device_paths)
 
 
 Device: TypeAlias = Gpu | RdmaNic | RdmaVf | Fpga

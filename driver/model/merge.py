@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from driver.model.devices import Gpu
 from driver.model.inventory import Inventory, InventorySource
-from driver.model.pci import PciAddress
+from driver.model.pci import PciAddress, pci_order
 
 __all__ = ["merge_nvml"]
 
@@ -17,7 +17,8 @@ def merge_nvml(tree: Inventory, gpus: Iterable[Gpu], notes: Iterable[str] = ()) 
 
     NVML wins for each fact that it tells, the index included; the PCIe path is the tree's. A GPU that only NVML knows
     is kept without a path. An NVIDIA GPU that only the tree has is left out: CUDA cannot use it (bound to vfio-pci,
-    fallen off the bus, or too old for the driver). Each of the two gets a note. All else stays as it was.
+    fallen off the bus, or too old for the driver). Each of the two gets a note. GPUs of
+    other vendors take the indices behind NVML's, in PCI order. All else stays as it was.
 
     Args:
         tree: From sysfs.
@@ -35,7 +36,7 @@ def merge_nvml(tree: Inventory, gpus: Iterable[Gpu], notes: Iterable[str] = ()) 
         known[gpu.address] = gpu if below is None else _merged(below, gpu)
         if below is None:
             remarks.append(f"GPU {gpu.address}: NVML knows it, sysfs does not: its PCIe path is not known")
-    others = []
+    others: list[Gpu] = []
     for gpu in tree.gpus:
         if gpu.address in known:
             continue
@@ -46,10 +47,14 @@ def merge_nvml(tree: Inventory, gpus: Iterable[Gpu], notes: Iterable[str] = ()) 
             )
         else:
             others.append(gpu)
+    # NVML counts from 0 and knows nothing of other vendors' GPUs, which have numbers of the whole tree.
+    behind = max((gpu.index for gpu in known.values()), default=-1) + 1
+    others.sort(key=lambda gpu: pci_order(gpu.address))
+    numbered = (replace(gpu, index=index) for index, gpu in enumerate(others, start=behind))
     return replace(
         tree,
         source=InventorySource.LIVE,
-        gpus=tuple(sorted((*known.values(), *others), key=lambda gpu: (gpu.index, gpu.address))),
+        gpus=tuple(sorted((*known.values(), *numbered), key=lambda gpu: (gpu.index, pci_order(gpu.address)))),
         notes=(*tree.notes, *notes, *remarks),
     )
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NewType
 
-__all__ = ["PciAddress", "PciePath", "is_standard_bus_id", "is_virtual_switch", "parse_pci_address"]
+__all__ = ["PciAddress", "PciePath", "is_standard_bus_id", "is_virtual_switch", "parse_pci_address", "pci_order"]
 
 PciAddress = NewType("PciAddress", str)
 """A function's address, ``dddd:bb:dd.f``, lower case; the domain has 4 digits, or more where the number needs them."""
@@ -34,6 +34,12 @@ def parse_pci_address(text: str) -> PciAddress:
         shown = text if len(text) <= 40 else text[:37] + "..."
         raise ValueError(f"{shown!r} is not a PCI address: expected domain:bus:device.function, such as 0000:3b:00.0")
     return PciAddress(f"{int(match[1] or '0', 16):04x}:{match[2].lower()}:{match[3].lower()}.{match[4]}")
+
+
+def pci_order(address: PciAddress) -> tuple[int, str]:
+    """A sort key: by domain, bus, device and function number."""
+    # A domain has 4 digits, or more without leading zeros: the longer is the larger.
+    return len(address), address
 
 
 def is_standard_bus_id(address: PciAddress) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
 from driver.model.devices import RdmaNic
-from driver.model.pci import PciAddress
+from driver.model.pci import PciAddress, pci_order
 
 __all__ = ["with_rails"]
 
@@ -26,7 +26,7 @@ def with_rails(nics: Iterable[RdmaNic]) -> tuple[RdmaNic, ...]:
     given = tuple(nics)
     rails: dict[PciAddress, int] = {}
     taken: dict[Hashable, int] = {}
-    for nic in sorted(given, key=lambda nic: (len(nic.address), nic.address)):  # a longer domain is a higher one
+    for nic in sorted(given, key=lambda nic: pci_order(nic.address)):
         port = nic.ports[0] if nic.ports else None
         kind = (nic.vendor, nic.model, port and port.link_layer, None if nic.model else port and port.speed_gbps)
         rails[nic.address] = taken.get(kind, 0)

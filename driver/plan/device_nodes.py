@@ -26,16 +26,18 @@ _DEVICE_PATH: Final = re.compile(r"/dev(?:/(?!\.\.?(?:/|$))[A-Za-z0-9_.:-]+)+", 
 
 
 def with_assumed_minors(device: Device) -> Device:
-    """The device with the minor that its index suggests, where the inventory's source tells none.
+    """The device with the device node that its index suggests, where the inventory's source tells none.
 
-    Only for simulation: a topology file has no minors, and on a real node they need not follow the index. A VF is
-    left as it is, since its index counts within its PF.
+    Only for simulation: a topology file has no minors, and on a real node they need not follow the index. An FPGA gets
+    a render node, as a Xilinx card has it. A VF is left as it is, since its index counts within its PF.
     """
     match device:
         case Gpu(minor=None):
             return replace(device, minor=device.index + (_FIRST_RENDER_MINOR if device.vendor == _AMD else 0))
         case RdmaNic(verbs_minor=None):
             return replace(device, verbs_minor=device.index)
+        case Fpga(device_paths=()):
+            return replace(device, device_paths=(f"/dev/dri/renderD{_FIRST_RENDER_MINOR + device.index}",))
         case _:
             return device
 
@@ -67,7 +69,7 @@ def _gpu(gpu: Gpu, subject: str) -> tuple[str, ...]:
             f"{subject}: the device nodes of GPUs of vendor {gpu.vendor} are not known to this version",
             hint="allocate a GPU of vendor nvidia or amd",
         )
-    if gpu.minor is None:
+    if not gpu.device_nodes_known:
         raise NodeError(
             f"{subject}: the node's inventory names no device node of this GPU",
             hint="check on the node that the GPU's kernel driver is loaded and that nvidia-smi or rocm-smi lists it",
@@ -79,7 +81,7 @@ def _gpu(gpu: Gpu, subject: str) -> tuple[str, ...]:
 
 
 def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str) -> tuple[str, ...]:
-    if device.verbs_minor is None:
+    if not device.device_nodes_known:
         raise NodeError(
             f"{subject}: the node's inventory names no /dev/infiniband/uverbs node of this device",
             hint="check on the node that the device's RDMA driver is bound and that ib_uverbs is loaded",
@@ -96,7 +98,7 @@ def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str) -> tuple[str
 
 
 def _fpga(fpga: Fpga, subject: str) -> tuple[str, ...]:
-    if not fpga.device_paths:
+    if not fpga.device_nodes_known:
         raise NodeError(
             f"{subject}: the node's inventory names no device node of this FPGA",
             hint="check on the node that the FPGA's kernel driver is loaded",

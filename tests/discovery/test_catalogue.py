@@ -12,9 +12,11 @@ from driver.adapters.catalogue import (
     HardwareFacts,
     find_gpu_model,
     gpu_facts,
+    is_fpga,
     load,
     nic_model,
     platform_attributes,
+    vendor_name,
 )
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
@@ -172,3 +174,28 @@ def test_the_catalogue_is_well_formed() -> None:
         for address, attributes in platform.attributes.items():
             assert parse_pci_address(address) == address
             assert attributes.keys() <= {"class", "vendor", "device"}
+
+
+@pytest.mark.parametrize(
+    ("vendor_id", "device_id", "class_code", "expected"),
+    [
+        pytest.param(0x10EE, 0x5001, 0x1200, True, id="xilinx"),
+        pytest.param(0x10EE, None, 0x1200, True, id="xilinx-without-device-id"),
+        pytest.param(0x10EE, 0x5001, 0x0200, False, id="xilinx-as-network-card"),
+        pytest.param(0x8086, 0x0B2B, 0x1200, True, id="intel-pac-d5005"),
+        pytest.param(0x8086, 0x7D1D, 0x1200, False, id="intel-npu"),
+        pytest.param(0x8086, None, 0x1200, False, id="intel-without-device-id"),
+        pytest.param(0x1D0F, 0xF010, 0x0580, True, id="aws-f2"),
+        pytest.param(0x1D0F, 0xF010, None, True, id="aws-without-class"),
+        pytest.param(0x1D0F, 0xEFA1, 0x0200, False, id="aws-efa"),
+        pytest.param(0x1D0F, None, 0x1200, False, id="aws-without-device-id"),
+    ],
+)
+def test_ids_alone_tell_an_fpga(
+    vendor_id: int, device_id: int | None, class_code: int | None, *, expected: bool
+) -> None:
+    assert is_fpga(vendor_id, device_id, class_code) is expected
+
+
+def test_a_vendor_without_a_name_is_called_by_its_id() -> None:
+    assert (vendor_name(0x15B3), vendor_name(0x1D94)) == ("nvidia", "0x1d94")

@@ -263,6 +263,7 @@ def test_links_to_nvswitches_are_added_up(tmp_path: Path) -> None:
         (pci("0000:03:00.0", "0x120000"), "gpu"),
         (pci("0000:03:00.0", "0x120000", vendor="0x10ee", device="0x5000"), "fpga"),
         (pci("0000:03:00.0", "0x120000", vendor="0x8086", device="0x09c4"), "fpga"),
+        (pci("0000:03:00.0", "0x058000", vendor="0x1d0f", device="0xf010"), "fpga"),
         (pci("0000:03:00.0", "0x020700"), "rdma"),
         (pci("0000:03:00.0", "0x02"), "rdma"),
         (pci("0000:03:00.0", "0x010802", '<gpu dev="0"/>'), "gpu"),
@@ -272,6 +273,22 @@ def test_links_to_nvswitches_are_added_up(tmp_path: Path) -> None:
 def test_the_class_tells_what_a_device_is(tmp_path: Path, entry: str, kind: str) -> None:
     (device,) = written(tmp_path, cpu(entry)).devices()
     assert device.type == kind
+
+
+def test_an_intel_npu_is_a_processing_accelerator_but_no_fpga(tmp_path: Path) -> None:
+    npu = pci("0000:00:0b.0", "0x120000", vendor="0x8086", device="0x7d1d")
+    inventory = written(tmp_path, cpu(pci("0000:03:00.0", GPU) + npu))
+    assert [device.address for device in inventory.devices()] == ["0000:03:00.0"]
+
+
+@pytest.mark.parametrize("count", [512, 513])
+def test_at_most_512_devices_are_read(tmp_path: Path, count: int) -> None:
+    body = cpu("".join(pci(f"{n >> 8:04x}:{n & 0xFF:02x}:00.0", GPU) for n in range(count)))
+    if count == 512:
+        assert len(written(tmp_path, body).gpus) == 512
+    else:
+        with pytest.raises(InputError, match=r"topo\.xml:1: .* 513 GPUs, 0 NICs and 0 FPGAs.*at most 512 devices"):
+            written(tmp_path, body)
 
 
 def test_other_devices_are_left_out_and_that_is_said(tmp_path: Path) -> None:

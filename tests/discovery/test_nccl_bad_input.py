@@ -18,6 +18,10 @@ def gpu(inside: str) -> str:
     return f"<system>{GPU[:-2]}>{inside}</pci></system>"
 
 
+def net(name: str) -> str:
+    return f'<system><pci busid="0000:04:00.0" class="0x020700">\n<nic><net name="{name}"/></nic></pci></system>'
+
+
 BOMB = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 10))
 
 
@@ -107,6 +111,17 @@ BOMB = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 10))
             gpu("<gpu><nvlink count='x' target='?' tclass='0x068000'/></gpu>"),
             "count='x' is not a number",
             id="link-count",
+        ),
+        pytest.param(
+            net("mlx&#10;5_0"), r"t\.xml:2: <net>: name='mlx\\n5_0' is not the name", id="line-break-in-a-name"
+        ),
+        pytest.param(net("mlx5_0+&#x202e;"), r"name='\\u202e' is not the name", id="unprintable-merged-name"),
+        pytest.param(net("../mlx5_0"), r"name='\.\./mlx5_0' is not the name", id="slash-in-a-name"),
+        pytest.param(net("m" * 65), r"name='m+\.\.\.' is not the name", id="long-name"),
+        pytest.param(
+            '<system>\n<cpu numaid="0"><nic><net name="a&#10;b"/></nic></cpu></system>',
+            r"t\.xml:2: <net>: name=",
+            id="name-without-a-pci-device",
         ),
         pytest.param(
             '<system><pci busid="0:4:0.0" class="0x02"/></system>', "busid: '0:4:0.0' is not a PCI", id="short-bus-id"

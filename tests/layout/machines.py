@@ -38,6 +38,7 @@ def gpu(
         "pcie": path(numa, switches),
         "index": int(bus, 16),
         "links": peers,
+        "minor": int(bus, 16),
     }
     return Gpu(**(defaults | fields))
 
@@ -52,6 +53,7 @@ def nic(bus: str, numa: int | None = None, switches: str = "", *, vfs: int = 0, 
             index=index,
             parent=address(bus),
             ports=ports,
+            verbs_minor=index,
         )
         for index in range(vfs)
     )
@@ -61,12 +63,14 @@ def nic(bus: str, numa: int | None = None, switches: str = "", *, vfs: int = 0, 
         "index": int(bus, 16),
         "ports": ports,
         "vfs": functions,
+        "verbs_minor": int(bus, 16),
     }
     return RdmaNic(**(defaults | fields))
 
 
 def fpga(bus: str, numa: int | None = None, **fields: Any) -> Fpga:
     defaults: dict[str, Any] = {"address": address(bus), "pcie": path(numa), "index": int(bus, 16)}
+    defaults["device_paths"] = (f"/dev/dfl-port.{int(bus, 16)}",)
     return Fpga(**(defaults | fields))
 
 

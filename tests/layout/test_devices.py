@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from layout.machines import address, buses, fpga, gpu, nic, node, path, published, value
 
@@ -9,6 +11,7 @@ from driver.api.validation import validate_slices
 from driver.errors import InputError
 from driver.layout import left_out, resource_slices
 from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaPort
+from driver.model.inventory import InventorySource
 from driver.model.pci import PciAddress
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
@@ -171,6 +174,40 @@ def test_a_nic_with_vfs_is_published_by_its_vfs_only_with_a_note() -> None:
     (note,) = left_out(inventory)
     assert "VFs" in note
     assert note.endswith("rdma-0000-0a-00-0")
+
+
+@pytest.mark.parametrize("source", [InventorySource.LIVE, InventorySource.SYSFS])
+def test_a_device_that_prepare_would_refuse_is_left_out_with_a_note(source: InventorySource) -> None:
+    bound = nic("0e", vfs=2)
+    half = replace(bound, vfs=(replace(bound.vfs[0], verbs_minor=None), bound.vfs[1]))
+    inventory = node(
+        gpu("0a", minor=None), gpu("0b"), nic("0c", verbs_minor=None), nic("0d"), half, fpga("10", device_paths=())
+    )
+    inventory = replace(inventory, source=source)
+    assert [device.name for device in published(inventory)] == [
+        "gpu-0000-0b-00-0",
+        "rdma-0000-0d-00-0",
+        "rdma-vf-0000-0e-01-1",
+    ]
+    _, note = left_out(inventory)
+    assert "no device nodes" in note
+    assert note.endswith(": fpga-0000-10-00-0, gpu-0000-0a-00-0, rdma-0000-0c-00-0, rdma-vf-0000-0e-01-0")
+
+
+def test_a_topology_file_numbers_no_device_nodes_and_its_devices_are_published() -> None:
+    bare = node(gpu("0a", minor=None), nic("0b", verbs_minor=None), fpga("0c", device_paths=()))
+    # The same devices under the other source first: what was laid out for it must not come back from the cache.
+    assert published(bare) == []
+    from_file = replace(bare, source=InventorySource.NCCL_TOPOLOGY)
+    assert buses(published(from_file)) == ["0a", "0b", "0c"]
+    assert left_out(from_file) == ()
+
+
+def test_a_gpu_beside_a_nic_that_is_not_published_counts_as_one_without() -> None:
+    inventory = node(gpu("0a", 0, "f0"), gpu("0b", 1, "f1"), nic("0c", 1, "f1"), nic("0d", 0, "f0", verbs_minor=None))
+    assert buses(published(inventory, "gpu")) == ["0a", "0b"]
+    other_way = node(gpu("0a", 0, "f0"), gpu("0b", 1, "f1"), nic("0c", 1, "f1", verbs_minor=None), nic("0d", 0, "f0"))
+    assert buses(published(other_way, "gpu")) == ["0b", "0a"]
 
 
 def test_nothing_left_out_gives_no_notes() -> None:

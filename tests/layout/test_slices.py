@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
 from driver.layout import attributes, resource_slices
 from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort, RdmaVf
-from driver.model.inventory import Inventory
+from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
 GOLDEN = Path(__file__).parents[1] / "data" / "layout" / "azure-nd-h100-v5.yaml"
@@ -175,11 +176,14 @@ def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_
 def test_any_node_publishes_each_device_once_and_never_a_nic_beside_its_own_vfs(inventory: Inventory) -> None:
     names = [device.name for item in resource_slices(inventory) for device in item.spec.devices]
     expected = [
-        *(gpu.name for gpu in inventory.gpus if not (gpu.mig and gpu.mig.enabled)),
-        *(one.name for pf in inventory.nics for one in (pf.vfs or (pf,))),
-        *(one.name for one in inventory.fpgas),
+        *(gpu for gpu in inventory.gpus if not (gpu.mig and gpu.mig.enabled)),
+        *(one for pf in inventory.nics for one in (pf.vfs or (pf,))),
+        *inventory.fpgas,
     ]
-    assert sorted(names) == sorted(expected)
+    assert sorted(names) == sorted(device.name for device in expected if device.device_nodes_known)
+    files = replace(inventory, source=InventorySource.NCCL_TOPOLOGY)
+    names = [device.name for item in resource_slices(files) for device in item.spec.devices]
+    assert sorted(names) == sorted(device.name for device in expected)
 
 
 def test_random_nodes_reach_more_than_one_slice() -> None:

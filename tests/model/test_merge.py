@@ -65,11 +65,25 @@ def test_an_nvidia_gpu_that_nvml_does_not_list_is_left_out_and_named() -> None:
     assert merged.notes[-1].startswith("GPU 0000:11:00.0: left out, since sysfs has it and NVML does not list it")
 
 
-def test_gpus_of_other_vendors_stay_as_sysfs_tells() -> None:
+def test_gpus_of_other_vendors_stay_as_sysfs_tells_but_for_the_index() -> None:
     amd = replace(
         in_tree(ADDRESSES[1], index=1, vendor="amd"), links=(GpuLink(kind=LinkKind.XGMI, peer=ADDRESSES[2], count=1),)
     )
     assert merge_nvml(inventory(amd), [by_nvml(ADDRESSES[0])]).gpus == (by_nvml(ADDRESSES[0]), amd)
+
+
+def test_gpus_of_other_vendors_are_numbered_behind_nvmls_in_pci_order() -> None:
+    far = PciAddress("10000:10:00.0")  # behind every domain of four digits
+    tree = inventory(
+        in_tree(far, 0, "amd"), in_tree(ADDRESSES[0], 1), in_tree(ADDRESSES[1], 2, "amd"), in_tree(ADDRESSES[2], 3)
+    )
+    merged = merge_nvml(tree, [by_nvml(ADDRESSES[0], 1), by_nvml(ADDRESSES[2], 0)])
+    assert [(gpu.index, gpu.address) for gpu in merged.gpus] == [
+        (0, ADDRESSES[2]),
+        (1, ADDRESSES[0]),
+        (2, ADDRESSES[1]),
+        (3, far),
+    ]
 
 
 def test_nics_fpgas_name_and_notes_stay_and_the_source_is_live() -> None:

@@ -7,6 +7,9 @@ import json
 import pytest
 from plan.builders import UID, claim, config, fpga, given, gpu, nic, node, parameters, vf
 
+from driver.errors import NodeError
+from driver.layout import resource_slices
+from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import InventorySource
 from driver.plan import PreparedDevice, PreparePlan, prepare_plan
 
@@ -158,21 +161,44 @@ def test_minors_assumed_for_a_simulation_are_told_in_a_note() -> None:
         gpu(1, minor=None),
         gpu(2, minor=None, vendor="amd"),
         nic(3, verbs_minor=None, umad_minors=(), issm_minors=()),
+        fpga(4, device_paths=()),
         source=InventorySource.NCCL_TOPOLOGY,
     )
-    names = ("gpu-0000-10-00-0", "gpu-0000-11-00-0", "gpu-0000-12-00-0", "rdma-0000-43-00-0")
+    names = ("gpu-0000-10-00-0", "gpu-0000-11-00-0", "gpu-0000-12-00-0", "rdma-0000-43-00-0", "fpga-0000-84-00-0")
     plan = prepare_plan(claim(*(given("all", name) for name in names)), inventory, assume_minors=True)
-    assert [nodes(plan, 0)[0], nodes(plan, 1)[0], nodes(plan, 2)[1], nodes(plan, 3)[0]] == [
+    assert [nodes(plan, 0)[0], nodes(plan, 1)[0], nodes(plan, 2)[1], nodes(plan, 3)[0], *nodes(plan, 4)] == [
         "/dev/nvidia0",
         "/dev/nvidia1",
         "/dev/dri/renderD130",
         "/dev/infiniband/uverbs3",
+        "/dev/dri/renderD132",
     ]
     (note,) = plan.notes
     assert note == (
-        "device nodes of gpu-0000-11-00-0, gpu-0000-12-00-0, rdma-0000-43-00-0 are numbered by index: the inventory "
-        "(nccl-topology) names none"
+        "device nodes of gpu-0000-11-00-0, gpu-0000-12-00-0, rdma-0000-43-00-0, fpga-0000-84-00-0 are numbered by "
+        "index: the inventory (nccl-topology) names none"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "bare"),
+    [
+        pytest.param(gpu(0), gpu(0, minor=None), id="gpu"),
+        pytest.param(nic(0), nic(0, verbs_minor=None), id="nic"),
+        pytest.param(fpga(0), fpga(0, device_paths=()), id="fpga"),
+    ],
+)
+def test_prepare_refuses_exactly_what_is_not_published(
+    device: Gpu | RdmaNic | Fpga, bare: Gpu | RdmaNic | Fpga
+) -> None:
+    of = claim(given("all", device.name))
+    for inventory in (node(device), node(bare)):
+        if any(item.spec.devices for item in resource_slices(inventory)):
+            prepare_plan(of, inventory)
+        else:
+            with pytest.raises(NodeError, match="names no"):
+                prepare_plan(of, inventory)
+    assert not any(item.spec.devices for item in resource_slices(node(bare)))
 
 
 def test_a_known_minor_is_never_replaced_by_an_assumption() -> None:
