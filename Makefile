@@ -37,7 +37,7 @@ check: venv ## format, lint, types and layers only
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff format .

@@ -42,12 +42,12 @@ class Figure:
     def row(self) -> str:
         share = self.value / self.limit
         verdict = "ok" if share < 1 else "OVER"
-        return f"{self.name:<66} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.0f} {share:>7.2f}  {verdict}"
+        return f"{self.name:<76} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.0f} {share:>7.2f}  {verdict}"
 
 
 def main() -> int:
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, {platform.system()}")
-    print(f"{'what':<66} {'measured':>9}     {'limit':>7} {'ratio':>7}")
+    print(f"{'what':<76} {'measured':>9}     {'limit':>7} {'ratio':>7}")
     figures = []
     with tempfile.TemporaryDirectory() as folder:
         for measure in (start_up, topology_to_slices, sysfs_to_slices, whole_gpus, mixed_claims):
