@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
-import yaml
-
+from driver.adapters.yaml_documents import read_documents
+from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.pci import PciAddress
 
@@ -61,7 +61,6 @@ _VENDORS: Final[Mapping[int, str]] = {
     _INTEL: "intel",
     _ALTERA: "altera",
 }
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,8 @@ class HardwareFacts:
 def load() -> Catalogue:
     """The catalogue, read once."""
     text = files("driver.adapters").joinpath("catalogue.yaml").read_text(encoding="utf-8")
-    data = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
+    [document] = read_documents(text, "catalogue.yaml")
+    data = document.data
     return Catalogue(
         gpus=tuple(GpuModel(**_frozen(entry)) for entry in data["gpus"]),
         nics=tuple(NicModel(**_frozen(entry)) for entry in data["nics"]),
@@ -242,11 +242,11 @@ def find_gpu_model(name: str) -> GpuModel:
         return fitting[0]
     if fitting:
         raise InputError(
-            f"the GPU model {_shown(name)} may be any of {_listed(gpu.name for gpu in fitting)}",
+            f"the GPU model {shown(name)} may be any of {_listed(gpu.name for gpu in fitting)}",
             hint="name one of them",
         )
     raise _UnknownModelError(
-        f"the GPU model {_shown(name)} is not in the catalogue",
+        f"the GPU model {shown(name)} is not in the catalogue",
         hint=f"{_near(name)}; for another model give its full name and its memory (--gpu-memory)",
     )
 
@@ -284,7 +284,7 @@ def _attribute_text(name: str) -> str:
     # DeviceAttributeMaxValueLength).
     text = " ".join(name.split())
     if not 1 <= len(text) <= _MAX_ATTRIBUTE or not text.isprintable():
-        raise InputError(f"the GPU model {_shown(name)} cannot be published", hint="use 1 to 64 printable characters")
+        raise InputError(f"the GPU model {shown(name)} cannot be published", hint="use 1 to 64 printable characters")
     return text
 
 
@@ -309,7 +309,3 @@ def _near(name: str) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= _MAX_ATTRIBUTE else name[: _MAX_ATTRIBUTE - 3] + "...")

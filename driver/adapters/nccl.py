@@ -16,6 +16,7 @@ from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.nccl_devices import gpu_number, nic_number, read_gpu, read_nics, vendor
 from driver.adapters.nccl_tree import Endpoint, Kind, PciTree, read_pci_tree
 from driver.adapters.nccl_xml import Document, read_document
+from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
@@ -30,8 +31,7 @@ _ROOT_NOTE: Final = (
     "that share a root may be kept apart here, but those that do not are never put together."
 )
 _NOTHING_SAID: Final = HardwareFacts()
-# A DNS subdomain of RFC 1123, which a node's name must be.
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+# The longest DNS subdomain (RFC 1123), which a node's name is.
 _MAX_NAME: Final = 253
 # No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
 _MAX_DEVICES: Final = 512
@@ -56,7 +56,7 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
             no node name;
             ``hardware`` names no known model. The message names the file and, where there is one, the line.
     """
-    if node is not None and not (len(node) <= _MAX_NAME and _NAME.fullmatch(node)):
+    if node is not None and any(subdomain("node", node)):
         raise InputError(f"the node name {node[:60]!r} is not a DNS name", hint="use a-z, 0-9, '-' and '.'")
     document = read_document(path)
     tree = read_pci_tree(document)

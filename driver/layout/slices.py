@@ -15,6 +15,7 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.api import resource_v1
 from driver.api.validation.names import subdomain
+from driver.api.validation.slices import DEVICES_PER_SLICE
 from driver.errors import InputError
 from driver.layout.devices import fpga_device, gpu_device, nic_device, vf_device
 from driver.layout.neighbours import link_domains
@@ -23,9 +24,6 @@ from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 
 __all__ = ["left_out", "resource_slices"]
-
-_DEVICES_PER_SLICE: Final = 128
-"""Of slices whose devices have neither taints nor counters (k8s.io/api v0.36.3, ResourceSliceMaxDevices)."""
 
 _NAME_LENGTH: Final = 253
 _KINDS_OF_NODES: Final = 64
@@ -138,8 +136,8 @@ def _chunks(
         *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics) if can_be_given(vf)),
         *(fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in fpgas if can_be_given(fpga)])),
     )
-    starts = range(0, max(len(devices), 1), _DEVICES_PER_SLICE)
-    return tuple(devices[start : start + _DEVICES_PER_SLICE] for start in starts)
+    starts = range(0, max(len(devices), 1), DEVICES_PER_SLICE)
+    return tuple(devices[start : start + DEVICES_PER_SLICE] for start in starts)
 
 
 def _slice_name(node: str, index: int) -> str:

@@ -27,9 +27,11 @@ from driver.api.validation.capacity import capacity
 from driver.api.validation.errors import FieldError, each, shown
 from driver.api.validation.pools import pool_errors
 
-__all__ = ["validate_slices"]
+__all__ = ["DEVICES_PER_SLICE", "validate_slices"]
 
-_DEVICES: Final = 128
+DEVICES_PER_SLICE: Final = 128
+"""Of slices whose devices have neither taints nor counters (k8s.io/api v0.36.3, ResourceSliceMaxDevices)."""
+
 _DEVICES_ADVANCED: Final = 64
 _ATTRIBUTES_AND_CAPACITIES: Final = 32
 _ATTRIBUTE_VALUES: Final = 48
@@ -75,7 +77,7 @@ def _slice(path: str, item: ResourceSlice) -> Iterator[FieldError]:
     def device(item_path: str, item: Device) -> Iterator[FieldError]:
         return _device(item_path, item, per_device_nodes=spec.per_device_node_selection is True)
 
-    limit = _DEVICES_ADVANCED if any(_is_advanced(device) for device in spec.devices) else _DEVICES
+    limit = _DEVICES_ADVANCED if any(_is_advanced(device) for device in spec.devices) else DEVICES_PER_SLICE
     yield from each(f"{path}.devices", spec.devices, device, limit=limit, key=lambda item: item.name)
     yield from each(
         f"{path}.sharedCounters", spec.shared_counters, _counter_set, limit=_COUNTER_SETS, key=lambda item: item.name
