@@ -8,23 +8,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOPOLOGIES := examples/topologies
 JOBS ?= auto
+PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
+STUBS := $(PROTOS:.proto=_pb2.py)
 
 .PHONY: help venv run test check bench format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(VENV)/.installed ## make ./.venv with `rootport` and the development tools in it
+venv: $(VENV)/.installed $(STUBS) ## make ./.venv with `rootport` and the development tools in it
 
-# Everything comes from the lock file by hash; rootport itself is installed editable and without a build
-# environment of its own, so that no unlocked package is ever fetched.
+# Everything comes from the lock file by hash.
 $(VENV)/.installed: pyproject.toml requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit("Rootport needs Python 3.11 or newer; this is %d.%d: try make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo "making $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+# rootport itself is installed editable and without a build environment of its own, so that no unlocked package is ever
+# fetched; that makes the gRPC stubs too (setup.py), so a changed .proto file installs it anew.
+$(STUBS) &: $(PROTOS) setup.py $(VENV)/.installed
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STUBS)
 
 run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
 	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
@@ -49,5 +55,5 @@ bench: venv ## measure: topology to slices, simulate at 1,000 nodes, start-up ti
 lock: venv ## resolve the lock files anew from pyproject.toml (needs pip-tools)
 	@PYTHON=$(PYTHON) bash tools/lock.sh
 
-clean: ## remove .venv, ./out and caches
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+clean: ## remove .venv, ./out, the gRPC stubs and caches
+	rm -rf $(VENV) out build kubeletplugin/protocol/*_pb2* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

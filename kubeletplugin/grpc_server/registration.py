@@ -1,0 +1,69 @@
+"""How the plugin introduces itself to the kubelet: service ``pluginregistration.Registration``.
+
+Source: k8s.io/kubelet v0.36.3, pkg/apis/pluginregistration/v1, and pkg/kubelet/pluginmanager in
+k8s.io/kubernetes v1.36.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from driver import DRIVER_NAME
+from kubeletplugin.claim_service import RegistrationListener
+from kubeletplugin.operation import Operation, log_line
+from kubeletplugin.protocol import plugin_registration_v1_pb2 as protocol
+from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as protocol_grpc
+
+__all__ = ["SUPPORTED_VERSIONS", "Registration"]
+
+SUPPORTED_VERSIONS: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth")
+"""The gRPC services as the kubelet names them. It uses the first that it knows, so the newest comes first."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Registration(protocol_grpc.RegistrationServicer):
+    """Tells the kubelet where the DRA service is, and hears whether it was accepted.
+
+    Args:
+        endpoint: The socket of the DRA service, absolute.
+        listener: Who hears of the kubelet's answer.
+    """
+
+    def __init__(self, *, endpoint: Path, listener: RegistrationListener) -> None:
+        self._endpoint = endpoint
+        self._listener = listener
+
+    def GetInfo(  # noqa: N802 - the protocol's name
+        self, request: protocol.InfoRequest, context: grpc.ServicerContext
+    ) -> protocol.PluginInfo:
+        """Who we are."""
+        del request, context
+        with Operation("GetInfo").running():
+            return protocol.PluginInfo(
+                type="DRAPlugin",
+                name=DRIVER_NAME,
+                endpoint=str(self._endpoint),
+                supported_versions=SUPPORTED_VERSIONS,
+            )
+
+    def NotifyRegistrationStatus(  # noqa: N802 - the protocol's name
+        self, request: protocol.RegistrationStatus, context: grpc.ServicerContext
+    ) -> protocol.RegistrationStatusResponse:
+        """Hear the kubelet's answer. An error from here would undo the registration: a listener's is only logged."""
+        del context
+        with Operation("NotifyRegistrationStatus").running() as operation:
+            operation.note(registered=request.plugin_registered)
+            if not request.plugin_registered:
+                fields = {"op": operation.id, "error": request.error}
+                hint = "the kubelet tries again by itself; its error says what it did not accept"
+                _LOG.error("%s", log_line(event="registration-refused", **fields, hint=hint))
+            try:
+                self._listener.registered(request.plugin_registered, request.error)
+            except Exception:  # noqa: BLE001 - see above
+                _LOG.exception("%s", log_line(event="registration-listener-raised", op=operation.id))
+            return protocol.RegistrationStatusResponse()

@@ -1,0 +1,69 @@
+"""One id for everything that one call of the kubelet does, and one ``key=value`` log line that ends it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+__all__ = ["Operation", "current_operation", "log_line"]
+
+_CURRENT: Final[ContextVar[str]] = ContextVar("operation", default="-")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:=@+-]+", re.ASCII)
+_LOG: Final = logging.getLogger(__name__)
+
+
+def current_operation() -> str:
+    """The id of the operation that this thread works on; ``-`` outside of one. For the log lines of what it calls."""
+    return _CURRENT.get()
+
+
+def log_line(**fields: object) -> str:
+    """``key=value`` pairs on one line; a value that is not plain is quoted as JSON, so that none can forge a line."""
+    return " ".join(f"{key}={_value(value)}" for key, value in fields.items())
+
+
+class Operation:
+    """One call of the kubelet.
+
+    Attributes:
+        name: The method, for the log.
+        id: Eight hexadecimal digits; every log line of the call carries them as ``op``.
+    """
+
+    __slots__ = ("_fields", "id", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id = secrets.token_hex(4)
+        self._fields: dict[str, object] = {}
+
+    def note(self, **fields: object) -> None:
+        """Add fields to the line that ends the operation."""
+        self._fields.update(fields)
+
+    @contextmanager
+    def running(self) -> Iterator[Operation]:
+        """Run the block as this operation: set the id, measure, write the log line."""
+        token = _CURRENT.set(self.id)
+        start = time.monotonic()
+        try:
+            yield self
+        except BaseException as error:
+            self.note(raised=type(error).__name__)
+            raise
+        finally:
+            milliseconds = (time.monotonic() - start) * 1000
+            _LOG.info("%s", log_line(call=self.name, op=self.id, **self._fields, ms=f"{milliseconds:.1f}"))
+            _CURRENT.reset(token)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
