@@ -7,12 +7,16 @@ missing the test is skipped with a reason, but under CI=true it fails, so that C
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
+from cluster.binaries import Binaries, ToolMissingError
+from cluster.binaries import build as build_binaries
+from cluster.control_plane import ControlPlane
 from hypothesis import settings
+from needed_tools import require_tool, unavailable
 from stub_nvml import StubNvml, build
 
 # No deadlines: how long an example takes is the machine's affair, and `make bench`'s. CI tries the same examples every
@@ -21,16 +25,6 @@ settings.register_profile("rootport", deadline=None, derandomize=os.environ.get(
 settings.load_profile("rootport")
 
 _TOOLS: Final = {"needs_cc": "cc", "needs_go": "go"}
-
-
-def require_tool(tool: str) -> None:
-    """Skip the running test where ``tool`` is not on PATH; under CI=true fail it."""
-    if shutil.which(tool) is not None:
-        return
-    reason = f"{tool} is not installed on this machine"
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}, and under CI=true no test may be skipped for that", pytrace=False)
-    pytest.skip(reason)
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures are set up: they may need the tool as well
@@ -51,3 +45,23 @@ def nvml_stub(tmp_path_factory: pytest.TempPathFactory) -> StubNvml:
     """The stub libnvidia-ml.so.1, built once a session; tests that use it carry the marker needs_cc."""
     require_tool("cc")
     return build(tmp_path_factory.mktemp("stub-nvml"))
+
+
+@pytest.fixture(scope="session")
+def cluster_binaries() -> Binaries:
+    """What a cluster is made of; built, the first time, within about ten minutes."""
+    try:
+        return build_binaries(lambda text: print(text, file=sys.__stderr__, flush=True))
+    except ToolMissingError as error:
+        unavailable(str(error))
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd and a real API server, shared by the tests of a session: use names of your own in it."""
+    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()

@@ -1,0 +1,206 @@
+"""Sends requests to the API server through the official client's ``ApiClient``, as raw JSON: no generated models.
+
+Connections are kept alive and shared by all threads. Every call has a time limit. A read (GET) whose kept-alive
+connection turns out to be dropped is sent once more; a write never is, for it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import kubernetes
+import yaml
+from kubernetes.client import ApiClient, ApiException, Configuration
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from urllib3 import HTTPResponse
+from urllib3.exceptions import HTTPError, ProtocolError
+
+from driver.adapters.input_file import open_input, path_name
+from driver.adapters.kubernetes.errors import ApiServerError, UnavailableError
+from driver.adapters.kubernetes.refusals import refusal
+from driver.adapters.kubernetes.request import Request
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.errors import InputError
+
+__all__ = ["Connection", "in_cluster", "of_kubeconfig"]
+
+_T = TypeVar("_T")
+
+_USER_AGENT: Final = f"rootport kubernetes-client/{kubernetes.__version__}"
+_CONNECTIONS_KEPT: Final = 32  # more threads than that still get one each, but it is closed after use
+_KUBECONFIG: Final = "a kubeconfig file"
+
+
+class _Answer(Protocol):
+    """What this module uses of the client's ``RESTResponse``."""
+
+    response: HTTPResponse
+
+
+class Connection:
+    """A pool of connections to one API server. Safe for threads.
+
+    Args:
+        configuration: Where the API server is, and who we are.
+        timeout_s: The limit for connecting, and for each wait for bytes of an answer.
+    """
+
+    def __init__(self, configuration: Configuration, timeout_s: float) -> None:
+        # Of urllib3: no retries and no redirects. What is sent twice is decided below.
+        configuration.retries = False
+        # A watch may be silent for minutes; only TCP's own probes notice a peer that vanished.
+        configuration.keep_alive = True
+        configuration.connection_pool_maxsize = _CONNECTIONS_KEPT
+        self._client: Any = ApiClient(configuration)
+        self._client.user_agent = _USER_AGENT
+        self._timeout_s = timeout_s
+
+    def call(self, request: Request) -> JsonObject:
+        """Send a request and return the JSON object of the answer.
+
+        Raises:
+            ApiServerError: It was refused, or no answer came.
+        """
+
+        def exchange() -> tuple[HTTPResponse, bytes]:
+            response = self._send(request)
+            return response, response.data
+
+        response, data = self._tried(request, exchange)
+        if response.status >= 300:
+            raise refusal(request, response.status, data, response.headers)
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ApiServerError(
+                f"cannot {request}: the answer is no JSON object",
+                hint="is this address the Kubernetes API server, or something in between?",
+                status=response.status,
+            )
+        return answer
+
+    def open_stream(self, request: Request, silence_s: float) -> HTTPResponse:
+        """Send a request whose answer goes on and on; the caller closes it.
+
+        Args:
+            request: A watch.
+            silence_s: How long the answer may pause, once it has begun.
+
+        Raises:
+            ApiServerError: It was refused, or no answer began.
+        """
+        response = self._tried(request, lambda: self._send(request))
+        if response.status >= 300:
+            try:
+                raise refusal(request, response.status, response.data, response.headers)
+            except HTTPError as error:
+                raise _unreachable(request, error) from error
+            finally:
+                response.close()
+        # Until here the limit of every call held; a silent watch is no error.
+        socket = getattr(response.connection, "sock", None)
+        if socket is not None:
+            socket.settimeout(silence_s)
+        return response
+
+    def close(self) -> None:
+        """Close the idle connections. Streams that are open stay open."""
+        self._client.close()
+
+    def _tried(self, request: Request, exchange: Callable[[], _T]) -> _T:
+        try:
+            try:
+                return exchange()
+            except ProtocolError:
+                if request.method != "GET":
+                    raise
+                return exchange()
+        except (HTTPError, ApiException, OSError, ConfigException) as error:
+            raise _unreachable(request, error) from error
+
+    def _send(self, request: Request) -> HTTPResponse:
+        headers = {"Accept": request.accept}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        arguments = self._client.param_serialize(
+            request.method,
+            request.path,
+            path_params={"namespace": request.namespace, "name": request.name},
+            query_params=list(request.query.items()),
+            header_params=headers,
+            body=request.body,
+            auth_settings=["BearerToken"],
+        )
+        answer: _Answer = self._client.call_api(*arguments, _request_timeout=(self._timeout_s, self._timeout_s))
+        return answer.response
+
+
+def _unreachable(request: Request, error: Exception) -> UnavailableError:
+    """The error for a request to which no complete answer came."""
+    if isinstance(error, ApiException):  # the client wraps TLS errors, and only those
+        return UnavailableError(
+            f"cannot {request}: no TLS connection to the API server: {' '.join(str(error.reason).split())}",
+            hint="does the certificate authority in the kubeconfig or service account match the server?",
+        )
+    if isinstance(error, HTTPError):
+        return UnavailableError(
+            f"cannot {request}: no answer from the API server: {error}",
+            hint="is it running, and does the network reach it?",
+        )
+    return UnavailableError(
+        f"cannot {request}: the service account's token cannot be read: {error}",
+        hint="is it still mounted in this pod?",
+    )
+
+
+def in_cluster() -> Configuration:
+    """The pod's own service account; its token is read again each minute, for kubelet replaces it.
+
+    Raises:
+        InputError: This process runs in no pod, or the pod mounts no token.
+    """
+    configuration = _direct()
+    try:
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise InputError(
+            f"no service account to reach the API server with: {error}",
+            hint="run in a pod that mounts one, or name a kubeconfig",
+        ) from error
+    return configuration
+
+
+def of_kubeconfig(path: Path) -> Configuration:
+    """The current context of a kubeconfig file: token, client certificate, or a credential plugin that it names.
+
+    Raises:
+        InputError: The file cannot be read, or says too little.
+    """
+    open_input(path, _KUBECONFIG).close()
+    configuration = _direct()
+    try:
+        load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=str(path), client_configuration=configuration
+        )
+    except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
+        # The client's loader meets a malformed file with whatever its code stumbles over.
+        text = " ".join(str(error).split())
+        raise InputError(
+            f"{path_name(path)}: not a usable kubeconfig: {text}", hint="check it with `kubectl --kubeconfig=… version`"
+        ) from error
+    return configuration
+
+
+def _direct() -> Configuration:
+    """A configuration without the environment's HTTPS_PROXY, which pods have for the outside, not for the cluster.
+
+    A kubeconfig that names its own ``proxy-url`` sets it afterwards.
+    """
+    configuration = Configuration()
+    configuration.proxy = None
+    return configuration

@@ -1,0 +1,243 @@
+"""Keeps the objects of one kind in memory as the API server has them, and tells which have changed.
+
+Not the client's ``kubernetes.informer.SharedInformer``, which (37.0.2) loops hot while the API server is away, with a
+traceback each time, blocks in ``stop()`` until the server sends something, lists without pages and keeps model objects.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.backoff import Backoff
+from driver.adapters.kubernetes.errors import ApiServerError, ExpiredError, UnavailableError
+from driver.adapters.kubernetes.resources import JsonObject, Resource, object_key
+from driver.adapters.kubernetes.watch import WatchEvent, WatchStream
+
+__all__ = ["Reflector", "without_managed_fields"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_WATCH_S: Final = 300  # then the server ends it and a new one begins: with another API server, if there are more
+_SHORT_S: Final = 0.5  # a watch that ends sooner and tells nothing is a failure, or else the loop would run hot
+
+
+def without_managed_fields(stored: JsonObject) -> JsonObject:
+    """The object without ``metadata.managedFields``, which are often larger than the rest and of no use to readers."""
+    stored.get("metadata", {}).pop("managedFields", None)
+    return stored
+
+
+class Reflector:
+    """The objects of one kind, kept up to date by a list and a watch; see :meth:`run`.
+
+    A key is ``name``, or ``namespace/name``. :meth:`get` and :meth:`objects` are for any thread; what they return is
+    shared: read it, never change it.
+
+    Args:
+        api: The API server.
+        resource: The kind of object.
+        namespace: None for all namespaces.
+        label_selector: As kubectl's ``--selector``; an object that no longer matches counts as deleted.
+        field_selector: As kubectl's ``--field-selector``; likewise.
+        metadata_only: Whether to fetch and keep metadata alone.
+        on_change: Called from :meth:`run`'s thread, without any lock held, with the key of an object that is new,
+            changed or gone: ask :meth:`get`. It should be quick: put the key into a queue. If it raises, that is
+            logged, and the next resync brings the key again.
+        resync_s: How often ``on_change`` is called for all keys although nothing changed; at least 1. None for never.
+        transform: What is kept of each object: less takes less memory. ``name``, ``namespace`` and
+            ``resourceVersion`` of its metadata must stay.
+
+    Attributes:
+        synced: Set once the first list is kept and all its keys were reported; never cleared.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but three are filters that are seldom used, by name
+        self,
+        api: KubernetesApi,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        on_change: Callable[[str], None],
+        resync_s: float | None = None,
+        transform: Callable[[JsonObject], JsonObject] = without_managed_fields,
+    ) -> None:
+        self.synced = threading.Event()
+        self._api = api
+        self._resource = resource
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._metadata_only = metadata_only
+        self._on_change = on_change
+        self._transform = transform
+        self._resync_s = None if resync_s is None else max(1.0, resync_s)
+        self._resynced = time.monotonic()
+        self._backoff = Backoff()
+        self._state = ""
+        self._steady = (
+            True  # whether the last watch told something, or lasted: where not, a new one is no good news yet
+        )
+        self._resource_version = ""  # as far as we have seen; empty before the first list, and where it is too old
+        self._lock = threading.Lock()  # of the two below
+        self._objects: dict[str, JsonObject] = {}
+        self._stream: WatchStream | None = None
+
+    def get(self, key: str) -> JsonObject | None:
+        """The object with this key; None where there is none."""
+        with self._lock:
+            return self._objects.get(key)
+
+    def objects(self) -> list[JsonObject]:
+        """All objects, as of now, in no order."""
+        with self._lock:
+            return list(self._objects.values())
+
+    def run(self, stop: threading.Event) -> None:
+        """List, then watch, until ``stop`` is set; block meanwhile. Failures are logged and tried again, ever slower.
+
+        A watch ends at once when ``stop`` is set; a list that is under way ends by the API's own time limit at latest.
+        """
+        threading.Thread(target=self._close_at, args=(stop,), name=f"stop {self._resource}", daemon=True).start()
+        while not stop.is_set():
+            wait_s = self._attempt(stop)
+            self._resync_if_due()
+            stop.wait(wait_s)
+
+    def _attempt(self, stop: threading.Event) -> float:
+        """One list, where needed, and one watch; how long to wait before the next, in seconds."""
+        try:
+            self._follow(self._resource_version or self._list(), stop)
+        except ExpiredError as error:
+            self._resource_version = ""
+            self._log_once(logging.INFO, "expired", error)
+        except UnavailableError as error:
+            self._log_once(logging.WARNING, "unavailable", error)
+            return max(self._backoff.next_s(), error.retry_after_s or 0.0)
+        except ApiServerError as error:
+            # RBAC may be granted and a CRD installed while we wait.
+            self._log_once(logging.ERROR, f"refused {error.status}", error)
+        else:
+            return 0.0
+        return self._backoff.next_s()
+
+    def _list(self) -> str:
+        """Replace all objects, and report what is new, changed or gone since the last list; the list's version."""
+        listing = self._api.list(
+            self._resource,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+            transform=self._transform,
+        )
+        objects = {object_key(stored): stored for stored in listing.items}
+        with self._lock:
+            before, self._objects = self._objects, objects
+        self._resource_version = listing.resource_version
+        for key in before.keys() - objects.keys():
+            self._report(key)
+        for key, stored in objects.items():
+            if key not in before or _version(before[key]) != _version(stored):
+                self._report(key)
+        self.synced.set()
+        return listing.resource_version
+
+    def _follow(self, resource_version: str, stop: threading.Event) -> None:
+        """Watch from the last version seen until the watch ends."""
+        with self._api.watch(
+            self._resource,
+            resource_version=resource_version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
+            duration_s=self._watch_s(),
+        ) as stream:
+            with self._lock:
+                self._stream = stream
+            if stop.is_set():  # it may have been set before there was a stream to close
+                return
+            if self._steady:
+                self._log_once(logging.INFO, "following")
+            started, told = time.monotonic(), False
+            try:
+                for event in stream:
+                    told = True
+                    self._went_well()
+                    self._take(event)
+            finally:
+                self._steady = told or time.monotonic() - started >= _SHORT_S
+        if stop.is_set():
+            return
+        if not self._steady:
+            raise UnavailableError(f"the watch of {self._resource} ended as soon as it began")
+        self._went_well()
+
+    def _went_well(self) -> None:
+        self._backoff.reset()
+        self._log_once(logging.INFO, "following")
+
+    def _take(self, event: WatchEvent) -> None:
+        version = _version(event.object)
+        if event.type != "BOOKMARK":
+            key = object_key(event.object)
+            kept = None if event.type == "DELETED" else self._transform(event.object)
+            with self._lock:
+                if kept is None:
+                    self._objects.pop(key, None)
+                else:
+                    self._objects[key] = kept
+            self._report(key)
+        self._resource_version = version
+
+    def _resync_if_due(self) -> None:
+        if self._resync_s is None or not self.synced.is_set() or self._resync_in() > 0:
+            return
+        self._resynced = time.monotonic()
+        with self._lock:
+            keys = list(self._objects)
+        for key in keys:
+            self._report(key)
+
+    def _resync_in(self) -> float:
+        return 0.0 if self._resync_s is None else self._resynced + self._resync_s - time.monotonic()
+
+    def _watch_s(self) -> int:
+        """How long the next watch may last: a resync comes between two watches, so that one thread does it all."""
+        return _WATCH_S if self._resync_s is None else max(1, min(_WATCH_S, round(self._resync_in())))
+
+    def _report(self, key: str) -> None:
+        try:
+            self._on_change(key)
+        except Exception:  # noqa: BLE001 - a mistake of ours, for which the other objects must not suffer
+            _LOG.exception("reflector resource=%s key=%s on_change failed", self._resource, key)
+
+    def _close_at(self, stop: threading.Event) -> None:
+        stop.wait()
+        with self._lock:
+            stream = self._stream
+        if stream is not None:
+            stream.close()
+
+    def _log_once(self, level: int, state: str, error: ApiServerError | None = None) -> None:
+        """Log a state that is another than the last one, so that an hour without the API server is one line."""
+        if state == self._state:
+            return
+        self._state = state
+        if error is None:
+            count = len(self._objects)
+            _LOG.log(level, "reflector resource=%s state=%s objects=%d", self._resource, state, count)
+        else:
+            _LOG.log(level, 'reflector resource=%s state="%s" error="%s"', self._resource, state, error)
+
+
+def _version(stored: JsonObject) -> str:
+    return str(stored["metadata"].get("resourceVersion", ""))

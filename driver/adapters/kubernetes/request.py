@@ -1,0 +1,95 @@
+"""One request to the API server: its URL path, and its words in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.resources import JsonObject, Resource
+
+__all__ = ["JSON", "Request", "Verb"]
+
+JSON: Final = "application/json"
+
+Verb: TypeAlias = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
+_NAMED: Final = frozenset[Verb]({"get", "update", "patch", "delete"})
+_METHODS: Final[Mapping[Verb, str]] = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of the API server.
+
+    Attributes:
+        verb: As RBAC names it.
+        resource: The kind of object.
+        namespace: None for a cluster-scoped kind, and to list or watch all namespaces.
+        name: The object's name; empty to list, watch and create.
+        shown_name: The name for messages, where the URL has none: of an object to create.
+        subresource: Such as ``status``; empty for the object itself.
+        query: The URL's query parameters.
+        body: What is sent.
+        content_type: Of the body.
+        accept: The wanted form of the answer.
+
+    Raises:
+        InvalidError: A name is none: it would reach another object, or all of them.
+        ValueError: The namespace is missing, or the kind has none.
+    """
+
+    verb: Verb
+    resource: Resource
+    namespace: str | None = None
+    name: str = ""
+    shown_name: str = ""
+    subresource: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: JsonObject | None = None
+    content_type: str = JSON
+    accept: str = JSON
+
+    def __post_init__(self) -> None:
+        if self.verb in _NAMED:
+            self._check("name", self.name)
+        if self.namespace is not None:
+            self._check("namespace", self.namespace)
+            if not self.resource.namespaced:
+                raise ValueError(f"{self.resource} are not namespaced")
+        elif self.resource.namespaced and self.verb not in ("list", "watch"):
+            raise ValueError(f"{self.verb} {self.resource}: the namespace is missing")
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return _METHODS.get(self.verb, "GET")
+
+    @property
+    def path(self) -> str:
+        """The URL's path with ``{namespace}`` and ``{name}`` for the two words that must be quoted."""
+        resource = self.resource
+        parts = ["", "apis" if resource.group else "api", resource.api_version]
+        if self.namespace is not None:
+            parts += ["namespaces", "{namespace}"]
+        parts.append(resource.plural)
+        if self.name:
+            parts.append("{name}")
+        if self.subresource:
+            parts.append(self.subresource)
+        return "/".join(parts)
+
+    def __str__(self) -> str:
+        """Verb, kind and object: ``patch nodeinventories.rootport.dev/status node-1``."""
+        kind = f"{self.resource}/{self.subresource}" if self.subresource else str(self.resource)
+        name = self.name or self.shown_name
+        if self.namespace is not None:
+            name = f"{self.namespace}/{name}" if name else f"in namespace {self.namespace}"
+        text = f"{self.verb} {kind} {name}".rstrip()
+        return text if text.isprintable() else repr(text)
+
+    def _check(self, what: str, value: object) -> None:
+        # k8s.io/apimachinery/pkg/api/validation/path: IsValidPathSegmentName. Quoting does not help: an HTTP client or
+        # proxy folds "..", and without a name a delete means the whole collection.
+        if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "%" in value:
+            raise InvalidError(f"cannot {self.verb} {self.resource}: {value!r} is no {what} of an object")

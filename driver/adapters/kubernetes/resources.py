@@ -1,0 +1,73 @@
+"""The kinds of objects that Rootport reads and writes, and where the API server keeps them.
+
+Plurals, kinds and scopes are Kubernetes' own (k8s.io/api v0.36.3); those under ``rootport.dev`` come from our CRDs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "DEVICES",
+    "DEVICE_CLASSES",
+    "EVENTS",
+    "LEASES",
+    "NODES",
+    "NODE_INVENTORIES",
+    "PODS",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_SLICES",
+    "JsonObject",
+    "Resource",
+    "object_key",
+]
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object as it goes over the wire: camelCase keys, JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object in one version of its API group.
+
+    Attributes:
+        group: The API group; empty for the core group.
+        version: The version of the group, such as ``v1``.
+        plural: The name in URLs and in RBAC rules, such as ``resourceclaims``.
+        kind: The name in objects, such as ``ResourceClaim``.
+        namespaced: Whether its objects live in namespaces.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """What ``apiVersion`` says in its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        """As kubectl and RBAC messages name it: ``resourceclaims.resource.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NODES: Final = Resource("", "v1", "nodes", "Node")
+PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
+EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
+RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
+DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
+NODE_INVENTORIES: Final = Resource("rootport.dev", "v1alpha1", "nodeinventories", "NodeInventory")
+DEVICES: Final = Resource("rootport.dev", "v1alpha1", "devices", "Device")
+
+
+def object_key(stored: JsonObject) -> str:
+    """The key of a stored object: ``namespace/name``, or ``name`` without a namespace."""
+    metadata = stored["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

@@ -1,0 +1,96 @@
+"""``make cluster`` and ``make cluster-down``: one real cluster with Rootport on it, for a person to try."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from stub_nvml import build as build_stub
+
+from cluster.binaries import ToolMissingError, build, cache_folder
+from cluster.hardware import make_host
+from cluster.images import build_busybox, build_pause
+from cluster.machine import missing_for_machines
+from cluster.node import NODE_NAME, RealCluster
+from cluster.rootport import RunningRootport
+
+_FOLDER: Final = Path(tempfile.gettempdir()) / "rootport-cluster"
+
+
+def main() -> int:
+    """Start or end the cluster; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
+    parser.add_argument("action", choices=("up", "down"))
+    action = parser.parse_args().action
+    try:
+        return _up() if action == "up" else _down()
+    except (ToolMissingError, RuntimeError, TimeoutError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _up() -> int:
+    if (reason := missing_for_machines()) is not None:
+        print(f"error: {reason}", file=sys.stderr)
+        return 1
+    if _machine_pid() is not None:
+        print(f"it runs already; `make cluster-down` ends it\n\n  export KUBECONFIG={_kubeconfig()}")
+        return 0
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    _FOLDER.mkdir(mode=0o755)
+    binaries = build(lambda text: print(text, flush=True))
+    images = [build_pause(cache_folder()), build_busybox(cache_folder())]
+    stub = build_stub(_FOLDER)
+    print("starting a cluster with one real node", flush=True)
+    cluster = RealCluster(_FOLDER / "cluster", binaries, images, outlive=True)
+    try:
+        cluster.start()
+        print("starting Rootport on it", flush=True)
+        host = make_host(_FOLDER / "host", stub)
+        RunningRootport(cluster, host).start()
+    except BaseException:
+        cluster.stop()
+        raise
+    print(
+        f"\nThe node {NODE_NAME} has 8 GPUs and 8 RDMA NICs that exist for Rootport alone, and real everything else.\n"
+        f"The programs' logs are in {_FOLDER}/cluster/logs; `make cluster-down` ends it all. Try:\n\n"
+        f"  export KUBECONFIG={_kubeconfig()} PATH={binaries.folder}:$PATH\n"
+        "  kubectl get nodeinventories,devices,resourceslices\n"
+        "  kubectl apply -f examples/gpu.yaml && kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/gpu "
+        "&& kubectl logs gpu"
+    )
+    return 0
+
+
+def _down() -> int:
+    pid = _machine_pid()
+    if pid is None:
+        print("no cluster is running")
+    else:
+        os.kill(pid, signal.SIGKILL)  # the first process of its namespaces: everything in them ends with it
+        print("the cluster has ended")
+    shutil.rmtree(_FOLDER, ignore_errors=True)
+    return 0
+
+
+def _kubeconfig() -> Path:
+    return _FOLDER / "cluster" / "control-plane" / "admin.kubeconfig"
+
+
+def _machine_pid() -> int | None:
+    """The first process of the cluster's machine, as long as it runs."""
+    try:
+        pid = int((_FOLDER / "cluster" / "machine" / "machine.pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return pid if b"machine_init" in command else None
+
+
+sys.exit(main())

@@ -1,0 +1,99 @@
+"""The hardware of a test node, below the libraries: a sysfs tree, device nodes, NVIDIA's driver files and a stub NVML.
+
+Device nodes bear the numbers of the real drivers. No such driver is loaded, so opening one that the container may open
+fails with ENXIO, and with EPERM where its device control group does not let it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from stub_nvml import Machine, StubNvml
+from stub_nvml.parts import H100_80GB
+from sysfs_tree import dgx
+
+__all__ = ["DRIVER_VERSION", "FakeHost", "make_host"]
+
+DRIVER_VERSION: Final = "580.95.05"
+# Linux, Documentation/admin-guide/devices.txt; nvidia-uvm's and rdma_cm's are given out at run time.
+_NVIDIA, _NVIDIA_CONTROL, _NVIDIA_UVM, _INFINIBAND, _MISC = 195, 255, 510, 231, 10
+_LIBRARIES: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so", "libcudadebugger.so")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeHost:
+    """A host that looks like a DGX to Rootport.
+
+    Attributes:
+        root: What to give as ``--host-root`` and ``--device-root``.
+        environment: The variables by which the plugin's process loads the stub NVML.
+        gpus: PCI addresses of the GPUs, by index; likewise nics.
+    """
+
+    root: Path
+    environment: Mapping[str, str]
+    gpus: tuple[str, ...]
+    nics: tuple[str, ...]
+
+
+def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool = True) -> FakeHost:
+    """Write a host of ``pairs`` H100s, each with a ConnectX-7 under the same PCIe switch, on two NUMA nodes.
+
+    Args:
+        root: New; the host's ``/``.
+        stub: The built stub library.
+        device_nodes: Whether to make the nodes in ``dev`` (that needs root).
+    """
+    tree = dgx(root, switches=pairs, pairs=pairs)
+    tree.write("module/nvidia/version", DRIVER_VERSION)
+    gpus = tuple(f"0000:{0x13 + 0x10 * number:02x}:00.0" for number in range(pairs))
+    nics = tuple(f"0000:{0x14 + 0x10 * number:02x}:00.0" for number in range(pairs))
+    proc = root / "proc/driver/nvidia"
+    proc.mkdir(parents=True, exist_ok=True)
+    (proc / "version").write_text(
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER_VERSION}  Tue Sep 16 09:51:29 UTC 2025\n"
+    )
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for name in _LIBRARIES:
+        (libraries / f"{name}.{DRIVER_VERSION}").write_bytes(f"stands for {name}\n".encode())
+        (libraries / f"{name}.1").symlink_to(f"{name}.{DRIVER_VERSION}")
+    programs = root / "usr/bin"
+    programs.mkdir(parents=True)
+    (programs / "nvidia-smi").write_text("#!/bin/sh\necho stands for nvidia-smi\n")
+    (programs / "nvidia-smi").chmod(0o755)
+    if device_nodes:
+        _make_device_nodes(root / "dev", pairs)
+    machine = Machine(
+        driver=DRIVER_VERSION, gpus=tuple(H100_80GB.at(n, f"0000{address}") for n, address in enumerate(gpus))
+    )
+    environment = {
+        name: value
+        for name, value in stub.environment(replace(machine)).items()
+        if name in ("LD_LIBRARY_PATH", "ROOTPORT_STUB_NVML")
+    }
+    return FakeHost(root=root, environment=environment, gpus=gpus, nics=nics)
+
+
+def _make_device_nodes(dev: Path, pairs: int) -> None:
+    nodes = {
+        "nvidiactl": (_NVIDIA, _NVIDIA_CONTROL),
+        "nvidia-uvm": (_NVIDIA_UVM, 0),
+        "nvidia-uvm-tools": (_NVIDIA_UVM, 1),
+        "infiniband/rdma_cm": (_MISC, 58),
+    }
+    for number in range(pairs):
+        nodes[f"nvidia{number}"] = (_NVIDIA, number)
+        nodes[f"infiniband/umad{number}"] = (_INFINIBAND, number)
+        nodes[f"infiniband/issm{number}"] = (_INFINIBAND, 64 + number)
+        nodes[f"infiniband/uverbs{number}"] = (_INFINIBAND, 192 + number)
+    for name, (major, minor) in nodes.items():
+        path = dev / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
+        path.chmod(0o666)

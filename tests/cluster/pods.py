@@ -1,0 +1,72 @@
+"""Manifests of claims and pods for the tests, as text for ``kubectl apply``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+__all__ = ["claim", "manifest", "pod", "template"]
+
+
+def manifest(*objects: dict[str, Any]) -> str:
+    """Objects as one stream of YAML documents."""
+    text: str = yaml.safe_dump_all(objects)
+    return text
+
+
+def _spec(requests: dict[str, int]) -> dict[str, Any]:
+    names = {"gpu": "gpu.rootport.dev", "nic": "rdma.rootport.dev"}
+    return {
+        "devices": {
+            "requests": [
+                {"name": kind, "exactly": {"deviceClassName": names[kind], "count": count}}
+                for kind, count in requests.items()
+            ]
+        }
+    }
+
+
+def claim(name: str, **requests: int) -> dict[str, Any]:
+    """A ResourceClaim for so many of each kind, ``gpu`` and ``nic``; one GPU unless told."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": _spec(requests or {"gpu": 1}),
+    }
+
+
+def template(name: str, **requests: int) -> dict[str, Any]:
+    """A ResourceClaimTemplate likewise."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": _spec(requests or {"gpu": 1})},
+    }
+
+
+def pod(
+    name: str, *, claim: str | None = None, template: str | None = None, command: str = "exec sleep 100000"
+) -> dict[str, Any]:
+    """A busybox pod whose container has one claim, which it names ``devices``; it ends at once when deleted."""
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"test": "rootport"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "resourceClaims": [{"name": "devices", **source}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "busybox:1.37",
+                    "command": ["sh", "-c", command],
+                    "resources": {"claims": [{"name": "devices"}]},
+                }
+            ],
+        },
+    }

@@ -1,0 +1,141 @@
+"""Rootport's processes on a real cluster, and what a test wants to know of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.driver import install, start_controller, start_plugin
+from cluster.hardware import FakeHost
+from cluster.node import NODE_NAME, RealCluster
+from cluster.processes import Process, wait_until
+
+__all__ = ["CDI_DIRECTORY", "PLUGIN_DIRECTORY", "RunningRootport"]
+
+PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/plugins/rootport.dev"
+CDI_DIRECTORY: Final = "/run/cdi"
+"""Not /var/run/cdi: /var/run is an absolute link, which from outside the machine would lead to the host's /run."""
+
+
+class RunningRootport:
+    """A controller process, and a plugin process on the real node.
+
+    Args:
+        cluster: Where.
+        host: The node's hardware.
+
+    Attributes:
+        plugin: The plugin's process; None while it is stopped.
+        controller: The controller's.
+    """
+
+    def __init__(self, cluster: RealCluster, host: FakeHost) -> None:
+        self.cluster = cluster
+        self.host = host
+        self.plugin: Process | None = None
+        self.controller: Process | None = None
+
+    def start(self) -> None:
+        """Install the manifests, start both processes, and wait until the node's devices are published."""
+        install(self.cluster.control_plane)
+        self.controller = start_controller(self.cluster.control_plane, self.cluster.processes)
+        self.start_plugin()
+
+    def start_plugin(
+        self, *, options: Iterable[str] = (), instance: str = "local", module: tuple[str, ...] = ("-m", "kubeletplugin")
+    ) -> Process:
+        """Start the plugin and wait until the kubelet knows it and the slices are there."""
+        self.plugin = start_plugin(
+            self.cluster.control_plane,
+            self.cluster.processes,
+            self.host,
+            node=NODE_NAME,
+            options=options,
+            instance=instance,
+            module=module,
+        )
+        self.wait_until_usable()
+        return self.plugin
+
+    def wait_until_usable(self) -> None:
+        """Wait until the kubelet has registered the plugin and the node's slices are published."""
+        assert self.plugin is not None
+        log = self.plugin.log
+
+        def usable() -> bool:
+            assert self.plugin is not None
+            if not self.plugin.alive():
+                raise RuntimeError(f"the plugin ended:\n{log.read_text()[-4000:]}")
+            return self.condition("Registered") == "True" and bool(self.slices())
+
+        wait_until(f"the plugin is registered and its slices are published (log: {log})", usable, timeout_s=60)
+
+    def condition(self, kind: str) -> str | None:
+        """The status of a condition of the node's NodeInventory; None where it has none."""
+        text = self.cluster.kubectl("get", "nodeinventory", NODE_NAME, "--output=json", check=False)
+        if not text.startswith("{"):
+            return None
+        conditions = json.loads(text).get("status", {}).get("conditions", [])
+        found: list[str] = [item["status"] for item in conditions if item["type"] == kind]
+        return found[0] if found else None
+
+    def slices(self) -> list[dict[str, Any]]:
+        """The driver's ResourceSlices."""
+        found: list[dict[str, Any]] = self.cluster.get("resourceslices", "--field-selector=spec.driver=rootport.dev")[
+            "items"
+        ]
+        return found
+
+    def cdi_files(self) -> list[str]:
+        """The names of the files in the CDI folder, temporary ones too."""
+        return _names(self.cluster.machine.path(CDI_DIRECTORY))
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The checkpoint's claims by UID."""
+        path = self.cluster.machine.path(PLUGIN_DIRECTORY) / "checkpoint.json"
+        if not path.exists():
+            return {}
+        claims: dict[str, Any] = json.loads(path.read_text())["data"]["claims"]
+        return claims
+
+    def leftovers(self) -> list[str]:
+        """Everything that a prepared claim leaves on the node; empty where none is prepared."""
+        metadata = self.cluster.machine.path(PLUGIN_DIRECTORY) / "device-metadata"
+        return [*self.cdi_files(), *self.checkpoint(), *_names(metadata)]
+
+    def require_clean(self) -> None:
+        """Fail where an earlier test has left something."""
+        assert not (left := self.leftovers()), left
+        assert self.plugin is not None
+        assert self.plugin.alive()
+        assert self.controller is not None
+        assert self.controller.alive()
+
+    def delete_all(self) -> None:
+        """Delete every pod and claim of the default namespace, and wait until they are gone."""
+        kinds = "pods,resourceclaims,resourceclaimtemplates"
+        self.cluster.kubectl("delete", kinds, "--all", "--timeout=90s")
+
+    def wait_until_clean(self) -> None:
+        """Wait until nothing is prepared; a test that leaves something fails here."""
+        wait_until("nothing is prepared any more", lambda: not self.leftovers(), timeout_s=45)
+
+    def apply(self, *files: Path) -> None:
+        """``kubectl apply`` files."""
+        self.cluster.kubectl("apply", *(f"--filename={file}" for file in files))
+
+    def delete(self, *files: Path) -> None:
+        """``kubectl delete`` files, and wait until their objects are gone."""
+        self.cluster.kubectl("delete", "--wait=true", *(f"--filename={file}" for file in files))
+
+    def stop(self) -> None:
+        """Ask both processes to end."""
+        for process in (self.plugin, self.controller):
+            if process is not None and process.alive():
+                process.stop()
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
