@@ -2,7 +2,14 @@
 
 from importlib.resources import files
 
-__all__ = ["device_classes_text"]
+__all__ = ["crds_text", "device_classes_text"]
+
+
+def crds_text() -> str:
+    """The CustomResourceDefinitions, as a stream of YAML documents."""
+    folder = files(__name__).joinpath("crds")
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return "---\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
 def device_classes_text() -> str:

@@ -1,0 +1,497 @@
+"""Rootport's own API objects, ``rootport.dev/v1alpha1``, as frozen pydantic models.
+
+``NodeInventory`` is a node's word about its devices, ``Device`` what the controller shows of each. The CRDs in
+resourceclasses/crds are made from these models, their docstrings included (tools/generate_crds.py), so a bound here is
+a bound at the API server. Bounds are what the kernel, NVML and PCI allow, with room to spare: they keep the object of a
+broken or hostile node small, and never turn a real node away.
+
+Fields that this version does not know are left out when an object is read: a newer writer may be there already.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, StrictBool, StrictInt
+
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import ObjectMeta, Wire
+
+__all__ = [
+    "API_VERSION",
+    "MAX_NEAR",
+    "MAX_NOTES",
+    "MAX_NOTE_LENGTH",
+    "Condition",
+    "Device",
+    "DeviceCounts",
+    "DeviceSpec",
+    "DeviceStatus",
+    "Fpga",
+    "Gpu",
+    "GpuLink",
+    "MigPlacement",
+    "MigProfile",
+    "MigSupport",
+    "NearDevice",
+    "NodeInventory",
+    "NodeInventorySpec",
+    "NodeInventoryStatus",
+    "PciePath",
+    "RdmaFunction",
+    "RdmaNic",
+    "RdmaPort",
+    "RdmaVf",
+]
+
+API_VERSION: Final = "rootport.dev/v1alpha1"
+
+MAX_NOTES: Final = 256
+"""How many notes a NodeInventory holds."""
+
+MAX_NOTE_LENGTH: Final = 1024
+"""How many characters a note has at most."""
+
+MAX_NEAR: Final = 64
+"""How many near devices a Device names."""
+
+_MAX_DEVICES: Final = 512
+_MAX_VFS: Final = 1024
+# In switchdev mode an mlx5 device has a port for each function that it represents.
+_MAX_PORTS: Final = 1024
+
+# Rust's regex crate and Go's regexp both read these; neither has look-ahead. What isprintable() refuses, roughly: no
+# controls, no bidirectional overrides, no line ends.
+_PRINTABLE: Final = r"^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*$"
+_PCI_ADDRESS: Final = r"^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
+# Whole bytes, as :class:`driver.api.quantity.Quantity` writes them; the model itself takes every quantity.
+_QUANTITY: Final = r"^[0-9]+([KMGTPE]i|[kMGTPE])?$"
+_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=_PRINTABLE)]
+Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE_LENGTH, pattern=_PRINTABLE)]
+Address: TypeAlias = Annotated[str, Field(max_length=16, pattern=_PCI_ADDRESS)]
+Root: TypeAlias = Annotated[str, Field(max_length=16, pattern=r"^pci[0-9a-f]{4,8}:[0-9a-f]{2}$")]
+# A name in /sys/class/net or /sys/class/infiniband (15 and 63 characters in Linux): one part of a path, and not "..".
+KernelName: TypeAlias = Annotated[str, Field(max_length=64, pattern=r"^[^./\s\p{Cc}\p{Cf}][^/\s\p{Cc}\p{Cf}]*$")]
+DevicePath: TypeAlias = Annotated[
+    str, Field(max_length=128, pattern=r"^/dev(/[A-Za-z0-9_:-][A-Za-z0-9_.:-]*)+$", description="A path below /dev.")
+]
+NodeName: TypeAlias = Annotated[
+    str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+]
+DeviceLabel: TypeAlias = Annotated[str, Field(max_length=63, pattern=_LABEL)]
+UInt16: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**16 - 1)]
+UInt32: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**32 - 1)]
+Bytes: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**63 - 1)]
+NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
+Minors: TypeAlias = Annotated[tuple[UInt32, ...], Field(max_length=_MAX_PORTS)]
+
+_IMMUTABLE: Final[dict[str, Any]] = {
+    "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "cannot be changed"}]
+}
+_RIGHT_COUNTS: Final = " && ".join(
+    [
+        *(f"self.counts.{kind} == (has(self.{kind}) ? size(self.{kind}) : 0)" for kind in ("gpus", "nics", "fpgas")),
+        "self.counts.vfs == (has(self.nics) ? self.nics.map(nic, has(nic.vfs) ? size(nic.vfs) : 0).sum() : 0)",
+    ]
+)
+# A name that would be longer than an object's may be is cut (driver.objects.names).
+_RIGHT_NAME: Final = (
+    "size(self.spec.nodeName) + 1 + size(self.spec.deviceName) > 253"
+    " || self.metadata.name == self.spec.nodeName + '.' + self.spec.deviceName"
+)
+
+
+class _Object(Wire):
+    """What is read of a newer writer's object is what this version knows."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class Condition(_Object):
+    """A condition in the form of metav1.Condition (k8s.io/apimachinery v0.36.3, pkg/apis/meta/v1/types.go).
+
+    Attributes:
+        type: What the condition is about, in CamelCase.
+        status: True, False or Unknown.
+        observed_generation: The metadata.generation that the condition was set upon.
+        last_transition_time: When the status changed last (RFC 3339).
+        reason: Why, in one CamelCase word, for programs.
+        message: Why, for a person.
+    """
+
+    type: Annotated[
+        str,
+        Field(max_length=316, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
+    ]
+    status: Literal["True", "False", "Unknown"]
+    observed_generation: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
+    last_transition_time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    reason: Annotated[str, Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    message: Annotated[str, Field(max_length=4096)]
+
+
+Conditions: TypeAlias = Annotated[
+    tuple[Condition, ...],
+    Field(max_length=16, json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
+
+
+class PciePath(_Object):
+    """Where a device hangs in the PCIe tree.
+
+    Attributes:
+        root: The root complex, pci<domain>:<bus>, as the attribute resource.kubernetes.io/pcieRoot names it.
+        root_port: The root port's PCI address.
+        switches: The upstream ports of the switches on the way that join several cards, outermost first.
+        numa_node: The NUMA node; absent where the platform does not tell.
+    """
+
+    root: Root | None = None
+    root_port: Address | None = None
+    switches: Annotated[tuple[Address, ...], Field(max_length=64)] = ()
+    numa_node: NumaNode | None = None
+
+
+class GpuLink(_Object):
+    """Direct links from a GPU to one peer.
+
+    Attributes:
+        kind: NVLink or xGMI.
+        peer: The peer GPU's PCI address; absent where the links end at an NVSwitch.
+        count: The number of links.
+    """
+
+    kind: Literal["nvlink", "xgmi"]
+    peer: Address | None = None
+    count: Annotated[StrictInt, Field(ge=1, le=2**16 - 1)]
+
+
+class MigPlacement(_Object):
+    """A place for a MIG partition.
+
+    Attributes:
+        start: The first memory slice.
+        size: The number of memory slices.
+    """
+
+    start: UInt32
+    size: UInt32
+
+
+class MigProfile(_Object):
+    """A GPU instance profile that NVML lists.
+
+    Attributes:
+        name: The profile as users write it, such as 1g.10gb.
+        profile_id: NVML's number of the profile.
+        compute_slices: How many compute slices an instance has.
+        memory_bytes: The memory of an instance, in bytes.
+        max_instances: How many instances fit on an empty GPU.
+        placements: Where an instance can be placed.
+    """
+
+    name: Text
+    profile_id: UInt32 = Field(alias="profileID")
+    compute_slices: UInt32
+    memory_bytes: Bytes
+    max_instances: UInt32
+    placements: Annotated[tuple[MigPlacement, ...], Field(max_length=64)] = ()
+
+
+class MigSupport(_Object):
+    """What NVML says about MIG.
+
+    Attributes:
+        enabled: Whether MIG mode is on.
+        profiles: The profiles of GPU instances.
+    """
+
+    enabled: StrictBool
+    profiles: Annotated[tuple[MigProfile, ...], Field(max_length=64)] = ()
+
+
+class Gpu(_Object):
+    """A whole GPU.
+
+    Attributes:
+        address: Its PCI address, <domain>:<bus>:<device>.<function>.
+        pcie: Its path in the PCIe tree.
+        index: NVML's index, or the order in the PCI tree; it moves when another GPU fails.
+        minor: N of /dev/nvidiaN (NVIDIA) or /dev/dri/renderDN (AMD).
+        vendor: nvidia, amd, or the PCI vendor id.
+        uuid: The UUID as the vendor's tools show it.
+        model: The product's name.
+        memory_bytes: The card's memory, in bytes.
+        architecture: The architecture, such as Hopper or gfx942.
+        cuda_compute_capability: The CUDA compute capability, such as 9.0.
+        driver_version: The kernel driver's version.
+        cuda_driver_version: The highest CUDA version of the driver.
+        ecc_enabled: Whether ECC is on.
+        mig: What NVML says about MIG; absent where the card has none.
+        links: Direct links to other GPUs and NVSwitches.
+    """
+
+    address: Address
+    pcie: PciePath = PciePath()
+    index: UInt32
+    minor: UInt32 | None = None
+    vendor: Text
+    uuid: Text | None = None
+    model: Text | None = None
+    memory_bytes: Bytes | None = None
+    architecture: Text | None = None
+    cuda_compute_capability: Text | None = None
+    driver_version: Text | None = None
+    cuda_driver_version: Text | None = None
+    ecc_enabled: StrictBool | None = None
+    mig: MigSupport | None = None
+    links: Annotated[tuple[GpuLink, ...], Field(max_length=_MAX_DEVICES)] = ()
+
+
+class RdmaPort(_Object):
+    """A port of an RDMA device.
+
+    Attributes:
+        number: From 1.
+        link_layer: The link layer; ethernet is RoCE.
+        state: The state that the kernel tells, such as active or down.
+        speed_gbps: The link's speed in Gb/s.
+        guid: The port's GUID.
+    """
+
+    number: Annotated[StrictInt, Field(ge=1, le=2**16 - 1)]
+    link_layer: Literal["infiniband", "ethernet"] | None = None
+    state: Annotated[str, Field(max_length=64, pattern=r"^[a-z_]+$")] | None = None
+    speed_gbps: UInt32 | None = None
+    guid: Annotated[str, Field(max_length=19, pattern=r"^([0-9a-f]{4}:){3}[0-9a-f]{4}$")] | None = None
+
+
+class RdmaFunction(_Object):
+    """What the physical and the virtual functions of an RDMA NIC have in common.
+
+    Attributes:
+        address: Its PCI address, <domain>:<bus>:<device>.<function>.
+        index: Of a NIC its order among the node's NICs, of a VF its number at its NIC.
+        rdma_device: Its RDMA device, such as mlx5_0; absent while no driver has made one.
+        if_names: Its network interfaces.
+        model: The product's name.
+        ports: Its ports.
+        verbs_minor: N of /dev/infiniband/uverbsN.
+        umad_minors: N of /dev/infiniband/umadN, one a port.
+        issm_minors: N of /dev/infiniband/issmN, one a port.
+        rail: The rail of a rail-optimised network that it is cabled to.
+    """
+
+    address: Address
+    index: UInt32
+    rdma_device: KernelName | None = None
+    if_names: Annotated[tuple[KernelName, ...], Field(max_length=_MAX_PORTS)] = ()
+    model: Text | None = None
+    ports: Annotated[tuple[RdmaPort, ...], Field(max_length=_MAX_PORTS)] = ()
+    verbs_minor: UInt32 | None = None
+    umad_minors: Minors = ()
+    issm_minors: Minors = ()
+    rail: UInt32 | None = None
+
+
+class RdmaVf(RdmaFunction):
+    """An SR-IOV virtual function (VF) of the NIC in whose list it stands.
+
+    Attributes:
+        pcie: Its path in the PCIe tree; absent where it is the NIC's, as it is on real hardware.
+    """
+
+    pcie: PciePath | None = None
+
+
+class RdmaNic(RdmaFunction):
+    """An RDMA NIC: a physical function and its VFs.
+
+    Attributes:
+        pcie: Its path in the PCIe tree.
+        vendor: nvidia (Mellanox included), amazon, broadcom, intel, amd, or the PCI vendor id.
+        sriov_total_vfs: How many VFs it can have.
+        vfs: The VFs that exist now.
+    """
+
+    pcie: PciePath = PciePath()
+    vendor: Text | None = None
+    sriov_total_vfs: UInt16 = Field(default=0, alias="sriovTotalVFs")
+    vfs: Annotated[tuple[RdmaVf, ...], Field(max_length=_MAX_VFS)] = ()
+
+
+class Fpga(_Object):
+    """An FPGA.
+
+    Attributes:
+        address: Its PCI address, <domain>:<bus>:<device>.<function>.
+        pcie: Its path in the PCIe tree.
+        index: Its order among the node's FPGAs.
+        vendor: amd, intel, or the PCI vendor id.
+        model: The product's name.
+        device_paths: The character devices of its users.
+    """
+
+    address: Address
+    pcie: PciePath = PciePath()
+    index: UInt32
+    vendor: Text | None = None
+    model: Text | None = None
+    device_paths: Annotated[tuple[DevicePath, ...], Field(max_length=64)] = ()
+
+
+class DeviceCounts(_Object):
+    """How many devices the lists hold.
+
+    Attributes:
+        gpus: GPUs.
+        nics: RDMA NICs.
+        vfs: VFs of all NICs.
+        fpgas: FPGAs.
+    """
+
+    gpus: UInt32
+    nics: UInt32
+    vfs: UInt32
+    fpgas: UInt32
+
+
+class NodeInventorySpec(_Object):
+    """All devices of the node and where they hang.
+
+    Attributes:
+        source: Who described the node: the plugin on it (live), its sysfs alone, or an NCCL topology file.
+        counts: How many devices there are, for kubectl get.
+        gpus: The GPUs.
+        nics: The RDMA NICs.
+        fpgas: The FPGAs.
+        notes: What the source could not tell, or left out and why; a sentence each.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {"rule": _RIGHT_COUNTS, "message": "counts must tell the lengths of the lists"}
+            ]
+        }
+    )
+
+    source: Literal["live", "sysfs", "nccl-topology"]
+    counts: DeviceCounts
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=_MAX_DEVICES)] = ()
+    nics: Annotated[tuple[RdmaNic, ...], Field(max_length=_MAX_DEVICES)] = ()
+    fpgas: Annotated[tuple[Fpga, ...], Field(max_length=_MAX_DEVICES)] = ()
+    notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)] = ()
+
+
+class NodeInventoryStatus(_Object):
+    """What the plugin says about itself and the node.
+
+    Attributes:
+        conditions: Ready, and what the plugin's checks of the node found.
+        plugin_version: The version of the plugin that wrote the inventory.
+        observed_generation: The metadata.generation that the status is about.
+    """
+
+    conditions: Conditions = ()
+    plugin_version: Text | None = None
+    observed_generation: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
+
+
+class NodeInventory(_Object):
+    """A node's word about its devices: complete, written by the node's plugin alone, named after the node."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeInventorySpec
+    status: NodeInventoryStatus | None = None
+
+
+class NearDevice(_Object):
+    """A device of the other kind that is near.
+
+    Attributes:
+        name: The device's name in its pool.
+        distance: What joins the two, in the terms of nvidia-smi topo -m, nearest first: PIX (one PCIe switch at most),
+            PXB (several switches), PHB (the host bridge), NODE (one NUMA node), SYS (several).
+    """
+
+    name: DeviceLabel
+    distance: Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+
+
+class DeviceSpec(_Object):
+    """What a device is and where it hangs.
+
+    Attributes:
+        node_name: The node it is in.
+        device_name: Its name in the node's pool: what allocation results call it.
+        type: What it is.
+        parent: Of a part of a device (a VF) the name of the whole one.
+        index: Its order among the node's devices of its type; of a VF its number at its NIC.
+        minor: N of its device node: /dev/nvidiaN, /dev/dri/renderDN, /dev/infiniband/uverbsN.
+        uuid: A GPU's UUID.
+        vendor: nvidia, amd, intel, amazon, broadcom, or the PCI vendor id.
+        model: The product's name.
+        memory: A GPU's memory.
+        architecture: A GPU's architecture.
+        rdma_device: A NIC's RDMA device, such as mlx5_0.
+        pci_bus_id: Its PCI address.
+        pcie_switch: The nearest switch that it shares with another card, by its upstream port.
+        pcie_root: The root complex, pci<domain>:<bus>.
+        numa_node: The NUMA node.
+        near: The NICs nearest to a GPU or FPGA, and the GPUs nearest to a NIC or VF: all at the least distance.
+        left_out: Why the device is in no ResourceSlice; absent where it is offered.
+    """
+
+    node_name: Annotated[NodeName, Field(json_schema_extra=_IMMUTABLE)]
+    device_name: Annotated[DeviceLabel, Field(json_schema_extra=_IMMUTABLE)]
+    type: Literal["gpu", "mig", "rdma", "rdma-vf", "fpga"]
+    parent: DeviceLabel | None = None
+    index: UInt32
+    minor: UInt32 | None = None
+    uuid: Text | None = None
+    vendor: Text | None = None
+    model: Text | None = None
+    memory: Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})] | None = None
+    architecture: Text | None = None
+    rdma_device: KernelName | None = None
+    pci_bus_id: Address = Field(alias="pciBusID")
+    pcie_switch: Address | None = None
+    pcie_root: Root | None = None
+    numa_node: NumaNode | None = None
+    near: Annotated[tuple[NearDevice, ...], Field(max_length=MAX_NEAR)] = ()
+    left_out: Note | None = None
+
+
+class DeviceStatus(_Object):
+    """How a device is.
+
+    Attributes:
+        state: Healthy, Unhealthy, or Unknown where nobody watches it.
+        conditions: What the state is made of, and since when.
+    """
+
+    state: Literal["Healthy", "Unhealthy", "Unknown"]
+    conditions: Conditions = ()
+
+
+class Device(_Object):
+    """One GPU, RDMA NIC, VF or FPGA of a node, as the controller shows it. Named <node>.<device>."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {"rule": _RIGHT_NAME, "message": "metadata.name must be <spec.nodeName>.<spec.deviceName>"}
+            ]
+        }
+    )
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceSpec
+    status: DeviceStatus | None = None

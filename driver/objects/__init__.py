@@ -1,0 +1,17 @@
+"""Rootport's own API objects out of an inventory, and the inventory out of what a node wrote."""
+
+from driver.objects.devices import device_objects
+from driver.objects.inventories import inventory_of, node_inventory, parse_node_inventory
+from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_object_name, node_label
+
+__all__ = [
+    "MODEL_LABEL",
+    "NODE_LABEL",
+    "TYPE_LABEL",
+    "device_object_name",
+    "device_objects",
+    "inventory_of",
+    "node_inventory",
+    "node_label",
+    "parse_node_inventory",
+]

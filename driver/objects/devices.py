@@ -1,0 +1,138 @@
+"""The Device objects of a node: what ``kubectl get devices`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pydantic import ValidationError
+
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import ObjectMeta
+from driver.api.rootport_v1alpha1 import API_VERSION, MAX_NEAR, Device, DeviceSpec, DeviceStatus, NearDevice
+from driver.api.validation.errors import shown
+from driver.api.validation.names import subdomain
+from driver.errors import InputError
+from driver.model import devices as model
+from driver.model.distance import matrix
+from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress
+from driver.objects.invalid import field_errors
+from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_object_name, model_label, node_label
+
+__all__ = ["device_objects"]
+
+_Near: TypeAlias = tuple[NearDevice, ...]
+_NOTHING_LEFT_OUT: Final[Mapping[model.DeviceName, str]] = MappingProxyType({})
+
+
+def device_objects(
+    inventory: Inventory, *, left_out: Mapping[model.DeviceName, str] = _NOTHING_LEFT_OUT
+) -> tuple[Device, ...]:
+    """One object for each GPU, NIC, VF and FPGA of a node, in the inventory's order.
+
+    The state is Unknown: an inventory says what is there, not how it is.
+
+    Args:
+        inventory: The node.
+        left_out: Why a device is in no ResourceSlice, by the device's name, for a person.
+
+    Raises:
+        InputError: The node's name is not one that Kubernetes allows, or a device has what such an object cannot hold;
+            all mistakes, with their fields.
+    """
+    for error in subdomain("node", inventory.node):
+        raise InputError(f"the node's name {error.message}", hint="give the node a name that Kubernetes allows")
+    near = _nearest(inventory)
+    nics = {nic.address: nic for nic in inventory.nics}
+    made: list[Device] = []
+    errors: list[str] = []
+    for device in inventory.devices():
+        fields = _spec(device, inventory.node) | {"left_out": left_out.get(device.name)}
+        if isinstance(device, model.RdmaVf) and (nic := nics.get(device.parent)):
+            # A VF is a part of its NIC's card, so what is near the one is near the other.
+            fields |= {"parent": nic.name, "vendor": nic.vendor, "near": near[nic.address]}
+        else:
+            fields["near"] = near.get(device.address, ())
+        try:
+            spec = DeviceSpec.model_validate(fields)
+        except ValidationError as error:
+            subject = f"Device {shown(device.name)} of node {inventory.node}"
+            errors += (f"{subject}: spec.{item}" for item in field_errors(error))
+        else:
+            made.append(_object(spec, device))
+    if errors:
+        raise InputError.of_all(errors)
+    return tuple(made)
+
+
+def _object(spec: DeviceSpec, device: model.Device) -> Device:
+    labels = {
+        NODE_LABEL: node_label(spec.node_name),
+        TYPE_LABEL: str(device.type),
+        MODEL_LABEL: model_label(device.model),
+    }
+    return Device(
+        api_version=API_VERSION,
+        kind="Device",
+        metadata=ObjectMeta(
+            name=device_object_name(spec.node_name, device.name),
+            labels={key: value for key, value in labels.items() if value},
+        ),
+        spec=spec,
+        status=DeviceStatus(state="Unknown"),
+    )
+
+
+def _spec(device: model.Device, node: str) -> dict[str, object]:
+    path = device.pcie
+    common: dict[str, object] = {
+        "node_name": node,
+        "device_name": device.name,
+        "type": device.type.value,
+        "index": device.index,
+        "model": device.model,
+        "pci_bus_id": device.address,
+        "pcie_switch": path.switch,
+        "pcie_root": path.root,
+        "numa_node": path.numa_node,
+    }
+    match device:
+        case model.Gpu():
+            memory = device.memory_bytes
+            return common | {
+                "vendor": device.vendor,
+                "minor": device.minor,
+                "uuid": device.uuid,
+                "memory": None if memory is None else Quantity.of(memory, binary=True),
+                "architecture": device.architecture,
+            }
+        case model.RdmaNic():
+            return common | _network(device) | {"vendor": device.vendor}
+        case model.RdmaVf():
+            return common | _network(device)
+        case model.Fpga():
+            return common | {"vendor": device.vendor}
+
+
+def _network(device: model.RdmaFunction) -> dict[str, object]:
+    return {"minor": device.verbs_minor, "rdma_device": device.rdma_device}
+
+
+def _nearest(inventory: Inventory) -> dict[PciAddress, _Near]:
+    """For GPUs and FPGAs the nearest NICs, for NICs the nearest GPUs."""
+    rows = matrix(inventory).rows
+    columns: dict[bool, list[int]] = {True: [], False: []}
+    for at, row in enumerate(rows):
+        if not isinstance(row.device, model.Fpga):
+            columns[isinstance(row.device, model.RdmaNic)].append(at)
+    near: dict[PciAddress, _Near] = {}
+    for row in rows:
+        others = columns[not isinstance(row.device, model.RdmaNic)]
+        least = min((row.distances[at] for at in others), default=None)
+        nearest = [rows[at].device.name for at in others if row.distances[at] == least]
+        near[row.device.address] = tuple(
+            NearDevice.model_validate({"name": name, "distance": str(least)}) for name in nearest[:MAX_NEAR]
+        )
+    return near
