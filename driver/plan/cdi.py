@@ -16,10 +16,22 @@ from driver.api.resource_v1 import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 
-__all__ = ["CDI_VERSION", "KIND", "CdiDevice", "CdiSpec", "claim_uid_of", "device_name", "spec_file_name"]
+__all__ = [
+    "CDI_VERSION",
+    "KIND",
+    "CdiDevice",
+    "CdiHook",
+    "CdiMount",
+    "CdiSpec",
+    "claim_uid_of",
+    "device_name",
+    "driver_device_name",
+    "spec_file_name",
+]
 
 CDI_VERSION: Final = "0.5.0"
-"""The least version that allows what is used here: a device name may start with a digit, as UIDs do, since 0.5.0.
+"""The least version that allows what is used here: a device name may start with a digit, as UIDs do, since 0.5.0, and
+a device node may have another path on the host. Mounts and hooks are older.
 
 The library refuses a spec whose version is below what its content needs (MinimumRequiredVersion), and a runtime refuses
 one above what it knows; so the least version runs on the most runtimes.
@@ -36,24 +48,88 @@ _FILE_NAME: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CdiDevice:
-    """What a container gets with one CDI device.
+class CdiMount:
+    """A file or folder of the host, mounted into the container.
 
     Attributes:
-        name: The name in the spec, from :func:`device_name`.
-        device_nodes: Paths of device nodes, the same on the host and in the container. The runtime looks up the rest
-            and refuses to start the container where one is missing.
+        host_path: Absolute. The container does not start where there is nothing.
+        container_path: Absolute.
+        options: As ``mount`` knows them; ``bind`` or ``rbind`` is among them.
+    """
+
+    host_path: str
+    container_path: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiHook:
+    """A program that the runtime runs on the host while it creates the container (OCI hook ``createContainer``).
+
+    Attributes:
+        path: Absolute, on the host. The container does not start where the program is missing or fails.
+        args: With the program's name as the first, as in C.
+        env: ``NAME=value``.
+    """
+
+    path: str
+    args: tuple[str, ...]
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiDevice:
+    """What a container gets with one CDI device. At least one of the tuples has something.
+
+    Attributes:
+        name: The name in the spec, from :func:`device_name` or :func:`driver_device_name`.
+        device_nodes: Paths of device nodes in the container. The runtime looks up the rest and refuses to start the
+            container where one is missing.
+        device_root: What stands before those paths on the host; empty where they are the same there.
         env: Environment variables, ``NAME=value``.
+        mounts: Files of the host. Of two with one place in the container the runtime keeps the last.
+        hooks: Programs, in their order.
     """
 
     name: str
-    device_nodes: tuple[str, ...]
-    env: tuple[str, ...]
+    device_nodes: tuple[str, ...] = ()
+    device_root: str = ""
+    env: tuple[str, ...] = ()
+    mounts: tuple[CdiMount, ...] = ()
+    hooks: tuple[CdiHook, ...] = ()
 
     @property
     def id(self) -> str:
         """The fully qualified name, as the kubelet hands it to the runtime."""
         return f"{KIND}={self.name}"
+
+    @property
+    def host_device_nodes(self) -> tuple[str, ...]:
+        """The paths of the device nodes on the host."""
+        return tuple(self.device_root + path for path in self.device_nodes)
+
+    def edits(self) -> dict[str, object]:
+        """Its ``containerEdits``; lists without entries are left out."""
+        nodes = [
+            {"path": path, "hostPath": host} if self.device_root else {"path": path}
+            for path, host in zip(self.device_nodes, self.host_device_nodes, strict=True)
+        ]
+        mounts = [
+            {"hostPath": mount.host_path, "containerPath": mount.container_path, "options": list(mount.options)}
+            for mount in self.mounts
+        ]
+        hooks = [
+            {"hookName": "createContainer", "path": hook.path, "args": list(hook.args)}
+            | ({"env": list(hook.env)} if hook.env else {})
+            for hook in self.hooks
+        ]
+        edits: dict[str, list[object]] = {
+            "env": [*self.env],
+            "deviceNodes": [*nodes],
+            "mounts": [*mounts],
+            "hooks": [*hooks],
+        }
+        return {name: entries for name, entries in edits.items() if entries}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +151,7 @@ class CdiSpec:
 
     def to_json(self) -> bytes:
         """The file's content: the same bytes for the same spec."""
-        devices = [
-            {
-                "name": device.name,
-                "containerEdits": {
-                    **({"env": list(device.env)} if device.env else {}),
-                    "deviceNodes": [{"path": path} for path in device.device_nodes],
-                },
-            }
-            for device in self.devices
-        ]
+        devices = [{"name": device.name, "containerEdits": device.edits()} for device in self.devices]
         spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
         return f"{json.dumps(spec, indent=2)}\n".encode()
 
@@ -95,6 +162,11 @@ def device_name(claim_uid: str, request: str, device: str) -> str:
     The parts are DNS labels, which have no ``_``: two different triples never get one name.
     """
     return f"{claim_uid}_{request}_{device}"
+
+
+def driver_device_name(claim_uid: str) -> str:
+    """The CDI device of the driver's files. It has one ``_``, so it is none of :func:`device_name`'s."""
+    return f"{claim_uid}_nvidia-driver"
 
 
 def spec_file_name(claim_uid: str) -> str:

@@ -16,7 +16,7 @@ from driver.api.validation.errors import shown
 from driver.errors import NodeError
 from driver.model.devices import Device, Gpu, RdmaFunction
 
-__all__ = ["device_environment", "request_environment"]
+__all__ = ["device_environment", "pod_claim_name", "request_environment"]
 
 _POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """What the pod calls the claim, on claims made from a template (k8s.io/api v0.36.3, PodResourceClaimAnnotation)."""
@@ -33,6 +33,15 @@ def device_environment(device: Device) -> tuple[str, ...]:
     return ("NVIDIA_VISIBLE_DEVICES=void",) if isinstance(device, Gpu) and device.vendor == "nvidia" else ()
 
 
+def pod_claim_name(metadata: ObjectMeta) -> str | None:
+    """What the pod calls the claim, where it was made from a template.
+
+    A claim's author may write anything into the annotation: what is no DNS label, as the pod's field is one, is none.
+    """
+    annotation = metadata.annotations.get(_POD_CLAIM_ANNOTATION, "")
+    return None if any(names.label("", annotation)) else annotation
+
+
 def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Device], subject: str) -> tuple[str, ...]:
     """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,RDMA}=a,b,…``.
 
@@ -45,8 +54,7 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[De
     Raises:
         NodeError: The inventory has a name that cannot stand in a list.
     """
-    annotation = metadata.annotations.get(_POD_CLAIM_ANNOTATION, "")
-    claim = metadata.name if any(names.label("", annotation)) else annotation
+    claim = pod_claim_name(metadata) or metadata.name
     prefix = f"ROOTPORT_{_upper(claim)}__{_upper(request)}"
     lists: dict[str, Sequence[str]] = {
         "PCI": [device.address for device in devices],

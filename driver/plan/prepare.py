@@ -23,11 +23,14 @@ from driver.api.validation import names
 from driver.api.validation.errors import FieldError, shown
 from driver.config import DeviceConfig, UnsupportedFieldError, config_for, read_entries
 from driver.errors import InputError, NodeError, UnsupportedError
-from driver.model.devices import Device
+from driver.model.devices import Device, Gpu
 from driver.model.inventory import Inventory, InventorySource
-from driver.plan.cdi import CdiDevice, CdiSpec, device_name, spec_file_name
+from driver.plan.cdi import CdiDevice, CdiMount, CdiSpec, device_name, spec_file_name
 from driver.plan.device_nodes import device_nodes, with_assumed_minors
+from driver.plan.driver_files import DriverFiles, driver_cdi_device
 from driver.plan.environment import device_environment, request_environment
+from driver.plan.host_paths import host_folder
+from driver.plan.metadata import MetadataFile, metadata_file, metadata_mount, published_attributes
 
 __all__ = ["PreparePlan", "PreparedDevice", "prepare_plan"]
 
@@ -43,13 +46,18 @@ class PreparedDevice:
         request_names: The requests it was given to: base names, since the kubelet knows no subrequests here.
         pool: Its pool: the node.
         device: Its name in the pool.
-        cdi_device_ids: What the runtime injects into the containers that name one of the requests, or none.
+        cdi_device_ids: What the runtime injects into the containers that name one of the requests, or none. The
+            device's own id is the first: the kubelet names the device by it in the pod's status.
+        share_id: Which share of the device, where it is given more than once.
+        admin_access: Whether the device is only watched over: that is no use of it, and nobody is kept from it.
     """
 
     request_names: tuple[str, ...]
     pool: str
     device: str
     cdi_device_ids: tuple[str, ...]
+    share_id: str | None = None
+    admin_access: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +69,20 @@ class PreparePlan:
         devices: In the allocation's order; empty where the claim has no device of this driver.
         spec: The CDI spec; None without devices.
         notes: What was assumed; one sentence each, for a person.
+        metadata_files: The files that the spec's mounts name, one a request; to be there before the spec is.
     """
 
     claim: ClaimReference
     devices: tuple[PreparedDevice, ...]
     spec: CdiSpec | None
     notes: tuple[str, ...] = ()
+    metadata_files: tuple[MetadataFile, ...] = ()
+
+    @property
+    def device_paths(self) -> tuple[str, ...]:
+        """The device nodes that must be on the host, each once: without one of them the container does not start."""
+        devices = self.spec.devices if self.spec else ()
+        return tuple(dict.fromkeys(path for device in devices for path in device.host_device_nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +91,33 @@ class _Given:
 
     Attributes:
         request: As the result writes it: ``request`` or ``request/subrequest``.
+        admin_access: As the result says.
         subject: Names claim, request and device in errors.
     """
 
     request: str
     device: Device
+    admin_access: bool
     subject: str
 
     @property
     def base_request(self) -> str:
         return self.request.partition("/")[0]
 
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        return isinstance(self.device, Gpu) and self.device.vendor == "nvidia"
 
-def prepare_plan(claim: ResourceClaim, inventory: Inventory, *, assume_minors: bool = False) -> PreparePlan:
+
+def prepare_plan(
+    claim: ResourceClaim,
+    inventory: Inventory,
+    *,
+    assume_minors: bool = False,
+    driver_files: DriverFiles | None = None,
+    device_root: str = "",
+    metadata_root: str | None = None,
+) -> PreparePlan:
     """Decide how to prepare a claim on a node. The same arguments give the same plan.
 
     Args:
@@ -95,9 +125,14 @@ def prepare_plan(claim: ResourceClaim, inventory: Inventory, *, assume_minors: b
         inventory: What the node has.
         assume_minors: Number device nodes by index where the inventory does not tell; for simulation only. The plan
             says so in its notes.
+        driver_files: NVIDIA's driver files on the node; None gives containers the device nodes alone.
+        device_root: An administrator's folder that stands before ``/dev`` on the host, where the device nodes are not
+            in the host's own.
+        metadata_root: The host's folder for device metadata files; None gives containers none.
 
     Raises:
-        InputError: The claim is not allocated, not to this node, gives a device twice, or has wrong parameters.
+        InputError: The claim is not allocated, not to this node, gives a device twice, or has wrong parameters; or one
+            of the folders is no absolute path.
         UnsupportedError: The claim asks for something that comes with a later version.
         NodeError: A device is not there, or its device nodes are not known.
     """
@@ -117,27 +152,37 @@ def prepare_plan(claim: ResourceClaim, inventory: Inventory, *, assume_minors: b
         completed = [replace(item, device=with_assumed_minors(item.device)) for item in given]
         notes = _assumption(given, completed, inventory.source)
         given = completed
+    root = host_folder(device_root, "device_root")
+    # The kubelet hands over all devices of a request or none, so one of them can carry what belongs to the request:
+    # each of these is taken by the first device that it fits.
     environments = _request_environments(claim.metadata, given, reference)
+    metadata_files, metadata_mounts = _metadata(claim.metadata, given, inventory, metadata_root)
     cdi_devices = tuple(
         CdiDevice(
             name=device_name(reference.uid, item.base_request, item.device.name),
             device_nodes=device_nodes(item.device, config, item.subject),
-            # The kubelet hands over all devices of a request or none, so one of them can carry the request's lists.
+            device_root=(driver_files.device_root if driver_files and item.is_nvidia_gpu else "") or root,
             env=device_environment(item.device) + environments.pop(item.base_request, ()),
+            mounts=metadata_mounts.pop(item.base_request, ()),
         )
         for item, config in zip(given, configs, strict=True)
     )
+    driver_devices: tuple[CdiDevice, ...] = ()
+    if driver_files is not None and any(item.is_nvidia_gpu for item in given):
+        driver_devices = (driver_cdi_device(reference.uid, driver_files),)
+    driver_ids = {item.base_request: tuple(device.id for device in driver_devices) for item in given}
     prepared = tuple(
         PreparedDevice(
             request_names=(item.base_request,),
             pool=inventory.node,
             device=item.device.name,
-            cdi_device_ids=(cdi_device.id,),
+            cdi_device_ids=(cdi_device.id, *(driver_ids.pop(item.base_request, ()) if item.is_nvidia_gpu else ())),
+            admin_access=item.admin_access,
         )
         for item, cdi_device in zip(given, cdi_devices, strict=True)
     )
-    spec = CdiSpec(claim=reference, devices=cdi_devices) if cdi_devices else None
-    return PreparePlan(claim=reference, devices=prepared, spec=spec, notes=notes)
+    spec = CdiSpec(claim=reference, devices=cdi_devices + driver_devices) if cdi_devices else None
+    return PreparePlan(claim=reference, devices=prepared, spec=spec, notes=notes, metadata_files=metadata_files)
 
 
 def _reference(claim: ResourceClaim) -> ClaimReference:
@@ -175,7 +220,12 @@ def _given(
             hint="it may have left the node since it was allocated: check the node's hardware and driver, or delete "
             "the pod so that its claim is allocated anew",
         )
-    return _Given(request=result.request, device=device, subject=f"claim {claim}, request {base}, device {device.name}")
+    return _Given(
+        request=result.request,
+        device=device,
+        admin_access=result.admin_access is True,
+        subject=f"claim {claim}, request {base}, device {device.name}",
+    )
 
 
 def _refuse_double_use(given: Iterable[tuple[DeviceRequestAllocationResult, _Given]]) -> None:
@@ -186,10 +236,7 @@ def _refuse_double_use(given: Iterable[tuple[DeviceRequestAllocationResult, _Giv
         if (item.base_request, result.device) in seen:
             raise InputError(f"{item.subject} is allocated twice to one request", hint=_DOUBLE_USE)
         seen.add((item.base_request, result.device))
-        if (
-            not result.admin_access
-            and (other := used.setdefault(result.device, item.base_request)) != item.base_request
-        ):
+        if not item.admin_access and (other := used.setdefault(result.device, item.base_request)) != item.base_request:
             raise InputError(f"{item.subject} is allocated to request {other} as well", hint=_DOUBLE_USE)
 
 
@@ -231,6 +278,24 @@ def _request_environments(
         request: request_environment(metadata, request, of_request, f"claim {claim}, request {request}")
         for request, of_request in devices.items()
     }
+
+
+def _metadata(
+    metadata: ObjectMeta, given: Sequence[_Given], inventory: Inventory, metadata_root: str | None
+) -> tuple[tuple[MetadataFile, ...], dict[str, tuple[CdiMount, ...]]]:
+    """The metadata file of each request, and its mount by the request's name; nothing without a root."""
+    if metadata_root is None:
+        return (), {}
+    root = host_folder(metadata_root, "metadata_root")
+    attributes = published_attributes(inventory) if given else {}
+    by_request = defaultdict[str, list[_Given]](list)
+    for item in given:
+        by_request[item.base_request].append(item)
+    files = tuple(
+        metadata_file(metadata, items[0].request, inventory.node, [item.device.name for item in items], attributes)
+        for items in by_request.values()
+    )
+    return files, {request: (metadata_mount(metadata, request, root),) for request in by_request}
 
 
 def _joined(errors: Sequence[FieldError]) -> str:

@@ -12,19 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan.builders import claim, config, fpga, gpu, nic, node, parameters, vf
 from plan.builders import given as result
+from plan.driver_files import FILES, HOOKS
 from referencing import Registry, Resource
 
 from driver.adapters.nccl import read_topology
 from driver.api.resource_v1 import ResourceClaim
 from driver.model.devices import Device
 from driver.model.inventory import Inventory
-from driver.plan import PreparePlan, prepare_plan
+from driver.plan import DriverFiles, PreparePlan, prepare_plan
 
 TESTS = Path(__file__).parent.parent
 SCHEMA = TESTS / "data" / "cdi"
 TOPOLOGIES = sorted((TESTS.parent / "examples" / "topologies").glob("*.xml"))
 # The fields that the CDI library knows (specs-go v1.1.1, config.go) and the plan uses; the schema allows any.
 KNOWN = {"cdiVersion", "kind", "devices", "name", "containerEdits", "env", "deviceNodes", "path"}
+KNOWN_WITH_ALL = KNOWN | {"hostPath", "mounts", "containerPath", "options", "hooks", "hookName", "args"}
 
 
 def cdi_validator() -> jsonschema.Draft7Validator:
@@ -142,6 +144,42 @@ def node_of(device: Device, inventory: Inventory) -> Inventory:
 def test_every_plan_keeps_the_schema_and_the_requests_apart(case: tuple[Inventory, ResourceClaim]) -> None:
     inventory, of = case
     check(prepare_plan(of, inventory, assume_minors=True), inventory, of)
+
+
+@given(allocated(), st.sampled_from([None, FILES, HOOKS]), st.sampled_from(["", "/srv/fake"]), st.booleans())
+def test_what_is_added_keeps_the_schema_and_takes_nothing_away(
+    case: tuple[Inventory, ResourceClaim], files: DriverFiles | None, root: str, metadata: bool
+) -> None:
+    inventory, of = case
+    bare = prepare_plan(of, inventory, assume_minors=True)
+    plan = prepare_plan(
+        of,
+        inventory,
+        assume_minors=True,
+        driver_files=files,
+        device_root=root,
+        metadata_root="/var/lib/metadata" if metadata else None,
+    )
+    assert plan.device_paths == tuple(root + path for path in bare.device_paths)
+    assert (plan.spec is None) == (bare.spec is None)
+    requests = {name for device in plan.devices for name in device.request_names}
+    assert {file.relative_path for file in plan.metadata_files} == {
+        f"{of.metadata.uid}/{request}.json" for request in requests if metadata
+    }
+    for device, alone in zip(plan.devices, bare.devices, strict=True):
+        assert device.cdi_device_ids[:1] == alone.cdi_device_ids
+    if plan.spec is None or bare.spec is None:
+        return
+    content = json.loads(plan.spec.to_json())
+    VALIDATOR.validate(content)
+    assert keys(content) <= KNOWN_WITH_ALL
+    for device, alone in zip(plan.spec.devices, bare.spec.devices, strict=False):
+        assert (device.name, device.device_nodes, device.env) == (alone.name, alone.device_nodes, alone.env)
+    # No id leads nowhere, and each device of the spec is handed over with some request.
+    handed_over = {cdi_id for device in plan.devices for cdi_id in device.cdi_device_ids}
+    assert handed_over == {device.id for device in plan.spec.devices}
+    mounted = {mount.host_path for device in plan.spec.devices for mount in device.mounts}
+    assert {f"/var/lib/metadata/{file.relative_path}" for file in plan.metadata_files} <= mounted
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=[path.stem for path in TOPOLOGIES])

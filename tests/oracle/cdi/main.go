@@ -4,7 +4,8 @@
 //
 // It loads the specs of DIR as a runtime does, then injects each of the given lists of device ids into an OCI spec of
 // its own. Standard input is a JSON array of arrays of ids; standard output is one JSON object, see report. Device nodes
-// are looked up as /dev/null, since a test machine has no GPU; everything else is the library's own doing.
+// without a path of the host's own are looked up as /dev/null, since a test machine has no GPU; everything else is the
+// library's own doing.
 package main
 
 import (
@@ -33,6 +34,9 @@ type injection struct {
 	Error       string   `json:"error"`
 	Env         []string `json:"env"`
 	DeviceNodes []string `json:"deviceNodes"`
+	// Mounts are "source destination", Hooks the arguments of the createContainer hooks.
+	Mounts []string   `json:"mounts"`
+	Hooks  [][]string `json:"hooks"`
 }
 
 func main() {
@@ -68,7 +72,9 @@ func run(dir string, in *os.File, out *os.File) error {
 	}
 	for _, id := range result.Devices {
 		for _, node := range cache.GetDevice(id).ContainerEdits.DeviceNodes {
-			node.HostPath = "/dev/null"
+			if node.HostPath == "" {
+				node.HostPath = "/dev/null"
+			}
 		}
 	}
 	for _, ids := range requests {
@@ -83,6 +89,14 @@ func inject(cache *cdi.Cache, ids []string) injection {
 		return injection{Error: err.Error()}
 	}
 	outcome := injection{}
+	for _, mount := range container.Mounts {
+		outcome.Mounts = append(outcome.Mounts, mount.Source+" "+mount.Destination)
+	}
+	if container.Hooks != nil {
+		for _, hook := range container.Hooks.CreateContainer {
+			outcome.Hooks = append(outcome.Hooks, hook.Args)
+		}
+	}
 	if container.Process != nil {
 		outcome.Env = container.Process.Env
 	}

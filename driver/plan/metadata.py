@@ -1,0 +1,116 @@
+"""The device metadata file of a request: what its devices are, for the programs in the container (KEP-5304).
+
+Source of paths and format: k8s.io/dynamic-resource-allocation v0.36.3, api/metadata (doc.go, helpers.go, v1alpha1) and
+kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the same object in each version, newest first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
+from driver.layout import resource_slices
+from driver.model.inventory import Inventory
+from driver.plan.cdi import CdiMount
+from driver.plan.environment import pod_claim_name
+
+__all__ = ["MetadataFile", "metadata_file", "metadata_mount", "published_attributes"]
+
+_API_VERSIONS: Final = ("metadata.resource.k8s.io/v1alpha1",)
+"""Newest first."""
+
+_CONTAINER_FOLDER: Final = "/var/run/kubernetes.io/dra-device-attributes"
+_GENERATION: Final = 1
+"""The files are written once and never updated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataFile:
+    """One file to write before a container of the claim starts.
+
+    Attributes:
+        relative_path: ``<claim uid>/<request>.json``, below the folder of all metadata files.
+        content: All of it.
+    """
+
+    relative_path: str
+    content: bytes
+
+
+def published_attributes(inventory: Inventory) -> dict[str, Mapping[str, DeviceAttribute]]:
+    """The attributes of each device in the node's ResourceSlices, by the device's name.
+
+    Raises:
+        InputError: The inventory cannot be published.
+    """
+    return {device.name: device.attributes for item in resource_slices(inventory) for device in item.spec.devices}
+
+
+def metadata_file(
+    metadata: ObjectMeta,
+    request: str,
+    pool: str,
+    devices: Sequence[str],
+    attributes: Mapping[str, Mapping[str, DeviceAttribute]],
+) -> MetadataFile:
+    """The file of one request.
+
+    Args:
+        metadata: The claim's; its names were checked before.
+        request: The request as the allocation writes it: ``request`` or ``request/subrequest``.
+        pool: The pool of the devices.
+        devices: Their names, in the allocation's order.
+        attributes: From :func:`published_attributes`; a device that is not published has none.
+    """
+    pod_claim = pod_claim_name(metadata)
+    body = {
+        "metadata": {
+            "name": metadata.name,
+            **({"namespace": metadata.namespace} if metadata.namespace else {}),
+            "uid": metadata.uid,
+            "generation": _GENERATION,
+        },
+        **({"podClaimName": pod_claim} if pod_claim else {}),
+        "requests": [{"name": request, "devices": [_device(pool, name, attributes.get(name, {})) for name in devices]}],
+    }
+    stream = "".join(
+        json.dumps({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2, ensure_ascii=False) + "\n"
+        for version in _API_VERSIONS
+    )
+    return MetadataFile(relative_path=_relative_path(metadata.uid, request), content=stream.encode())
+
+
+def metadata_mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:
+    """Where the container finds the file: by the name that the pod's author knows, so not by the claim's UID.
+
+    Args:
+        metadata: The claim's.
+        request: As in :func:`metadata_file`.
+        metadata_root: The host's folder of all metadata files.
+    """
+    pod_claim = pod_claim_name(metadata)
+    claim = f"resourceclaimtemplates/{pod_claim}" if pod_claim else f"resourceclaims/{metadata.name}"
+    base = request.partition("/")[0]
+    return CdiMount(
+        host_path=f"{metadata_root}/{_relative_path(metadata.uid, request)}",
+        container_path=f"{_CONTAINER_FOLDER}/{claim}/{base}/{DRIVER_NAME}-metadata.json",
+        options=("ro", "bind"),
+    )
+
+
+def _relative_path(claim_uid: str, request: str) -> str:
+    return f"{claim_uid}/{request.partition('/')[0]}.json"
+
+
+def _device(pool: str, name: str, attributes: Mapping[str, DeviceAttribute]) -> dict[str, object]:
+    values = {attribute: attributes[attribute].to_wire() for attribute in sorted(attributes)}
+    return {
+        "driver": DRIVER_NAME,
+        "pool": pool,
+        "name": name,
+        **({"attributes": values} if values else {}),
+    }
