@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.builders import claim, fpga, given, gpu, nic, node, vf
+from plan.builders import UID, claim, fpga, given, gpu, nic, node, vf
+from plan.driver_files import FILES, HOOKS, VERSION
 
 from driver.adapters.cdi_files import write_spec
 from driver.adapters.nccl import read_topology
@@ -20,6 +21,7 @@ from driver.plan import CDI_VERSION, PreparePlan, prepare_plan
 TESTS = Path(__file__).parent.parent
 ORACLE = TESTS / "oracle" / "cdi"
 TOPOLOGIES = sorted((TESTS.parent / "examples" / "topologies").glob("*.xml"))
+COMMANDS = ("create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification")
 
 pytestmark = pytest.mark.needs_go
 
@@ -122,6 +124,55 @@ def test_the_library_takes_the_specs_of_real_machines(oracle: Path, tmp_path: Pa
     assert answer["errors"] == {}
     assert len(answer["devices"]) == len(plan.devices) > 8
     assert answer["injected"][0]["error"] == ""
+
+
+def test_a_container_that_gets_the_drivers_files_twice_gets_them_once(oracle: Path, tmp_path: Path) -> None:
+    """Two requests of one claim bring the same id; containerd drops the second, the library alone would not."""
+    of = claim(given("a", "gpu-0000-10-00-0"), given("b", "gpu-0000-11-00-0"))
+    plan = prepare_plan(of, node(gpu(0), gpu(1)), driver_files=HOOKS, metadata_root="/var/lib/metadata")
+    write(plan, tmp_path)
+    twice = ids_of(plan)
+    assert len(twice) == len(set(twice)) + 1
+    answer = judge(oracle, tmp_path, twice, list(dict.fromkeys(twice)), ids_of(plan, "b"))
+    assert answer["errors"] == {}
+    assert list(answer["minimumVersions"].values()) == [CDI_VERSION]
+    as_the_library_does, as_containerd_does, other = answer["injected"]
+    assert as_the_library_does["error"] == as_containerd_does["error"] == ""
+    for field in ("env", "deviceNodes", "mounts"):
+        assert sorted(as_the_library_does[field]) == sorted(as_containerd_does[field])
+        assert len(set(as_containerd_does[field])) == len(as_containerd_does[field])
+    # Each hook runs again: it must bear that, and NVIDIA's do (docs/design/prepare.md).
+    assert as_the_library_does["hooks"] == as_containerd_does["hooks"] * 2
+    assert [hook[1] for hook in as_containerd_does["hooks"]] == list(COMMANDS)
+    library = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}"
+    assert f"{library} {library}" in other["mounts"]
+    (metadata,) = [mount for mount in other["mounts"] if mount.startswith("/var/lib/metadata")]
+    folder = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/train"
+    assert metadata == f"/var/lib/metadata/{UID}/b.json {folder}/b/rootport.dev-metadata.json"
+
+
+def test_a_nic_alone_gets_nothing_of_nvidias_driver(oracle: Path, tmp_path: Path) -> None:
+    of = claim(given("gpu", "gpu-0000-10-00-0"), given("nic", "rdma-0000-40-00-0"))
+    plan = prepare_plan(of, node(gpu(0), nic(0)), driver_files=FILES)
+    write(plan, tmp_path)
+    (container,) = judge(oracle, tmp_path, ids_of(plan, "nic"))["injected"]
+    assert (container["error"], container["mounts"], container["hooks"]) == ("", None, None)
+
+
+def test_device_nodes_are_looked_up_below_the_device_root(oracle: Path, tmp_path: Path) -> None:
+    root, specs = tmp_path / "root", tmp_path / "cdi"
+    plan = prepare_plan(claim(given("gpu", "gpu-0000-10-00-0")), node(gpu(0)), device_root=str(root))
+    write(plan, specs)
+    (missing,) = judge(oracle, specs, ids_of(plan))["injected"]
+    assert str(root / "dev/nvidia0") in missing["error"]
+    for path in map(Path, plan.device_paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)  # the one kind of device node that anybody may make
+    answer = judge(oracle, specs, ids_of(plan))
+    assert list(answer["minimumVersions"].values()) == [CDI_VERSION]
+    (container,) = answer["injected"]
+    assert container["error"] == ""
+    assert container["deviceNodes"] == [path.removeprefix(str(root)) for path in plan.device_paths]
 
 
 def test_the_library_refuses_a_broken_file_so_this_test_can_fail(oracle: Path, tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""What the plugin remembers of a claim, written into the claim's CDI spec as well: the way back from a lost checkpoint.
+
+The CDI format has no place for a vendor's own data below version 0.6.0, so it stands in the environment of one more
+device, which no answer to the kubelet ever names: no container sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from driver.plan import CdiDevice, CdiSpec, PreparePlan
+from kubeletplugin.checkpoint import Entry, EntryDevice, EntryFile
+
+__all__ = ["Found", "entry_of_plan", "found_in_spec"]
+
+_VARIABLE: Final = "ROOTPORT_CHECKPOINT="
+
+
+class Found(BaseModel):
+    """What a CDI spec says of its claim: an :class:`Entry` without what stands in files of its own.
+
+    Attributes:
+        namespace: As in :class:`Entry`.
+        name: As there.
+        boot_id: As there.
+        devices: As there.
+        metadata: The paths of the claim's metadata files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    namespace: str
+    name: str
+    boot_id: str
+    devices: tuple[EntryDevice, ...]
+    metadata: tuple[str, ...]
+
+
+def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
+    """The entry of a claim that is about to be prepared.
+
+    Args:
+        plan: What was decided.
+        spec: The plan's CDI spec.
+        boot_id: The node's current boot.
+    """
+    devices = tuple(
+        EntryDevice(
+            request_names=device.request_names,
+            pool=device.pool,
+            device=device.device,
+            cdi_device_ids=device.cdi_device_ids,
+            share_id=device.share_id,
+            admin_access=device.admin_access,
+        )
+        for device in plan.devices
+    )
+    metadata = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.metadata_files)
+    found = Found(
+        namespace=plan.claim.namespace,
+        name=plan.claim.name,
+        boot_id=boot_id,
+        devices=devices,
+        metadata=tuple(file.path for file in metadata),
+    )
+    marker = CdiDevice(name=_marker_name(plan.claim.uid), env=(f"{_VARIABLE}{found.model_dump_json()}",))
+    return Entry(
+        uid=plan.claim.uid,
+        namespace=plan.claim.namespace,
+        name=plan.claim.name,
+        state="prepared",
+        boot_id=boot_id,
+        devices=devices,
+        cdi_spec=CdiSpec(claim=spec.claim, devices=(*spec.devices, marker)).to_json().decode(),
+        metadata=metadata,
+    )
+
+
+def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
+    """What a claim's CDI spec says, or None where it is damaged or none of this plugin's.
+
+    Args:
+        content: The file's.
+        claim_uid: From the file's name.
+    """
+    try:
+        for device in json.loads(content)["devices"]:
+            if device["name"] == _marker_name(claim_uid):
+                (variable,) = device["containerEdits"]["env"]
+                return Found.model_validate_json(variable.removeprefix(_VARIABLE))
+    except (ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return None
+
+
+def _marker_name(claim_uid: str) -> str:
+    """With one ``_``, it is none of :func:`driver.plan.cdi.device_name`'s."""
+    return f"{claim_uid}_checkpoint"

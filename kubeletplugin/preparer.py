@@ -1,0 +1,187 @@
+"""Answers the kubelet: prepares claims from plan, host and API; unprepares them from the node's own state alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from driver.adapters.host import HostRoot
+from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.errors import NodeError, RootportError
+from driver.model.inventory import Inventory
+from driver.plan import PreparePlan, prepare_plan
+from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.entry_in_spec import entry_of_plan
+from kubeletplugin.store import ClaimStore, OpenStore
+
+__all__ = ["GetClaim", "Planner", "Preparer"]
+
+GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
+"""Reads a claim, as :class:`kubeletplugin.claims.ClaimReader` does; raises RootportErrors."""
+
+Planner: TypeAlias = Callable[[ResourceClaim, Inventory], PreparePlan]
+""":func:`driver.plan.prepare_plan`, with the node's driver files and roots already given."""
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Preparer:
+    """The plugin's :class:`kubeletplugin.claim_service.ClaimService`; safe to call from several threads.
+
+    Args:
+        store: The state on disk.
+        inventory: What the node has now; raises NodeError while that is not known.
+        get_claim: Reads a claim from the API server; called without the state's lock.
+        host: The host's ``/``: device nodes must exist below it.
+        plan: Decides how to prepare a claim.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ClaimStore,
+        inventory: Callable[[], Inventory],
+        get_claim: GetClaim,
+        host: HostRoot,
+        plan: Planner = prepare_plan,
+    ) -> None:
+        self._store = store
+        self._inventory = inventory
+        self._get_claim = get_claim
+        self._host = host
+        self._plan = plan
+
+    def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
+        """Prepare claims; one that is prepared already gets the same answer again, without the API server.
+
+        Args:
+            claims: Which ones; every UID once.
+
+        Returns:
+            By claim UID, an entry for every claim asked for. A claim with an error has left nothing behind.
+        """
+        return self._prepare(claims, only_known=False)
+
+    def plan_anew(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
+        """As :meth:`prepare`, but only for claims that have an entry: what was unprepared meanwhile stays so."""
+        return self._prepare(claims, only_known=True)
+
+    def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:
+        """Undo the preparation of claims, without hardware and API server; an unknown claim is undone already.
+
+        Args:
+            claims: Which ones; every UID once.
+
+        Returns:
+            By claim UID, None where it is undone, or why it is not.
+        """
+        answers: dict[str, RootportError | None] = {}
+        try:
+            with self._store.opened() as state:
+                for claim in claims:
+                    answers[claim.uid] = _removed(claim, state)
+        except RootportError as error:
+            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
+        return answers
+
+    def _prepare(
+        self, claims: Sequence[ClaimReference], *, only_known: bool
+    ) -> dict[str, ClaimPrepared | RootportError]:
+        answers: dict[str, ClaimPrepared | RootportError] = {}
+        try:
+            with self._store.opened() as state:
+                for claim in claims:
+                    answer = self._from_state(claim, state, only_known=only_known)
+                    if answer is not None:
+                        answers[claim.uid] = answer
+            found = {claim.uid: self._read(claim) for claim in claims if claim.uid not in answers}
+            answers |= {uid: item for uid, item in found.items() if isinstance(item, RootportError)}
+            if any(claim.uid not in answers for claim in claims):
+                with self._store.opened() as state:
+                    for claim in claims:
+                        item = found.get(claim.uid)
+                        if isinstance(item, ResourceClaim):
+                            answers[claim.uid] = self._from_claim(claim, item, state, only_known=only_known)
+        except RootportError as error:
+            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
+        return answers
+
+    def _from_state(
+        self, claim: ClaimReference, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared | RootportError | None:
+        """What is known without the API server; None where it has to be asked."""
+        try:
+            entry = state.current(claim.uid)
+            if entry is not None:
+                state.restore(entry)
+                return entry.answer
+            if not only_known:
+                state.begin(claim)
+        except RootportError as error:
+            return error
+        return None
+
+    def _read(self, claim: ClaimReference) -> ResourceClaim | RootportError:
+        try:
+            return self._get_claim(claim)
+        except RootportError as error:
+            return error
+
+    def _from_claim(
+        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared | RootportError:
+        try:
+            # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
+            entry = state.current(reference.uid)
+            if entry is not None:
+                state.restore(entry)
+                return entry.answer
+            wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
+            if not wanted:
+                return _unprepared(reference)
+            plan = self._plan(claim, self._inventory())
+            for note in plan.notes:
+                _LOG.info("claim %s: %s", reference, note)
+            if plan.spec is None:
+                state.remove(reference)
+                return ClaimPrepared(devices=())
+            self._check_device_nodes(plan)
+            entry = entry_of_plan(plan, plan.spec, self._store.boot_id)
+            state.add(entry)
+        except RootportError as error:
+            return error
+        return entry.answer
+
+    def _check_device_nodes(self, plan: PreparePlan) -> None:
+        """The runtime would fail on a missing one as well, in words that name neither claim nor device."""
+        host = self._host.fresh()
+        devices = {
+            cdi_id: f"request {', '.join(device.request_names)}, device {device.device}"
+            for device in plan.devices
+            for cdi_id in device.cdi_device_ids
+        }
+        for device in plan.spec.devices if plan.spec else ():
+            for path in device.host_device_nodes:
+                if host.resolve(path.lstrip("/")) is None:
+                    raise NodeError(
+                        f"claim {plan.claim}, {devices.get(device.id, device.name)}: the device node {path} does not "
+                        "exist on the node",
+                        hint="check that the device's kernel driver is loaded and that its nodes are made (for NVIDIA: "
+                        "nvidia-modprobe or nvidia-persistenced); the kubelet retries",
+                    )
+
+
+def _removed(claim: ClaimReference, state: OpenStore) -> RootportError | None:
+    try:
+        state.remove(claim)
+    except RootportError as error:
+        return error
+    return None
+
+
+def _unprepared(claim: ClaimReference) -> NodeError:
+    return NodeError(
+        f"claim {claim} was unprepared while it was being prepared",
+        hint="its pod was deleted; if it was not, the kubelet retries",
+    )

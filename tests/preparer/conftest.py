@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.test_cdi_library import oracle
+from preparer.machine import Machine
+
+__all__ = ["machine", "oracle"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)

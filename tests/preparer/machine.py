@@ -1,0 +1,160 @@
+"""A node for the tests of the kubelet plugin's state: real folders and files, and claims that a dict serves."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from plan.builders import NODE_NAME, claim, given, gpu, node
+
+from driver.adapters.cdi_files import claim_uids, spec_path
+from driver.adapters.host import HostRoot
+from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.errors import NodeError, RootportError
+from driver.model.inventory import Inventory
+from driver.plan import prepare_plan
+from kubeletplugin.checkpoint import Entry
+from kubeletplugin.claim_gone import ClaimGoneError
+from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.metadata_files import claim_folders
+from kubeletplugin.preparer import Preparer
+from kubeletplugin.recovery import RecoveryReport, recover
+from kubeletplugin.store import ClaimStore
+
+GPUS = 4
+
+
+def uid(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012d}"
+
+
+def device(number: int) -> str:
+    return f"gpu-0000-{number + 0x10:02x}-00-0"
+
+
+def gpu_claim(number: int, *gpus: int, name: str | None = None, **fields: object) -> ResourceClaim:
+    """Claim ``number``, which was given GPUs: those named, or the one of its own number."""
+    results = [given(f"gpu{index}", device(index), **fields) for index in gpus or (number,)]
+    return claim(*results, uid=uid(number), name=name or f"claim-{number}")
+
+
+class Machine:
+    """One node's folders; any number of instances of the plugin may use it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plugin_dir = root / "plugin"
+        self.cdi_dir = root / "cdi"
+        self.metadata_dir = self.plugin_dir / "device-metadata"
+        self.checkpoint = self.plugin_dir / "checkpoint.json"
+        self.claims: dict[tuple[str, str], ResourceClaim] = {}
+        self.api_is_away = False
+        self.asked: list[ClaimReference] = []
+        self.inventory: Inventory = node(*(gpu(index, vendor="nvidia") for index in range(GPUS)))
+        dev = root / "host" / "dev"
+        dev.mkdir(parents=True)
+        for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{index}" for index in range(GPUS))):
+            (dev / name).touch()
+
+    def offer(self, *claims: ResourceClaim) -> list[ClaimReference]:
+        """Put claims into the API."""
+        for item in claims:
+            self.claims[item.metadata.namespace, item.metadata.name] = item
+        return [item.reference for item in claims]
+
+    def get_claim(self, reference: ClaimReference) -> ResourceClaim:
+        self.asked.append(reference)
+        if self.api_is_away:
+            raise NodeError(f"claim {reference} cannot be read, since the API server is away")
+        found = self.claims.get((reference.namespace, reference.name))
+        if found is None or found.metadata.uid != reference.uid:
+            raise ClaimGoneError(f"claim {reference} was deleted")
+        return found
+
+    def store(
+        self, step: Callable[[str], None] | None = None, boot_id: str = "boot-1", **options: object
+    ) -> ClaimStore:
+        hook = {} if step is None else {"step": step}
+        return ClaimStore(
+            plugin_dir=self.plugin_dir, cdi_dir=self.cdi_dir, instance="test", boot_id=boot_id, **hook, **options
+        )
+
+    def preparer(self, store: ClaimStore | None = None) -> Preparer:
+        return Preparer(
+            store=store or self.store(),
+            inventory=lambda: self.inventory,
+            get_claim=self.get_claim,
+            host=HostRoot(self.root / "host"),
+            plan=functools.partial(prepare_plan, metadata_root=str(self.metadata_dir)),
+        )
+
+    def recover(self) -> RecoveryReport:
+        return recover(self.store())
+
+    def entries(self) -> dict[str, Entry]:
+        """What a fresh process reads."""
+        with self.store().opened() as state:
+            return dict(state.entries)
+
+    def check(self) -> set[str]:
+        """The invariants after a recovery; returns the UIDs of the prepared claims."""
+        entries = self.entries()
+        assert set(claim_uids(self.cdi_dir)) == set(entries)
+        assert set(claim_folders(self.metadata_dir)) == {uid for uid, entry in entries.items() if entry.metadata}
+        for entry in entries.values():
+            assert spec_path(entry.uid, self.cdi_dir).read_text() == entry.cdi_spec
+            for file in entry.metadata:
+                assert (self.metadata_dir / file.path).read_text() == file.content
+        used = [item.device for entry in entries.values() for item in entry.devices if not item.admin_access]
+        assert len(used) == len(set(used))
+        hidden = [path for path in self.root.rglob(".*") if path.name.endswith(".tmp")]
+        assert hidden == []
+        return set(entries)
+
+
+def prepared(answer: ClaimPrepared | RootportError) -> ClaimPrepared:
+    assert isinstance(answer, ClaimPrepared), answer
+    return answer
+
+
+def failed(answer: ClaimPrepared | RootportError | None) -> RootportError:
+    assert isinstance(answer, RootportError), answer
+    return answer
+
+
+def in_child(act: Callable[[], object]) -> int:
+    """Run something that may kill its process, in a child; its exit code, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+        except BaseException:  # noqa: BLE001 - whatever it was: the parent's pytest must not go on in the child
+            os._exit(99)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def kill_at(name: str) -> Callable[[str], None]:
+    """A hook that kills the process when a step is reached."""
+
+    def step(reached: str) -> None:
+        if reached == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
+
+
+__all__ = [
+    "NODE_NAME",
+    "Machine",
+    "device",
+    "failed",
+    "gpu_claim",
+    "in_child",
+    "kill_at",
+    "prepared",
+    "uid",
+]

@@ -1,0 +1,342 @@
+"""The checkpoint's file: what is read back, what is refused, what is migrated, what is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from preparer.machine import Machine, failed, gpu_claim, prepared, uid
+
+from driver.errors import NodeError
+from kubeletplugin import checkpoint as checkpoint_module
+from kubeletplugin.checkpoint import (
+    CheckpointFile,
+    CorruptCheckpointError,
+    Entry,
+    EntryDevice,
+    EntryFile,
+    NewerCheckpointError,
+    decode,
+    encode,
+)
+from kubeletplugin.recovery import recover
+
+
+def entry(number: int) -> Entry:
+    claim_uid = uid(number)
+    return Entry(
+        uid=claim_uid,
+        namespace="ml",
+        name=f"claim-{number}",
+        state="prepared",
+        boot_id="boot-1",
+        devices=(
+            EntryDevice(
+                request_names=("gpu",),
+                pool="node-a",
+                device=f"gpu-{number}",
+                cdi_device_ids=(f"rootport.dev/claim={claim_uid}_gpu_gpu-{number}",),
+                share_id=None,
+                admin_access=False,
+            ),
+        ),
+        cdi_spec='{"cdiVersion": "0.5.0"}\n',
+        metadata=(EntryFile(path=f"{claim_uid}/gpu.json", content="ü"),),
+    )
+
+
+ENTRIES = {uid(number): entry(number) for number in (2, 1)}
+CONTENT = encode(ENTRIES.values())
+
+
+def document(data: object, version: object = 1) -> bytes:
+    """A checkpoint with a right checksum, whatever the data."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps({"version": version, "checksum": hashlib.sha256(canonical).hexdigest(), "data": data}).encode()
+
+
+def data() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(CONTENT)["data"]
+    return found
+
+
+def test_what_is_written_is_read_back_whatever_the_order() -> None:
+    assert decode(CONTENT) == (ENTRIES, 1)
+    assert encode(reversed(ENTRIES.values())) == CONTENT
+    assert decode(encode([])) == ({}, 1)
+
+
+def test_a_pretty_printed_copy_still_checks() -> None:
+    assert decode(json.dumps(json.loads(CONTENT), indent=4).encode()) == (ENTRIES, 1)
+
+
+def test_every_truncation_is_corrupt() -> None:
+    for length in range(len(CONTENT) - 1):  # the last byte is a line feed
+        with pytest.raises(CorruptCheckpointError):
+            decode(CONTENT[:length])
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(CONTENT) - 2), st.integers(1, 255))
+def test_a_changed_byte_never_passes_for_other_entries(position: int, change: int) -> None:
+    changed = bytearray(CONTENT)
+    changed[position] ^= change
+    try:
+        found, _ = decode(bytes(changed))
+    except NodeError:
+        return
+    assert found == ENTRIES  # white space for white space, upper for lower case in an escape
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_corrupt(content: bytes) -> None:
+    with pytest.raises(CorruptCheckpointError):
+        decode(content)
+
+
+def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
+    changed = data()
+    change(changed["claims"][0])
+    return document(changed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        document([]),
+        document({}),
+        document({"claims": [], "more": 1}),
+        document(data(), version="1"),
+        document(data(), version=True),
+        document(data(), version=0),
+        document(data(), version=-(10**9)),
+        document({"claims": data()["claims"] * 2}),
+        _with(lambda item: item.update(more=1)),
+        _with(lambda item: item.update(uid=7)),
+        _with(lambda item: item.update(state="unknown")),
+        _with(lambda item: item.pop("boot_id")),
+        _with(lambda item: item["devices"][0].update(admin_access="yes")),
+    ],
+    ids=[
+        "deep",
+        "list",
+        "empty",
+        "data-is-a-list",
+        "no-claims",
+        "more-in-data",
+        "version-is-text",
+        "version-is-true",
+        "version-without-a-way",
+        "version-far-below",
+        "one-claim-twice",
+        "more-in-an-entry",
+        "uid-is-a-number",
+        "unknown-state",
+        "no-boot-id",
+        "admin-access-is-text",
+    ],
+)
+def test_what_is_not_exactly_a_checkpoint_is_corrupt(content: bytes) -> None:
+    with pytest.raises(CorruptCheckpointError):
+        decode(content)
+
+
+def test_the_file_is_the_owners_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoint.json")
+    assert file.load() is None
+    file.save(ENTRIES.values())
+    assert file.load() == ENTRIES
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file.path]
+
+
+def test_what_another_instance_wrote_is_seen(tmp_path: Path) -> None:
+    one, other = (CheckpointFile(tmp_path / "checkpoint.json") for _ in range(2))
+    one.save(ENTRIES.values())
+    assert other.load() == ENTRIES
+    one.save([entry(1)])
+    assert other.load() == {uid(1): entry(1)}
+    one.path.unlink()
+    assert other.load() is None
+
+
+def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = CheckpointFile(tmp_path / "checkpoint.json")
+    file.save(ENTRIES.values())
+    monkeypatch.setattr(checkpoint_module, "read_regular_file", None)
+    assert file.load() == ENTRIES
+
+
+def test_more_than_fits_is_refused_and_the_old_stands(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoint.json")
+    file.save([entry(1)])
+    big = entry(2).model_copy(update={"cdi_spec": "x" * checkpoint_module.MAX_BYTES})
+    with pytest.raises(NodeError, match="for 2 claims, and at most"):
+        file.save([entry(1), big])
+    assert CheckpointFile(file.path).load() == {uid(1): entry(1)}
+
+
+# A newer version
+
+
+def newer(machine: Machine) -> bytes:
+    content = document({"anything": ["that", "comes"]}, version=2)
+    machine.plugin_dir.mkdir()
+    machine.checkpoint.write_bytes(content)
+    return content
+
+
+def test_a_newer_version_ends_the_start_and_is_never_touched(machine: Machine) -> None:
+    content = newer(machine)
+    (claim,) = machine.offer(gpu_claim(1))
+    with pytest.raises(NewerCheckpointError) as caught:
+        machine.recover()
+    assert f"the checkpoint {machine.checkpoint} cannot be used: it has version 2" in caught.value.message
+    assert "install the Rootport that wrote it" in (caught.value.hint or "")
+    assert not caught.value.retry_helps
+    preparer = machine.preparer()
+    assert isinstance(failed(preparer.prepare([claim])[claim.uid]), NewerCheckpointError)
+    assert isinstance(failed(preparer.unprepare([claim])[claim.uid]), NewerCheckpointError)
+    assert machine.checkpoint.read_bytes() == content
+    assert sorted(path.name for path in machine.plugin_dir.iterdir()) == ["checkpoint.json", "state.lock"]
+
+
+# An older version. There was none before version 1, so the way up is injected.
+
+
+def _from_0(old: dict[str, Any]) -> dict[str, Any]:
+    return {"claims": [item | {"boot_id": "boot-1"} for item in old["claims"]]}
+
+
+def old_checkpoint() -> bytes:
+    old = data()
+    for item in old["claims"]:
+        del item["boot_id"]
+    return document(old, version=0)
+
+
+def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine) -> None:
+    machine.plugin_dir.mkdir()
+    machine.checkpoint.write_bytes(old_checkpoint())
+    with machine.store(migrations={0: _from_0}).opened() as state:
+        assert dict(state.entries) == ENTRIES
+    assert (machine.plugin_dir / "checkpoint.json.v0").read_bytes() == old_checkpoint()
+    assert decode(machine.checkpoint.read_bytes()) == (ENTRIES, 1)
+    assert machine.entries() == ENTRIES
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, TypeError])
+def test_a_migration_that_fails_counts_as_corrupt(error: type[Exception]) -> None:
+    def fails(_: dict[str, Any]) -> dict[str, Any]:
+        raise error("no")
+
+    with pytest.raises(CorruptCheckpointError, match="cannot be brought from version 0 to 1"):
+        decode(old_checkpoint(), migrations={0: fails})
+
+
+# A corrupt one
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "x").touch()
+
+
+def _make_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def _make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _make_huge(path: Path) -> None:
+    os.truncate(path, checkpoint_module.MAX_BYTES + 1)
+
+
+SPOIL: dict[str, Callable[[Path], None]] = {
+    "truncated": _truncate,
+    "empty": lambda path: path.write_bytes(b"") and None,
+    "zeroes": lambda path: path.write_bytes(bytes(path.stat().st_size)) and None,
+    "folder": _make_folder,
+    "link": _make_link,
+    "fifo": _make_fifo,
+    "huge": _make_huge,
+    "removed": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("kind", SPOIL)
+@pytest.mark.parametrize("running", [False, True], ids=["at-start", "while-running"])
+def test_a_corrupt_checkpoint_is_set_aside_and_rebuilt_from_the_cdi_specs(
+    machine: Machine, kind: str, running: bool
+) -> None:
+    claims = machine.offer(gpu_claim(1, 1, 2), gpu_claim(0, adminAccess=True))
+    preparer = machine.preparer()
+    first = preparer.prepare(claims)
+    before = machine.entries()
+    SPOIL[kind](machine.checkpoint)
+    machine.api_is_away = True
+    if not running:
+        report = machine.recover()
+        assert {claim.uid for claim in report.rebuilt} == set(before)
+        assert (report.set_aside is None) == (kind == "removed")
+    after = machine.entries()
+    assert {item.state for item in after.values()} == {"rebuilt"}
+    assert {key: item.model_copy(update={"state": "prepared"}) for key, item in after.items()} == before
+    aside = list(machine.plugin_dir.glob("checkpoint.json.corrupt-*"))
+    assert len(aside) == (kind != "removed")
+    # Devices stay taken, though nobody could ask the API server.
+    machine.api_is_away = False
+    (rival,) = machine.offer(gpu_claim(3, 2))
+    assert "is still in use by claim ml/claim-1" in failed(preparer.prepare([rival])[rival.uid]).message
+    for claim in claims:
+        assert prepared(preparer.prepare([claim])[claim.uid]) == first[claim.uid]
+    assert {item.state for item in machine.entries().values()} == {"prepared"}
+    assert preparer.unprepare(claims) == {claim.uid: None for claim in claims}
+    assert machine.check() == set()
+
+
+def test_only_the_last_few_corrupt_checkpoints_are_kept(machine: Machine) -> None:
+    machine.recover()
+    for number in range(6):
+        if number % 2:
+            _make_folder(machine.checkpoint)
+        else:
+            machine.checkpoint.write_text(str(number))
+        machine.recover()
+    kept = sorted(machine.plugin_dir.glob("checkpoint.json.corrupt-*"))
+    assert [path.is_dir() for path in kept] == [True, False, True]
+    assert kept[1].read_text() == "4"
+
+
+def test_a_damaged_cdi_spec_does_not_keep_the_others_from_being_rebuilt(machine: Machine) -> None:
+    claims = machine.offer(gpu_claim(1), gpu_claim(2))
+    machine.preparer().prepare(claims)
+    damaged = machine.cdi_dir / f"rootport.dev-claim_{uid(1)}.json"
+    os.truncate(damaged, 100)
+    machine.checkpoint.write_text("")
+    report = recover(machine.store())
+    assert report.rebuilt == (claims[1],)
+    assert damaged in report.removed
+    assert machine.check() == {uid(2)}
+    assert set(prepared(machine.preparer().prepare(claims)[uid(1)]).devices)

@@ -1,0 +1,123 @@
+"""Any sequence of calls, kills, reboots and losses, against a model that is a few sets."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from preparer.machine import Machine, gpu_claim, in_child, kill_at, uid
+
+from driver.api.resource_v1 import ClaimReference
+from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.store import STEPS
+
+# Number → GPUs. Some compete.
+CLAIMS = {1: (0,), 2: (0, 1), 3: (1, 2), 4: (3,)}
+NUMBERS = st.sampled_from(sorted(CLAIMS))
+
+
+class Sequences(RuleBasedStateMachine):
+    """The model: which claims are prepared, and since which boot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp())
+        self.machine = Machine(self.root)
+        self.machine.offer(*(gpu_claim(number, *gpus) for number, gpus in CLAIMS.items()))
+        self.held: dict[int, str] = {}
+        self.answers: dict[int, ClaimPrepared] = {}
+        self.boot = 1
+        self.away = False
+        self.machine.recover()
+        self.start()
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    def start(self) -> None:
+        self.preparer = self.machine.preparer(self.machine.store(boot_id=self.boot_id))
+
+    @property
+    def boot_id(self) -> str:
+        return f"boot-{self.boot}"
+
+    def expected(self, number: int) -> bool:
+        """Whether a prepare of this claim must work."""
+        if self.held.get(number) == self.boot_id:
+            return True
+        taken = {gpu for other in self.held if other != number for gpu in CLAIMS[other]}
+        return not self.away and not taken & set(CLAIMS[number])
+
+    @rule(number=NUMBERS)
+    def prepare(self, number: int) -> None:
+        works = self.expected(number)
+        answer = self.preparer.prepare([reference(number)])[uid(number)]
+        assert isinstance(answer, ClaimPrepared) == works, answer
+        if isinstance(answer, ClaimPrepared):
+            self.held[number] = self.boot_id
+            assert self.answers.setdefault(number, answer) == answer
+
+    @rule(number=NUMBERS)
+    def unprepare(self, number: int) -> None:
+        assert self.preparer.unprepare([reference(number)]) == {uid(number): None}
+        self.held.pop(number, None)
+
+    @rule(number=NUMBERS, step=st.sampled_from(STEPS))
+    def killed(self, number: int, step: str) -> None:
+        preparing = step.startswith("prepare")
+        works = self.expected(number) and self.held.get(number) != self.boot_id
+        store = self.machine.store(step=kill_at(step), boot_id=self.boot_id)
+        preparer = self.machine.preparer(store)
+        act = preparer.prepare if preparing else preparer.unprepare
+        code = in_child(lambda: act([reference(number)]))
+        reached = (works or (step == STEPS[0] and self.held.get(number) != self.boot_id)) if preparing else True
+        assert code == (-signal.SIGKILL if reached else 0)
+        if reached and step == "prepare: checkpoint written":
+            self.held[number] = self.boot_id
+        elif reached and step == "unprepare: checkpoint written":
+            self.held.pop(number, None)
+        self.machine.recover()
+        self.start()
+
+    @rule()
+    def restarted(self) -> None:
+        self.machine.recover()
+        self.start()
+
+    @rule()
+    def rebooted(self) -> None:
+        self.boot += 1
+        shutil.rmtree(self.machine.cdi_dir, ignore_errors=True)
+        self.machine.recover()
+        self.start()
+
+    @precondition(lambda self: self.machine.checkpoint.exists())
+    @rule(length=st.integers(0, 400))
+    def spoilt(self, length: int) -> None:
+        """The checkpoint is cut; what is rebuilt from the CDI specs holds devices, and is planned anew when asked."""
+        content = self.machine.checkpoint.read_bytes()
+        if length < len(content) - 1:
+            self.machine.checkpoint.write_bytes(content[:length])
+            self.held = dict.fromkeys(self.held, "unknown")
+
+    @rule()
+    def api_goes_and_comes(self) -> None:
+        self.away = not self.away
+        self.machine.api_is_away = self.away
+
+    @invariant()
+    def disk_says_what_the_model_says(self) -> None:
+        assert self.machine.check() == {uid(number) for number in self.held}
+
+
+def reference(number: int) -> ClaimReference:
+    return gpu_claim(number).reference
+
+
+TestSequences = Sequences.TestCase
+TestSequences.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
