@@ -1,0 +1,38 @@
+# Rootport's image: the kubelet plugin, the controller and the CLI. Build it with any builder that knows Dockerfiles:
+#   docker build -t rootport:0.1.0.dev0 .
+# BASE is a Debian with Python 3.11 as `python`, and needs its venv module; nothing else is taken from it. A mirror's copy will do.
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+# What Rootport depends on, by hash, in a virtual environment that has no pip of its own.
+FROM ${BASE} AS dependencies
+WORKDIR /src
+RUN python -m venv /tools && python -m venv --without-pip /opt/rootport
+COPY requirements.lock ./
+RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
+      install --only-binary :all: --require-hashes -r requirements.lock
+
+# Rootport itself, as a wheel. The build's own tools are locked too: the lines of the development lock that name them.
+FROM dependencies AS build
+COPY requirements-dev.lock ./
+RUN awk '/^[a-z]/ { keep = /^(grpcio|grpcio-tools|protobuf|setuptools|typing-extensions)==/ } keep' requirements-dev.lock > build.lock \
+ && /tools/bin/pip --no-cache-dir --disable-pip-version-check install --only-binary :all: --require-hashes -r build.lock
+# All that .dockerignore lets through.
+COPY . .
+# --root: the code lands under /new, apart from its dependencies, so that the last layer of the image is the code alone.
+RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+ && /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
+      install --no-deps --no-index --root /new /wheel/*.whl
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="rootport" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# Nothing is installed in a running container, so nothing that installs is left in it (a Debian base has none of these).
+RUN rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3.*/ensurepip \
+      /usr/local/lib/python3.*/site-packages/pip* /usr/local/lib/python3.*/site-packages/setuptools* \
+      /usr/local/lib/python3.*/site-packages/wheel* /usr/share/python-wheels
+ENV PATH=/opt/rootport/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+COPY --from=dependencies /opt/rootport /opt/rootport
+COPY --from=build /new/ /
+# The controller runs as this user; the kubelet plugin's pod asks for root, see docs/design/security.md.
+USER 65532:65532
+CMD ["rootport", "--help"]

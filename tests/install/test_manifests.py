@@ -1,0 +1,141 @@
+"""The manifests themselves: complete, as strict as they can be, and of one mind with the programs they start."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster.control_plane import ControlPlane
+from install.installation import FOLDER, document, documents
+
+_WORKLOADS = {"Deployment": "rootport-controller", "DaemonSet": "rootport-kubelet-plugin"}
+_PROGRAMS = {"rootport-controller": "controller.main", "rootport-kubelet-plugin": "kubeletplugin.main"}
+
+
+def test_the_kustomization_installs_every_file_there_is() -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml")} - {"kustomization.yaml"}
+    assert set(kustomization["resources"]) == files
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.name)
+def test_each_file_is_in_the_package(path: Path) -> None:
+    project = (FOLDER.parent / "pyproject.toml").read_text()
+    folder = str(path.parent.relative_to(FOLDER))
+    assert f'"{folder}/*.yaml"' in project if folder != "." else '"*.yaml"' in project
+
+
+@pytest.mark.parametrize(("kind", "name"), _WORKLOADS.items(), ids=lambda value: value)
+def test_a_workload_starts_its_program_with_options_that_it_has(kind: str, name: str) -> None:
+    container = _container(kind, name)
+    arguments = [
+        argument.replace("$(POD_UID)", "7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")
+        .replace("$(", "")
+        .replace(")", "")
+        .lower()
+        for argument in container["args"]
+    ]
+    assert container["command"] == [name]
+    command = import_module(_PROGRAMS[name]).command
+    with command.make_context(name, [argument.replace("_", "-") for argument in arguments]) as context:
+        assert context.params["health_port"] == container["ports"][0]["containerPort"]
+
+
+@pytest.mark.parametrize(("kind", "name"), _WORKLOADS.items(), ids=lambda value: value)
+def test_the_variables_in_the_arguments_are_set(kind: str, name: str) -> None:
+    container = _container(kind, name)
+    known = {variable["name"] for variable in container["env"]}
+    for argument in container["args"]:
+        _, found, rest = argument.partition("$(")
+        assert not found or rest.partition(")")[0] in known
+
+
+def test_the_plugin_mounts_these_folders_of_the_host_and_writes_to_three() -> None:
+    spec = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["template"]["spec"]
+    folders = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert {(folders[mount["name"]], mount["mountPath"], mount.get("readOnly", False)) for mount in mounts} == {
+        ("/var/lib/kubelet/plugins/rootport.dev", "/var/lib/kubelet/plugins/rootport.dev", False),
+        ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False),
+        ("/var/run/cdi", "/var/run/cdi", False),
+        ("/", "/host", True),
+    }
+
+
+def test_the_plugin_shares_no_namespace_with_the_host() -> None:
+    spec = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+
+
+def test_the_plugin_is_replaced_without_a_gap() -> None:
+    strategy = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["updateStrategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def test_no_rule_has_a_wildcard_and_none_reaches_secrets() -> None:
+    rules = [rule for item in documents() if item["kind"] in {"Role", "ClusterRole"} for rule in item["rules"]]
+    for rule in rules:
+        words = {word for values in rule.values() for word in values}
+        assert not {"*", "secrets", "escalate", "bind", "impersonate"} & words
+
+
+def test_every_policy_refuses_and_fails_closed() -> None:
+    policies = [item for item in documents() if item["kind"] == "ValidatingAdmissionPolicy"]
+    bindings = [item["spec"] for item in documents() if item["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert all(policy["spec"]["failurePolicy"] == "Fail" for policy in policies)
+    assert sorted(binding["policyName"] for binding in bindings) == sorted(p["metadata"]["name"] for p in policies)
+    assert all(binding["validationActions"] == ["Deny"] for binding in bindings)
+
+
+@pytest.mark.needs_go
+def test_a_server_takes_everything_as_it_is(installed: ControlPlane) -> None:
+    said = installed.kubectl("apply", "--kustomize", FOLDER, "--dry-run=server", "--validate=strict")
+    assert "daemonset.apps/rootport-kubelet-plugin" in said
+    assert "deployment.apps/rootport-controller" in said
+
+
+@pytest.mark.needs_go
+def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPlane, tmp_path: Path) -> None:
+    guide = (FOLDER.parent / "docs/user/install.md").read_text()
+    kustomization = guide.partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "rootport").symlink_to(FOLDER.parent)
+    (tmp_path / "kustomization.yaml").write_text(kustomization)
+    text = control_plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path)
+    assert text.count("image: registry.example.com/rootport:0.1.0.dev0\n") == len(_WORKLOADS)
+    assert "image: rootport" not in text
+
+
+@pytest.mark.needs_go
+@pytest.mark.parametrize(
+    ("kind", "level", "reason"),
+    [
+        ("Deployment", "restricted", ""),
+        ("DaemonSet", "privileged", ""),
+        ("DaemonSet", "baseline", "violates PodSecurity"),
+    ],
+    ids=lambda value: value,
+)
+def test_pod_security(installed: ControlPlane, kind: str, level: str, reason: str) -> None:
+    namespace = f"install-{level}"
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    spec = document(kind, _WORKLOADS[kind])["spec"]["template"]["spec"]
+    metadata = {"name": spec["serviceAccountName"], "namespace": namespace}
+    for body in (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+    ):
+        installed.kubectl("apply", "--filename=-", input=json.dumps(body))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    command = ("create", "--dry-run=server", "--filename=-")
+    said = installed.kubectl(*command, input=json.dumps(pod), check=False)
+    assert reason in said if reason else "created" in said
+
+
+def _container(kind: str, name: str) -> dict[str, Any]:
+    (container,) = document(kind, name)["spec"]["template"]["spec"]["containers"]
+    found: dict[str, Any] = container
+    return found
