@@ -1,0 +1,63 @@
+"""One real cluster for all tests of this folder, which therefore run one after the other, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster.binaries import Binaries, cache_folder
+from cluster.hardware import FakeHost, make_host
+from cluster.images import build_busybox, build_pause
+from cluster.machine import missing_for_machines
+from cluster.node import RealCluster
+from cluster.rootport import RunningRootport
+from needed_tools import unavailable
+from stub_nvml import StubNvml
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("real-node"))
+
+
+@pytest.fixture(scope="session")
+def real_cluster(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A cluster with one real node, Ready, and nothing of Rootport on it yet."""
+    reason = missing_for_machines()
+    if reason is not None:
+        unavailable(reason)
+    cache = cache_folder()
+    images = [build_pause(cache), build_busybox(cache)]
+    cluster = RealCluster(tmp_path_factory.mktemp("real-cluster"), cluster_binaries, images)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def host(nvml_stub: StubNvml, tmp_path_factory: pytest.TempPathFactory) -> FakeHost:
+    """The real node's hardware: 8 H100s, each with a NIC under the same switch."""
+    return make_host(tmp_path_factory.mktemp("host") / "root", nvml_stub)
+
+
+@pytest.fixture(scope="session")
+def running(real_cluster: RealCluster, host: FakeHost) -> Iterator[RunningRootport]:
+    """Rootport's controller and plugin, running under their own roles."""
+    rootport = RunningRootport(real_cluster, host)
+    rootport.start()
+    yield rootport
+    rootport.stop()
+
+
+@pytest.fixture
+def rootport(running: RunningRootport) -> Iterator[RunningRootport]:
+    """Rootport as every test finds it and has to leave it: up, and with nothing prepared."""
+    running.require_clean()
+    yield running
+    running.delete_all()
+    running.wait_until_clean()
