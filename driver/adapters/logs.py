@@ -1,0 +1,77 @@
+"""Logs as ``key=value`` lines on stderr, through :mod:`logging`: one event a line, for people and for log collectors.
+
+A line looks like ``time=2026-01-31T10:00:00.123Z level=info logger=kubeletplugin.main msg="claim prepared" uid=4f…``.
+What a call hands over as ``extra={"uid": uid}`` becomes a pair of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+from driver.errors import InputError
+
+__all__ = ["LEVELS", "KeyValueFormatter", "configure"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_.:/@+*,()-]+", re.ASCII)
+_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# A message that is pairs already stands as it is: within msg="…" a log collector would not find them.
+_PAIR: Final = r'[A-Za-z_][A-Za-z0-9_]*=(?:"(?:[^"\\]|\\.)*"|[^\s"]+)'
+_PAIRS: Final = re.compile(rf"{_PAIR}(?: {_PAIR})*", re.ASCII)
+# What every record has by itself (logging.LogRecord); all else came by ``extra``.
+_OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class KeyValueFormatter(logging.Formatter):
+    """A record as one line of ``key=value`` pairs; a value with spaces, quotes or line feeds is a JSON string."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end. A traceback is the value of ``traceback``, its line feeds escaped."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message = record.getMessage()
+        are_pairs = message.isprintable() and _PAIRS.fullmatch(message) is not None
+        rest = [(key, value) for key, value in vars(record).items() if key not in _OWN and _KEY.fullmatch(key)]
+        if record.exc_info:
+            rest.append(("traceback", self.formatException(record.exc_info)))
+        return " ".join(
+            (
+                f"time={time} level={record.levelname.lower()} logger={record.name}",
+                message if are_pairs else f"msg={_value(message)}",
+                *(f"{key}={_value(value)}" for key, value in rest),
+            )
+        )
+
+
+def configure(level: str) -> None:
+    """Send the logs of this process to stderr, from ``level`` on. What stood there before is replaced.
+
+    Libraries (urllib3 above all) tell only warnings, whatever the level.
+
+    Args:
+        level: One of :data:`LEVELS`.
+
+    Raises:
+        InputError: There is no such level.
+    """
+    if level not in LEVELS:
+        raise InputError(f"there is no log level {level!r}", hint=f"levels: {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(KeyValueFormatter())
+    root = logging.getLogger()
+    for former in root.handlers[:]:
+        root.removeHandler(former)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    for package in ("driver", "controller", "kubeletplugin"):
+        logging.getLogger(package).setLevel(level.upper())
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=not text.isprintable())

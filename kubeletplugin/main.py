@@ -1,0 +1,141 @@
+"""The entry point of ``rootport-kubelet-plugin``: flags in, a running plugin out, every expected error as one line.
+
+What the process is made of is imported only when it is to run, so that ``--help`` and a wrong flag answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from driver import __version__
+from driver.adapters import logs
+from driver.errors import RootportError
+from kubeletplugin.options import Options
+
+__all__ = ["command", "main"]
+
+_NAME: Final = "rootport-kubelet-plugin"
+_DEFAULTS: Final = Options(node="-")
+_PATH: Final = click.Path(path_type=Path)
+# Not the command's docstring: with python -OO, which saves the process 3 MB, there are none.
+_HELP: Final = """Rootport's kubelet plugin: the part of the driver that runs on every node.
+
+It finds the node's GPUs, RDMA NICs and FPGAs and publishes them as the node's NodeInventory, registers with the
+kubelet, and prepares claims: it writes the CDI specs by which the container runtime gives devices to containers.
+The API server may be away: what is prepared can always be unprepared.
+"""
+
+
+@click.command(help=_HELP, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}, epilog="""\b
+Signals:
+  SIGTERM, SIGINT   end: out of the kubelet's registry first, then running calls are finished (within 10 s).
+                    Prepared claims stay prepared, and their containers go on
+  SIGHUP            look at the hardware now
+\b
+Where to look when a pod does not start:
+  kubectl get nodeinventories            what each node has, and whether its plugin is ready
+  kubectl describe nodeinventory NODE    the conditions say what is wrong and what to do
+\b
+Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kubeconfig.
+""")  # fmt: skip
+@click.option("--node-name", "node", envvar="NODE_NAME", show_envvar=True, required=True, help="This node's name.")
+@click.option(
+    "--instance",
+    envvar="POD_UID",
+    show_envvar=True,
+    default=_DEFAULTS.instance,
+    help="Tells this process from another one on the same node (rolling update); in a pod: its UID.",
+)
+@click.option(
+    "--host-root",
+    type=_PATH,
+    default=_DEFAULTS.host_root,
+    help="The folder where the host's sys, proc, dev and driver files are seen.",
+)
+@click.option(
+    "--device-root",
+    default=_DEFAULTS.device_root,
+    show_default="none",
+    help="The host's folder before /dev and the driver's files, where these are not in the host's own / "
+    "(a driver in a container: /run/nvidia/driver).",
+)
+@click.option(
+    "--plugin-dir",
+    type=_PATH,
+    default=_DEFAULTS.plugin_dir,
+    help="Socket and checkpoint. Must have this path for the kubelet as well.",
+)
+@click.option("--registry-dir", type=_PATH, default=_DEFAULTS.registry_dir, help="Where the kubelet finds plugins.")
+@click.option("--cdi-dir", type=_PATH, default=_DEFAULTS.cdi_dir, help="Where the container runtime reads CDI specs.")
+@click.option("--namespace", default=_DEFAULTS.namespace, help="Rootport's namespace; the node's Lease is there.")
+@click.option(
+    "--kubeconfig",
+    type=_PATH,
+    default=None,
+    show_default="the pod's service account",
+    help="How to reach the API server.",
+)
+@click.option(
+    "--heartbeat-interval",
+    "heartbeat_interval_s",
+    metavar="SECONDS",
+    type=float,
+    default=_DEFAULTS.heartbeat_interval_s,
+    help="Between two renewals of the node's Lease.",
+)
+@click.option(
+    "--discovery-interval",
+    "discovery_interval_s",
+    metavar="SECONDS",
+    type=float,
+    default=_DEFAULTS.discovery_interval_s,
+    help="Between two looks at the hardware.",
+)
+@click.option("--log-level", type=click.Choice(logs.LEVELS), default=_DEFAULTS.log_level, help="On stderr, key=value.")
+@click.option(
+    "--health-port",
+    type=int,
+    default=_DEFAULTS.health_port,
+    help="HTTP port for /healthz and /readyz; 0: none.",
+)
+@click.version_option(__version__, prog_name=_NAME)
+def command(**flags: Any) -> int:
+    """Check the options and run the plugin; the exit code."""
+    options = Options(**flags)
+    options.check()
+    logs.configure(options.log_level)
+    run = import_module("kubeletplugin.process").run
+    code: int = run(options)
+    return code
+
+
+def main() -> None:
+    """Run the plugin; the exit codes stand in ``--help``."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        with command.make_context(_NAME, sys.argv[1:]) as context:
+            code = command.invoke(context)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        # click's own form has three lines, two of which teach what --help teaches.
+        click.echo(f"{_NAME}: {error.format_message()} (see --help)", err=True)
+        return error.exit_code
+    except RootportError as error:
+        click.echo(f"{_NAME}: {error}", err=True)
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+if __name__ == "__main__":
+    main()

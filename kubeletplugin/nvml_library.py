@@ -1,0 +1,43 @@
+"""Makes NVML loadable in the plugin's container, where the host's driver is seen below a folder and not installed.
+
+The dynamic linker takes a library that is loaded already for the one asked for, by its SONAME. So the host's own
+libnvidia-ml.so.1, which must fit the host's kernel driver, is loaded by its path, and NVML's binding gets that one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from typing import Final
+
+from driver.adapters.nvidia_driver_files import find_driver_files, kernel_driver_version
+from driver.errors import RootportError
+from kubeletplugin.roots import Roots
+
+__all__ = ["load_from_host"]
+
+_LOG: Final = logging.getLogger(__name__)
+_NAME: Final = "libnvidia-ml.so.1"
+
+
+def load_from_host(roots: Roots) -> bool:
+    """Load the host's NVML; False where the host has none that can be loaded. What is loaded stays so."""
+    version = kernel_driver_version(roots.hardware.fresh())
+    if version is None:
+        return False
+    try:
+        files = find_driver_files(roots.host.fresh(), version, driver_root=roots.device_root)
+    except RootportError as error:
+        _LOG.debug("NVML was not looked for on the host", extra={"error": error})
+        return False
+    for library in files.libraries if files else ():
+        if _NAME in library.names or library.host_path.endswith(f"/{_NAME}"):
+            path = roots.host.path / library.host_path.lstrip("/")
+            try:
+                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+            except OSError as error:
+                _LOG.warning("the host's NVML cannot be loaded", extra={"path": path, "error": error})
+                return False
+            _LOG.info("loaded the host's NVML", extra={"path": path})
+            return True
+    return False

@@ -1,0 +1,100 @@
+"""What the plugin's process is told by its flags, checked before anything is started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.adapters.logs import LEVELS
+from driver.api.validation.names import label, subdomain
+from driver.errors import InputError
+
+__all__ = ["LEASE_DURATION_S", "Options"]
+
+LEASE_DURATION_S: Final = 40
+"""How long a heartbeat holds: one lost renewal, or two, must not look like a dead node."""
+
+_KUBELET: Final = Path("/var/lib/kubelet")
+_MAX_SOCKET_PATH: Final = 107  # sun_path of Linux's sockaddr_un, less its closing zero
+_MAX_PORT: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The plugin's options; see ``rootport-kubelet-plugin --help``.
+
+    Attributes:
+        node: The node's name.
+        instance: Tells this process from another of the same node; a part of the sockets' names.
+        host_root: Where the host's ``sys``, ``proc``, ``dev`` and driver files are seen.
+        device_root: What stands before host paths in CDI specs; empty on a real host.
+        plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
+        registry_dir: Where the kubelet watches for plugins.
+        cdi_dir: Where the runtime reads CDI specs.
+        namespace: Rootport's namespace, for the node's Lease.
+        kubeconfig: None for the pod's service account.
+        heartbeat_interval_s: Between two renewals of the Lease.
+        discovery_interval_s: Between two looks at the hardware.
+        log_level: Of :data:`driver.adapters.logs.LEVELS`.
+        health_port: For healthz and readyz; 0 for none.
+    """
+
+    node: str
+    instance: str = "local"
+    host_root: Path = Path("/")
+    device_root: str = ""
+    plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
+    registry_dir: Path = _KUBELET / "plugins_registry"
+    cdi_dir: Path = Path("/var/run/cdi")
+    namespace: str = "rootport-system"
+    kubeconfig: Path | None = None
+    heartbeat_interval_s: float = 10.0
+    discovery_interval_s: float = 60.0
+    log_level: str = "info"
+    health_port: int = 0
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            InputError: The first option that is wrong, by its flag.
+        """
+        for error in (
+            *subdomain("--node-name", self.node),
+            *label("--instance", self.instance),
+            *label("--namespace", self.namespace),
+        ):
+            raise InputError(str(error))
+        self._check_folders()
+        if not 1 <= self.heartbeat_interval_s <= LEASE_DURATION_S / 2:
+            raise InputError(
+                f"--heartbeat-interval: expected 1 to {LEASE_DURATION_S // 2} seconds",
+                hint=f"the node counts as gone when no heartbeat comes for {LEASE_DURATION_S} s",
+            )
+        if not self.discovery_interval_s >= 1:
+            raise InputError("--discovery-interval: expected 1 second or more")
+        if self.log_level not in LEVELS:
+            raise InputError(f"--log-level: expected one of {', '.join(LEVELS)}")
+        if not 0 <= self.health_port <= _MAX_PORT:
+            raise InputError(f"--health-port: expected 0 (none) to {_MAX_PORT}")
+
+    def _check_folders(self) -> None:
+        paths = {"--plugin-dir": self.plugin_dir, "--registry-dir": self.registry_dir, "--cdi-dir": self.cdi_dir}
+        for flag, path in paths.items():
+            if not path.is_absolute() or ".." in path.parts or not str(path).isprintable():
+                raise InputError(
+                    f"{flag}: expected an absolute path without ..",
+                    hint="kubelet or runtime must find the folder by the same path",
+                )
+        sockets = {
+            "--plugin-dir": self.plugin_dir / f"dra-{self.instance}.sock",
+            "--registry-dir": self.registry_dir / f"{DRIVER_NAME}-{self.instance}-reg.sock",
+        }
+        for flag, socket in sockets.items():
+            if len(bytes(socket)) > _MAX_SOCKET_PATH:
+                raise InputError(
+                    f"{flag}: the socket's path would have {len(bytes(socket))} bytes, Linux allows {_MAX_SOCKET_PATH}",
+                    hint="choose a shorter path",
+                )

@@ -1,0 +1,290 @@
+"""The plugin's process: makes the parts, joins them, starts them in their order and ends them on a signal.
+
+Order: folders and checkpoint first, since they need nothing else; then one look at the hardware; then the kubelet is
+served; last come the threads that talk to the API server, which may be away for as long as it likes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from driver import __version__
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.errors import NodeError, RootportError
+from kubeletplugin.claim_planner import ClaimPlanner
+from kubeletplugin.claims import ClaimReader
+from kubeletplugin.conditions import Concern, Finding, Findings, State
+from kubeletplugin.device_health import DevicesHealth
+from kubeletplugin.discovery import Discovery, look
+from kubeletplugin.grpc_server import PluginServer
+from kubeletplugin.health_port import HealthPort
+from kubeletplugin.heartbeat import Heartbeat
+from kubeletplugin.host_checks import HostChecks
+from kubeletplugin.loop import Loop
+from kubeletplugin.node_publisher import NodePublisher
+from kubeletplugin.options import Options
+from kubeletplugin.preparer import Preparer
+from kubeletplugin.recovery import Reconciler, recover
+from kubeletplugin.roots import Roots
+from kubeletplugin.store import ClaimStore
+
+__all__ = ["Plugin", "run"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_FIRST_LOOK_S: Final = 20.0  # NVML may hang on a broken GPU; what is prepared must be unprepared all the same
+_PATIENCE_S: Final = 15.0  # the kubelet looks for plugins every second
+_CHECKS_S: Final = 600.0
+_RECONCILE_S: Final = 300.0
+_PUBLISH_S: Final = 60.0
+_CALLS_S: Final = 6.0
+_LOOPS_S: Final = 1.0
+_LAST_MOMENT_S: Final = 9.0
+_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+_CRASHED: Final = signal.SIGUSR1  # sent by a thread of this process to its main one
+
+
+class Plugin:
+    """All parts of the plugin, joined.
+
+    Args:
+        options: Checked already.
+
+    Raises:
+        InputError: A folder, the kubeconfig or the service account cannot be used.
+        NodeError: The health port is taken.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        roots = Roots.of(options.host_root, options.device_root)
+        self._api = KubernetesApi.connect(kubeconfig=options.kubeconfig)
+        self._findings = Findings(self._changed)
+        self._discovery = Discovery(
+            partial(look, roots, node=options.node),
+            findings=self._findings,
+            on_change=self._discovered,
+        )
+        self._store = ClaimStore(
+            plugin_dir=options.plugin_dir,
+            cdi_dir=options.cdi_dir,
+            instance=options.instance,
+            boot_id=_BOOT_ID.read_text().strip(),
+        )
+        read_claim = ClaimReader(self._api)
+        preparer = Preparer(
+            store=self._store,
+            inventory=self._discovery.inventory,
+            get_claim=read_claim,
+            host=roots.host,
+            plan=ClaimPlanner(roots, metadata_dir=self._store.metadata_dir),
+        )
+        self._health = DevicesHealth(options.node, held=self._held)
+        self._checks = HostChecks(
+            self._api,
+            node=options.node,
+            cdi_folder=options.cdi_dir,
+            state_folder=options.plugin_dir,
+            inventory=self._discovery.latest,
+            findings=self._findings,
+        )
+        self._publisher = NodePublisher(
+            self._api, node=options.node, inventory=self._discovery.latest, findings=self._findings.latest
+        )
+        heartbeat = Heartbeat(self._api, namespace=options.namespace, node=options.node, instance=options.instance)
+        reconciler = Reconciler(store=self._store, preparer=preparer, get_claim=read_claim)
+        loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
+        interval_s = options.discovery_interval_s
+        self._look_loop = loop("look", self._discovery.run, interval_s=interval_s, max_delay_s=interval_s)
+        self._publish_loop = loop("publish", self._publisher.publish, interval_s=_PUBLISH_S, max_delay_s=60)
+        self._checks_loop = loop("check", self._checks.check, interval_s=_CHECKS_S, max_delay_s=60)
+        beat_s = options.heartbeat_interval_s
+        self._beat_loop = loop("heartbeat", heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s)
+        self._reconcile_loop = loop(
+            "reconcile", partial(_reconcile, reconciler), interval_s=_RECONCILE_S, max_delay_s=60
+        )
+        self._server = PluginServer(
+            claims=preparer,
+            health=self._health,
+            listener=self,
+            plugin_dir=options.plugin_dir,
+            registry_dir=options.registry_dir,
+            instance=options.instance,
+        )
+        self._serving = False
+        self._registered = False
+        self._health_port = (
+            HealthPort(options.health_port, healthy=self._broken, ready=self._not_ready)
+            if options.health_port
+            else None
+        )
+        self._patience = threading.Timer(_PATIENCE_S, self._settle)
+        self._patience.daemon = True
+
+    def start(self) -> None:
+        """Start everything; the kubelet is served when this returns.
+
+        Raises:
+            RootportError: The checkpoint or the sockets cannot be used; that is said in the node's conditions, if the
+                API server is there.
+        """
+        if self._health_port is not None:
+            self._health_port.start()
+        self._checks.check_folders()
+        try:
+            _LOG.info("recovered", extra={"report": recover(self._store)})
+            self._look_loop.start()
+            if not self._look_loop.wait_once(_FIRST_LOOK_S):
+                _LOG.warning("the first look at the hardware takes long; the kubelet is served meanwhile")
+            self._server.start()
+        except RootportError as error:
+            self._publish_failure(error)
+            raise
+        self._serving = True
+        self._patience.start()
+        for loop in self._api_loops():
+            loop.start()
+
+    def look_now(self) -> None:
+        """Look at the hardware as soon as may be."""
+        self._look_loop.wake()
+
+    def stop(self) -> None:
+        """End: out of the registry, finish the calls, end the threads. Prepared claims stay as they are."""
+        self._serving = False
+        self._patience.cancel()
+        self._server.stop(_CALLS_S)
+        for loop in (self._look_loop, *self._api_loops()):
+            loop.stop(0)
+        for loop in self._api_loops():
+            loop.stop(_LOOPS_S / 4)
+        if self._health_port is not None:
+            self._health_port.stop()
+        self._api.close()
+
+    def registered(self, ok: bool, error: str) -> None:  # noqa: FBT001 - RegistrationListener's form
+        """Take note of the kubelet's answer to the registration."""
+        self._registered = ok
+        if ok:
+            finding = _registration(State.TRUE, "Registered", "the kubelet has registered the driver")
+        else:
+            finding = _registration(State.FALSE, "Refused", f"the kubelet refused the driver: {error}; it tries again")
+        self._findings.report(finding)
+        self._checks_loop.wake()
+
+    def _api_loops(self) -> tuple[Loop, ...]:
+        return (self._publish_loop, self._beat_loop, self._checks_loop, self._reconcile_loop)
+
+    def _changed(self) -> None:
+        self._publish_loop.wake()
+
+    def _discovered(self) -> None:
+        self._health.update(self._discovery.latest(), certain=self._discovery.certain())
+        self._publish_loop.wake()
+
+    def _settle(self) -> None:
+        self._findings.settle(
+            _registration(
+                State.UNKNOWN,
+                "WaitingForKubelet",
+                f"the kubelet has not come to {self._server.registration_socket}: is that below its plugins_registry?",
+            )
+        )
+
+    def _held(self) -> Iterator[str]:
+        try:
+            entries = self._store.checkpoint.load() or {}
+        except RootportError:
+            return  # a damaged checkpoint is told, and mended, where claims are prepared
+        for entry in entries.values():
+            yield from (device.device for device in entry.devices if device.pool == self._options.node)
+
+    def _broken(self) -> str | None:
+        loops = (self._look_loop, *self._api_loops())
+        return "a thread has ended: see the log" if any(loop.crashed for loop in loops) else None
+
+    def _not_ready(self) -> str | None:
+        if not self._serving:
+            return "not serving the kubelet yet"
+        return None if self._registered else "the kubelet has not registered the driver"
+
+    def _publish_failure(self, error: RootportError) -> None:
+        """Say in the node's conditions why the plugin cannot start; as well as it goes."""
+        self._findings.report(
+            Finding(
+                concern=Concern.STATE_DIRECTORY_WRITABLE, state=State.FALSE, reason="CannotStart", message=str(error)
+            )
+        )
+        self._findings.settle()
+        try:
+            self._publisher.publish()
+        except RootportError as cause:
+            _LOG.debug("the failure could not be published", extra={"error": cause})
+
+
+def run(options: Options) -> int:
+    """Run the plugin until a signal ends it; the exit code.
+
+    Raises:
+        RootportError: It cannot be started.
+    """
+    # Signals wait in a queue for sigwait() below: no handler runs in the middle of something else. Threads inherit it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _LOG.info("starting", extra={"version": __version__, "node": options.node, "instance": options.instance})
+    plugin = Plugin(options)
+    plugin.start()
+    _give_back_memory()
+    code = None
+    while code is None:
+        received = signal.sigwait(_SIGNALS)
+        if received == signal.SIGHUP:
+            plugin.look_now()
+        else:
+            code = 1 if received == _CRASHED else 0
+    _LOG.info("stopping", extra={"signal": signal.Signals(received).name})
+    # Whatever a thread waits for, the end comes in time; all that counts is on disk at any moment.
+    last_moment = threading.Timer(_LAST_MOMENT_S, os._exit, [code])
+    last_moment.daemon = True
+    last_moment.start()
+    plugin.stop()
+    _LOG.info("stopped")
+    return code
+
+
+def _give_back_memory() -> None:
+    """Return to the system what starting needed: compiling the modules alone, where no .pyc files are, takes 9 MB."""
+    gc.collect()
+    gc.freeze()  # what is there now stays until the end: later collections need not look at it
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; musl has none
+    if trim is not None:
+        trim(0)
+
+
+def _reconcile(reconciler: Reconciler) -> None:
+    report = reconciler.run_once()
+    for claim, seconds in report.gone:
+        _LOG.warning(
+            "a prepared claim is gone from the API server; its devices stay taken until the kubelet unprepares it",
+            extra={"claim": claim, "seconds": round(seconds)},
+        )
+    for claim in report.removed:
+        _LOG.warning("a claim that was rebuilt and is gone from the API server was unprepared", extra={"claim": claim})
+    for claim in report.planned:
+        _LOG.info("a rebuilt claim was planned anew", extra={"claim": claim})
+    if report.unknown:
+        first = report.unknown[0]
+        raise NodeError(f"{len(report.unknown)} prepared claims could not be looked up, the first: {first}")
+
+
+def _registration(state: State, reason: str, message: str) -> Finding:
+    return Finding(concern=Concern.REGISTERED, state=state, reason=reason, message=message)

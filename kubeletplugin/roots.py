@@ -1,0 +1,49 @@
+"""Where this process sees the host's files, and by which paths the host itself knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from driver.adapters.host import HostRoot
+from driver.plan import host_folder
+
+__all__ = ["Roots"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The three roots that the plugin needs.
+
+    Attributes:
+        hardware: Holds ``sys`` and ``proc``.
+        host: The host's ``/``: a path in a CDI spec is one below it.
+        device_root: What stands before ``/dev`` and the paths of the driver's files on the host; empty for nothing.
+    """
+
+    hardware: HostRoot
+    host: HostRoot
+    device_root: str
+
+    @staticmethod
+    def of(host_root: Path, device_root: str) -> Roots:
+        """The roots by the flags ``--host-root`` and ``--device-root``.
+
+        A device root below the host root is the folder of a driver that lives in a container of its own
+        (``/run/nvidia/driver``). Where the host root ends with the device root, all hardware is below that folder of
+        the host: a described machine, for tests.
+
+        Raises:
+            InputError: A folder does not exist, or is none.
+        """
+        prefix = host_folder(device_root, "--device-root")
+        outside = str(host_root).removesuffix(prefix) if prefix else str(host_root)
+        return Roots(hardware=HostRoot(host_root), host=HostRoot(outside or "/"), device_root=prefix)
+
+    def devices(self) -> HostRoot:
+        """What holds ``dev``.
+
+        Raises:
+            InputError: The device root does not exist.
+        """
+        return HostRoot(self.host.path / self.device_root.lstrip("/"))

@@ -1,0 +1,70 @@
+"""Plans get the files of the driver that runs now, and no GPU is given without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan.builders import claim, given, gpu, nic, node
+
+from driver.errors import NodeError
+from driver.plan import PreparePlan
+from kubeletplugin.claim_planner import ClaimPlanner
+from kubeletplugin.roots import Roots
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    root = tmp_path / "host"
+    (root / LIBRARIES).mkdir(parents=True)
+    return root
+
+
+def install_driver(host: Path, version: str) -> None:
+    module = host / "sys/module/nvidia"
+    module.mkdir(parents=True, exist_ok=True)
+    (module / "version").write_text(f"{version}\n")
+    for library in (host / LIBRARIES).iterdir():
+        library.unlink()
+    (host / LIBRARIES / f"libcuda.so.{version}").touch()
+
+
+def planner(host: Path, device_root: str = "") -> ClaimPlanner:
+    return ClaimPlanner(Roots.of(host, device_root), metadata_dir=Path("/var/lib/kubelet/plugins/rootport.dev/m"))
+
+
+def mounts(plan: PreparePlan) -> list[str]:
+    assert plan.spec is not None
+    return [mount.host_path for device in plan.spec.devices for mount in device.mounts if "libcuda" in mount.host_path]
+
+
+def test_a_gpu_comes_with_its_drivers_libraries(host: Path) -> None:
+    install_driver(host, "580.95.05")
+    plan = planner(host)(claim(given("r", gpu(0).name)), node(gpu(0)))
+    assert set(mounts(plan)) == {f"/{LIBRARIES}/libcuda.so.580.95.05"}
+
+
+def test_after_an_update_of_the_driver_the_new_libraries_are_given(host: Path) -> None:
+    install_driver(host, "580.95.05")
+    plans = planner(host)
+    plans(claim(given("r", gpu(0).name)), node(gpu(0)))
+    install_driver(host, "590.10.01")
+    assert set(mounts(plans(claim(given("r", gpu(0).name)), node(gpu(0))))) == {f"/{LIBRARIES}/libcuda.so.590.10.01"}
+
+
+def test_host_paths_stand_below_the_device_root(host: Path) -> None:
+    install_driver(host, "580.95.05")
+    plan = planner(host, str(host))(claim(given("r", gpu(0).name)), node(gpu(0)))
+    assert set(mounts(plan)) == {f"{host}/{LIBRARIES}/libcuda.so.580.95.05"}
+    assert plan.spec is not None
+    assert f"{host}/dev/nvidia0" in plan.spec.devices[0].host_device_nodes
+
+
+def test_without_the_drivers_libraries_a_gpu_is_refused_and_a_nic_is_not(host: Path) -> None:
+    inventory = node(gpu(0), nic(0))
+    with pytest.raises(NodeError, match="libcuda first, are not below") as refused:
+        planner(host)(claim(given("r", gpu(0).name)), inventory)
+    assert gpu(0).name in refused.value.message
+    assert planner(host)(claim(given("r", nic(0).name)), inventory).devices

@@ -1,0 +1,95 @@
+"""Findings become conditions: what is wrong comes first, and times move only with the status."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from driver.api.rootport_v1alpha1 import Condition
+from kubeletplugin.conditions import Concern, Finding, Findings, State, conditions, ready
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+FOUND = tuple(concern for concern in Concern if concern is not Concern.READY)
+
+
+def finding(concern: Concern, state: State = State.TRUE, message: str = "as it should be") -> Finding:
+    return Finding(concern=concern, state=state, reason="Because", message=message)
+
+
+def stored(concern: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Condition:
+    return Condition.model_validate(
+        {"type": concern, "status": status, "reason": "R", "message": "m", "lastTransitionTime": since}
+    )
+
+
+def test_a_node_is_ready_when_nothing_is_wrong() -> None:
+    assert ready(finding(concern) for concern in FOUND).state is State.TRUE
+
+
+@pytest.mark.parametrize("wrong", FOUND)
+def test_one_wrong_thing_makes_a_node_not_ready_and_is_named(wrong: Concern) -> None:
+    found = ready(finding(c, State.FALSE if c is wrong else State.TRUE, "the sky fell") for c in FOUND)
+    assert (found.state, found.reason, found.message) == (State.FALSE, "Because", f"{wrong}: the sky fell")
+
+
+def test_what_cannot_be_known_of_the_runtime_does_not_keep_a_node_from_being_ready() -> None:
+    unknown = {Concern.RUNTIME_READS_CDI, Concern.KUBELET_SUPPORTED, Concern.NO_RIVAL_PLUGIN}
+    found = ready(finding(c, State.UNKNOWN if c in unknown else State.TRUE) for c in FOUND)
+    assert found.state is State.TRUE
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [Concern.DISCOVERED, Concern.REGISTERED, Concern.CDI_DIRECTORY_WRITABLE, Concern.STATE_DIRECTORY_WRITABLE],
+)
+def test_a_node_of_which_an_essential_is_not_known_is_not_called_ready(missing: Concern) -> None:
+    found = ready(finding(concern) for concern in FOUND if concern is not missing)
+    assert (found.state, found.message) == (State.UNKNOWN, f"{missing} is not known yet")
+
+
+@pytest.mark.parametrize(
+    ("before", "since"),
+    [
+        pytest.param(stored("Registered", "True"), "2026-01-01T00:00:00Z", id="same-status"),
+        pytest.param(stored("Registered", "False"), "2026-01-31T12:00:00Z", id="other-status"),
+        pytest.param(stored("Discovered", "True"), "2026-01-31T12:00:00Z", id="new"),
+    ],
+)
+def test_the_transition_time_moves_only_when_the_status_does(before: Condition, since: str) -> None:
+    found = conditions([finding(Concern.REGISTERED)], [before], generation=7, now=NOON)
+    (registered,) = (condition for condition in found if condition.type == "Registered")
+    assert registered.last_transition_time == since
+    assert (registered.observed_generation, registered.status, registered.reason) == (7, "True", "Because")
+
+
+def test_what_the_former_process_found_stands_until_it_is_found_anew() -> None:
+    before = [stored("NoRivalPlugin", "False"), stored("SomebodyElses", "True")]
+    found = conditions([finding(Concern.REGISTERED)], before, generation=1, now=NOON)
+    assert [condition.type for condition in found] == ["Registered", "NoRivalPlugin"]
+    assert found[1] == before[0]
+
+
+def test_nothing_is_told_before_everything_was_looked_at() -> None:
+    findings = Findings(lambda: None)
+    findings.report(*(finding(concern) for concern in FOUND[1:]))
+    assert findings.latest() == ()
+    findings.report(finding(FOUND[0]))
+    assert [item.concern for item in findings.latest()] == list(Concern)
+
+
+def test_after_a_while_what_is_known_is_told_and_defaults_stand_for_the_rest() -> None:
+    findings = Findings(lambda: None)
+    findings.report(finding(Concern.DISCOVERED, message="two GPUs"))
+    findings.settle(finding(Concern.REGISTERED, State.UNKNOWN), finding(Concern.DISCOVERED, State.UNKNOWN))
+    summary, discovered, registered = findings.latest()
+    assert summary.state is State.UNKNOWN
+    assert (discovered.message, registered.state) == ("two GPUs", State.UNKNOWN)
+
+
+def test_only_a_change_is_told_on() -> None:
+    changes: list[None] = []
+    findings = Findings(lambda: changes.append(None))
+    for message in ("one", "one", "two"):
+        findings.report(finding(Concern.DISCOVERED, message=message))
+    assert len(changes) == 2
