@@ -1,1 +1,1 @@
-"""The control plane's half of Rootport: it will publish ResourceSlices and evaluate claims. Nothing here yet."""
+"""The control plane's half of Rootport: it publishes the nodes' ResourceSlices and Device objects."""

@@ -1,0 +1,223 @@
+"""What the controller sees of the cluster: five watches, and which node each change is about."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from controller.device_changes import DIGEST_ANNOTATION
+from controller.liveness import LivenessTracker
+from controller.slice_cache import SliceCache
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.reflector import Reflector
+from driver.adapters.kubernetes.resources import (
+    DEVICES,
+    LEASES,
+    NODE_INVENTORIES,
+    NODES,
+    RESOURCE_SLICES,
+    JsonObject,
+)
+from driver.objects import NODE_LABEL, node_label
+
+__all__ = ["ClusterView"]
+
+
+class ClusterView:
+    """The watches. Safe for several threads.
+
+    Args:
+        api: The API server.
+        namespace: Where the Leases are.
+        leader_lease: The name of the controller's own Lease, which is no node's.
+        liveness: Gets the heartbeats.
+        look_at: Called with the name of a node whose inventory, Node or slices have changed.
+        look_at_devices: Called with a node's label value when its Device objects may have to change.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        namespace: str,
+        leader_lease: str,
+        liveness: LivenessTracker,
+        look_at: Callable[[str], None],
+        look_at_devices: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leader_lease = leader_lease
+        self._leader_renewed: object = None
+        self._liveness = liveness
+        self._look_at = look_at
+        self._look_at_devices = look_at_devices
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._node_uids: dict[str, str] = {}
+        self._told: dict[str, tuple[str, int]] = {}
+        self._nodes_by_label: dict[str, str] = {}
+        self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
+        self._device_labels: dict[str, str] = {}
+        self._inventories = Reflector(api, NODE_INVENTORIES, on_change=self._inventory_changed)
+        self._nodes = Reflector(
+            api, NODES, metadata_only=True, on_change=self._node_changed, transform=_identity_of_node
+        )
+        self._leases = Reflector(api, LEASES, namespace=namespace, on_change=self._lease_changed)
+        self._slices = Reflector(
+            api, RESOURCE_SLICES, field_selector=f"spec.driver={DRIVER_NAME}", on_change=self._slice_changed
+        )
+        self._devices_seen = Reflector(
+            api, DEVICES, metadata_only=True, on_change=self._device_changed, transform=_essence_of_device
+        )
+        self.slices = SliceCache(self._slices.get, clock=clock)
+        """This driver's slices, by pool."""
+
+    def start(self, stop: threading.Event) -> list[threading.Thread]:
+        """Watch until ``stop`` is set, in threads of their own."""
+        threads = [
+            threading.Thread(target=reflector.run, args=(stop,), name=f"watch-{name}", daemon=True)
+            for name, reflector in (
+                ("nodeinventories", self._inventories),
+                ("nodes", self._nodes),
+                ("leases", self._leases),
+                ("resourceslices", self._slices),
+                ("devices", self._devices_seen),
+            )
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything that decides about slices was read once."""
+        return all(item.synced.is_set() for item in (self._inventories, self._nodes, self._leases, self._slices))
+
+    @property
+    def devices_are_synced(self) -> bool:
+        """Whether the Device objects were read once."""
+        return self.is_synced and self._devices_seen.synced.is_set()
+
+    def inventory(self, node: str) -> JsonObject | None:
+        """The node's NodeInventory."""
+        return self._inventories.get(node)
+
+    def node_uid(self, node: str) -> str | None:
+        """The Node's uid; None where there is no Node."""
+        found = self._nodes.get(node)
+        return None if found is None else str(found["metadata"]["uid"])
+
+    def node_was_seen(self, node: str) -> bool:
+        """Whether a Node of that name was there since this process started, or since it was forgotten."""
+        with self._lock:
+            return node in self._node_uids
+
+    def node_of_label(self, label: str) -> str | None:
+        """The node whose Device objects have this value of the label."""
+        with self._lock:
+            return self._nodes_by_label.get(label)
+
+    def devices(self, label: str) -> list[JsonObject]:
+        """The Device objects with this value of the node label; metadata alone."""
+        with self._lock:
+            return list(self._devices.get(label, {}).values())
+
+    def known(self) -> tuple[set[str], set[str]]:
+        """All nodes and all node labels that there is something about."""
+        nodes = {str(wire["metadata"]["name"]) for wire in self._inventories.objects()}
+        labels = {node_label(node) for node in nodes}
+        self.slices.retain(str(wire["metadata"]["name"]) for wire in self._slices.objects())
+        with self._lock:
+            labels.update(self._devices)
+        return nodes.union(self.slices.pools()), labels
+
+    def forget(self, node: str) -> None:
+        """The node is gone, and all that was known of it is deleted."""
+        self._liveness.forget(node)
+        with self._lock:
+            self._node_uids.pop(node, None)
+
+    def _inventory_changed(self, name: str) -> None:
+        inventory = self._inventories.get(name)
+        with self._lock:
+            if inventory is None:
+                self._told.pop(name, None)
+            else:
+                metadata = inventory["metadata"]
+                told = (str(metadata["uid"]), int(metadata.get("generation", 0)))
+                if self._told.get(name) == told:
+                    return  # its status: ours, or the plugin's
+                self._told[name] = told
+                self._nodes_by_label[node_label(name)] = name
+        if inventory is not None:
+            self._liveness.track(name, self._clock())
+        self._look_at(name)
+        self._look_at_devices(node_label(name))
+
+    def _node_changed(self, name: str) -> None:
+        uid = self.node_uid(name)
+        with self._lock:
+            if uid is not None and self._node_uids.get(name) == uid:
+                return  # its status, every few seconds
+            if uid is not None:
+                self._node_uids[name] = uid
+        self._look_at(name)
+        self._look_at_devices(node_label(name))
+
+    def _lease_changed(self, key: str) -> None:
+        lease = self._leases.get(key)
+        if lease is None:
+            return
+        name = lease["metadata"]["name"]
+        renewed = (lease.get("spec") or {}).get("renewTime")
+        if name != self._leader_lease:
+            self._liveness.observe(name, str(renewed), self._clock())
+        elif renewed != self._leader_renewed:
+            self._leader_renewed = renewed
+            self._liveness.contact(self._clock())
+
+    def _slice_changed(self, name: str) -> None:
+        for pool in self.slices.refresh(name):
+            self._look_at(pool)
+
+    def _device_changed(self, name: str) -> None:
+        device = self._devices_seen.get(name)
+        with self._lock:
+            former = self._device_labels.pop(name, None)
+            if former is not None:
+                self._devices[former].pop(name, None)
+                if not self._devices[former]:
+                    del self._devices[former]
+            label = former
+            if device is not None:
+                label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
+                self._device_labels[name] = label
+                self._devices[label][name] = device
+        if self.devices_are_synced:
+            for changed in {former, label} - {None}:
+                self._look_at_devices(str(changed))
+
+
+def _kept(metadata: JsonObject, *keys: str) -> JsonObject:
+    return {"metadata": {key: metadata[key] for key in keys if key in metadata}}
+
+
+def _identity_of_node(wire: JsonObject) -> JsonObject:
+    return _kept(wire["metadata"], "name", "uid", "resourceVersion")
+
+
+_DEVICE_KEYS: Final = ("name", "uid", "resourceVersion")
+
+
+def _essence_of_device(wire: JsonObject) -> JsonObject:
+    metadata = wire["metadata"]
+    kept = _kept(metadata, *_DEVICE_KEYS)
+    kept["metadata"]["labels"] = {NODE_LABEL: (metadata.get("labels") or {}).get(NODE_LABEL, "")}
+    digest = (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION, "")
+    kept["metadata"]["annotations"] = {DIGEST_ANNOTATION: digest}
+    return kept

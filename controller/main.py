@@ -1,0 +1,210 @@
+"""``rootport-controller``: publishes ResourceSlices and Device objects from the nodes' inventories."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import click
+
+from controller.health_server import HealthServer
+from controller.leader_election import LeaderElector, Outcome
+from controller.publisher import Publisher, PublisherOptions
+from driver import __version__
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.logs import LEVELS, configure
+from driver.errors import InputError, RootportError
+
+__all__ = ["command", "main"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LEADER_LEASE: Final = "rootport-controller"
+_WATCHDOG_S: Final = 0.5
+_STOP_S: Final = 8.0
+# Shorter than the deadline for a renewal, so that several attempts fit in.
+_LEASE_TIMEOUT_S: Final = 4.0
+_LOST_EXIT_CODE: Final = 1
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="""\b
+Examples:
+  rootport-controller                                  in a pod, by its service account
+  rootport-controller --kubeconfig ~/.kube/config      on a desk
+Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the node is in the way; 2 bad options.
+""",
+)
+@click.version_option(__version__, prog_name="rootport-controller")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Where the API server is and who we are; without it, the pod's service account.",
+)
+@click.option(
+    "--namespace",
+    default="rootport-system",
+    show_default=True,
+    help="Where the Leases are: the nodes' heartbeats, and the controller's own.",
+)
+@click.option(
+    "--identity",
+    default="",
+    help="The name in the leader Lease; a random end is added. Without it, $POD_NAME or the host's name.",
+)
+@click.option(
+    "--fresh-for",
+    type=click.FloatRange(min=1),
+    default=25.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long after a heartbeat a node's slices are created and updated. Plugins beat every 10 s. kubelet deletes "
+    "a node's slices 30 s after it lost the plugin: a value above that recreates them in vain.",
+)
+@click.option(
+    "--grace-period",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="After how long without a heartbeat a node's slices are deleted, so that no pod is sent there.",
+)
+@click.option(
+    "--resync",
+    type=click.FloatRange(min=1),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often everything is compared although nothing changed. It writes only what differs.",
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Where /healthz and /readyz are served; 0 for nowhere.",
+)
+def command(
+    kubeconfig: Path | None,
+    namespace: str,
+    identity: str,
+    fresh_for: float,
+    grace_period: float,
+    resync: float,
+    log_level: str,
+    health_port: int,
+) -> int:
+    """Publish the cluster's GPUs, RDMA NICs and FPGAs.
+
+    Reads the NodeInventory that each node's plugin writes, and keeps the node's ResourceSlices and Device objects as
+    they should be; nothing changed means nothing written. Of several controllers one is elected leader and writes, the
+    others wait. A node without heartbeats loses its slices; a Node that is deleted, everything.
+    """
+    configure(log_level)
+    if grace_period <= fresh_for:
+        raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
+    identity = f"{identity or os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
+    _LOG.info(
+        "rootport-controller starts",
+        extra={
+            "version": __version__,
+            "identity": identity,
+            "namespace": namespace,
+            "fresh_for_s": fresh_for,
+            "grace_period_s": grace_period,
+            "resync_s": resync,
+        },
+    )
+    options = PublisherOptions(
+        namespace=namespace,
+        leader_lease=_LEADER_LEASE,
+        fresh_for_s=fresh_for,
+        grace_s=grace_period,
+        resync_s=resync,
+    )
+    elector = LeaderElector(
+        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=_LEASE_TIMEOUT_S),
+        namespace=namespace,
+        name=_LEADER_LEASE,
+        identity=identity,
+    )
+    return _run(elector, Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options), health_port)
+
+
+def _run(elector: LeaderElector, publisher: Publisher, health_port: int) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    ended = threading.Event()
+    outcome: list[Outcome] = []
+
+    def elect() -> None:
+        try:
+            outcome.append(elector.run(stop, on_elected=publisher.start))
+        finally:
+            ended.set()
+
+    def ready() -> str:
+        if not elector.answered.is_set():
+            return "the API server has not answered yet"
+        return "the cluster is being read" if elector.leads and not publisher.is_ready else ""
+
+    health = (
+        HealthServer(health_port, {"/healthz": lambda: publisher.failure, "/readyz": ready}) if health_port else None
+    )
+    if health is not None:
+        health.start()
+    threading.Thread(target=elect, name="election", daemon=True).start()
+    # The elector's own thread may hang in a request: this one does not.
+    while not (stop.is_set() or elector.overdue or ended.wait(_WATCHDOG_S)):
+        pass
+    if not stop.is_set():
+        _LOG.error("the leader Lease is lost: this process ends, so that there are never two writers")
+        _end_at_once()
+    ended.wait(_LEASE_TIMEOUT_S)  # no renewal may cross the release
+    return _stop(elector, publisher, health)
+
+
+def _stop(elector: LeaderElector, publisher: Publisher, health: HealthServer | None) -> int:
+    _LOG.info("stopping")
+    if not publisher.stop(_STOP_S):
+        # Without the release others wait until the Lease has run out, and by then this process is gone.
+        _LOG.warning("a write is still under way: the Lease is not released")
+    elif elector.release():
+        _LOG.info("lease released")
+    if health is not None:
+        health.stop()
+    _LOG.info("stopped")
+    return 0
+
+
+def _end_at_once() -> None:
+    logging.shutdown()
+    os._exit(_LOST_EXIT_CODE)  # threads in the middle of a write must not finish what follows it
+
+
+def main() -> None:
+    """Run the controller. For exit codes see ``--help``."""
+    try:
+        code = command.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except RootportError as error:
+        click.echo(f"rootport-controller: {error}", err=True)
+        code = error.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""One pass over one node: look, decide, and make its slices, its condition and its objects what they should be."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from controller.cluster_view import ClusterView
+from controller.liveness import LivenessTracker
+from controller.node_decision import Action, NodeView, decide
+from controller.published_condition import SILENT, PublishedCondition
+from controller.slice_writer import SliceWriter
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
+from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
+from driver.errors import InputError
+from driver.layout import left_out, resource_slices
+from driver.objects import inventory_of, parse_node_inventory
+
+__all__ = ["NodePass"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class NodePass:
+    """Does passes. For one thread.
+
+    Args:
+        api: Where to write.
+        namespace: Where the nodes' Leases are.
+        view: What there is.
+        liveness: Who is alive.
+        writer: Writes slices.
+        condition: Writes the condition Published.
+        node_grace_s: How long an inventory may wait for its Node.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        namespace: str,
+        view: ClusterView,
+        liveness: LivenessTracker,
+        writer: SliceWriter,
+        condition: PublishedCondition,
+        node_grace_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._view = view
+        self._liveness = liveness
+        self._writer = writer
+        self._condition = condition
+        self._node_grace_s = node_grace_s
+        self._clock = clock
+        self._missed_since: dict[str, float] = {}
+
+    def run(self, node: str) -> float | None:
+        """Do what is to be done; after how many seconds to look again whatever happens, or None.
+
+        Raises:
+            ApiServerError: Something could not be read or written; another pass goes on from there.
+        """
+        inventory = self._view.inventory(node)
+        uid = self._view.node_uid(node)
+        if inventory is None and not self._view.slices.pool(node):
+            self._missed_since.pop(node, None)
+            if uid is None:
+                self._view.forget(node)
+            return None
+        action = decide(self._look(node, uid, inventory), node_grace_s=self._node_grace_s)
+        _LOG.debug("pass", extra={"node": node, "action": action.value})
+        match action:
+            case Action.PUBLISH if inventory is not None and uid is not None:
+                self._publish(uid, inventory)
+            case Action.WITHDRAW_SILENT if inventory is not None:
+                self._withdraw_silent(node, inventory)
+            case Action.WITHDRAW_UNTOLD if self._is_missing(NODE_INVENTORIES, node):
+                self._writer.withdraw(node)
+            case Action.FORGET if self._is_missing(NODES, node):
+                self._forget(node, inventory)
+            case Action.AWAIT_NODE:
+                return self._node_grace_s
+        return None
+
+    def _look(self, node: str, uid: str | None, inventory: JsonObject | None) -> NodeView:
+        now = self._clock()
+        if uid is None:
+            self._missed_since.setdefault(node, now)
+        else:
+            self._missed_since.pop(node, None)
+        condition = (self._condition.of(inventory) if inventory is not None else None) or {}
+        return NodeView(
+            has_node=uid is not None,
+            node_was_seen=self._view.node_was_seen(node),
+            missed_for_s=now - self._missed_since.get(node, now),
+            has_inventory=inventory is not None,
+            liveness=self._liveness.liveness(node, now),
+            has_beaten=self._liveness.has_beaten(node),
+            was_withdrawn=condition.get("reason") == SILENT,
+        )
+
+    def _publish(self, uid: str, wire: JsonObject) -> None:
+        try:
+            inventory = inventory_of(parse_node_inventory(wire))
+            slices = resource_slices(inventory)
+        except InputError as error:
+            # What was published before stays: its devices may be in use, and the next inventory may be good again.
+            self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
+            return
+        try:
+            changes = self._writer.publish(slices, node_uid=uid)
+        except (InvalidError, ForbiddenError) as error:
+            self._condition.put(wire, ok=False, reason="SlicesRefused", message=str(error))
+            raise
+        devices = sum(len(item.spec.devices) for item in slices)
+        told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
+        message = "; ".join((told, *left_out(inventory)))
+        self._condition.put(wire, ok=True, reason="Published", message=message)
+
+    def _withdraw_silent(self, node: str, inventory: JsonObject) -> None:
+        # First the reason: were the slices deleted and this process killed, the next one would publish them again.
+        self._condition.put(
+            inventory,
+            ok=False,
+            reason=SILENT,
+            message="the node's plugin is silent: it has not renewed its Lease, so nothing could be prepared there",
+        )
+        self._writer.withdraw(node)
+
+    def _is_missing(self, resource: Resource, name: str) -> bool:
+        """Ask the API server itself before anything is deleted because a watch does not show an object."""
+        try:
+            self._api.get(resource, name)
+        except NotFoundError as error:
+            # A resource that is not served at all (its CRD is gone) says nothing about the object.
+            return error.reason == "NotFound"
+        return False
+
+    def _forget(self, node: str, inventory: JsonObject | None) -> None:
+        _LOG.info("node is gone: deleting what belongs to it", extra={"node": node})
+        self._writer.withdraw(node)
+        if inventory is not None:
+            self._delete(NODE_INVENTORIES, node, uid=inventory["metadata"]["uid"])
+        self._delete(LEASES, node, namespace=self._namespace)
+        self._condition.forget(node)
+        self._missed_since.pop(node, None)
+        self._view.forget(node)
+
+    def _delete(self, resource: Resource, name: str, *, uid: str | None = None, namespace: str | None = None) -> None:
+        try:
+            self._api.delete(resource, name, uid=uid, namespace=namespace)
+        except NotFoundError:
+            _LOG.debug("gone already", extra={"kind": resource.kind, "object": name})

@@ -1,0 +1,187 @@
+"""The publisher: one thread for slices, one of lower rank for Device objects, and the watches that feed them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from controller.cluster_view import ClusterView
+from controller.device_pass import DevicePass
+from controller.liveness import LivenessTracker
+from controller.node_pass import NodePass
+from controller.published_condition import PublishedCondition
+from controller.slice_writer import SliceWriter
+from controller.work_queue import WorkQueue
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ApiServerError
+
+__all__ = ["Publisher", "PublisherOptions"]
+
+_LOG: Final = logging.getLogger(__name__)
+_TICK_S: Final = 0.5
+# Several slices usually change at once: kubelet deletes all of a node.
+_SETTLE_S: Final = 0.3
+_DEVICES_SETTLE_S: Final = 1.0
+_DEVICE_WRITES_PER_S: Final = 50.0
+# Longer than the controller's own Lease goes unrenewed as long as it leads.
+_MAX_GAP_S: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherOptions:
+    """What a person may choose.
+
+    Attributes:
+        namespace: Where the Leases are.
+        leader_lease: The name of the controller's own Lease.
+        fresh_for_s: How long after a heartbeat a node's slices are created and updated.
+        grace_s: After how long without a heartbeat they are deleted.
+        node_grace_s: How long an inventory may wait for its Node.
+        resync_s: How often everything is looked at although nothing changed.
+    """
+
+    namespace: str = "rootport-system"
+    leader_lease: str = "rootport-controller"
+    fresh_for_s: float = 25.0
+    grace_s: float = 60.0
+    node_grace_s: float = 60.0
+    resync_s: float = 600.0
+
+
+class Publisher:
+    """Publishes what the nodes say. The only writer: start it on the elected leader alone.
+
+    Args:
+        api: The API server.
+        options: What a person may choose.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        options: PublisherOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._nodes = WorkQueue(clock=clock)
+        self._labels = WorkQueue(clock=clock)
+        self._liveness = LivenessTracker(fresh_for_s=options.fresh_for_s, grace_s=options.grace_s, max_gap_s=_MAX_GAP_S)
+        self._view = ClusterView(
+            api,
+            namespace=options.namespace,
+            leader_lease=options.leader_lease,
+            liveness=self._liveness,
+            look_at=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
+            look_at_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
+            clock=clock,
+        )
+        self._condition = PublishedCondition(api)
+        self._node_pass = NodePass(
+            api,
+            namespace=options.namespace,
+            view=self._view,
+            liveness=self._liveness,
+            writer=SliceWriter(api, self._view.slices, self._stop),
+            condition=self._condition,
+            node_grace_s=options.node_grace_s,
+            clock=clock,
+        )
+        self._device_pass = DevicePass(api, view=self._view, stop=self._stop, pause=self._wait_for_slices)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything was read once, so that slices are written."""
+        return self._view.is_synced
+
+    @property
+    def failure(self) -> str:
+        """Why it does not work any more; empty while it does."""
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        return f"ended: {', '.join(dead)}" if dead and not self._stop.is_set() else ""
+
+    def start(self) -> None:
+        """Begin, in threads of its own."""
+        self._threads = [
+            *self._view.start(self._stop),
+            threading.Thread(target=self._work_on_nodes, name="slices", daemon=True),
+            threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
+            threading.Thread(target=self._tick, name="ticks", daemon=True),
+        ]
+        for thread in self._threads[-3:]:
+            thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End once the writes under way are done; False where one is not done by then."""
+        self._stop.set()
+        self._nodes.close()
+        self._labels.close()
+        end = time.monotonic() + timeout_s
+        workers = [thread for thread in self._threads if thread.name in ("slices", "devices")]
+        for thread in workers:
+            thread.join(max(end - time.monotonic(), 0.0))
+        return not any(thread.is_alive() for thread in workers)
+
+    def _work_on_nodes(self) -> None:
+        self._work(self._nodes, lambda: self._view.is_synced, self._node_pass.run)
+
+    def _work_on_devices(self) -> None:
+        self._work(self._labels, lambda: self._view.devices_are_synced, self._device_pass.run)
+
+    def _work(self, queue: WorkQueue, may_start: Callable[[], bool], run: Callable[[str], float | None]) -> None:
+        while not may_start():
+            if self._stop.wait(0.05):
+                return
+        while (key := queue.get()) is not None:
+            try:
+                again_s = run(key)
+            except Exception as error:  # noqa: BLE001 - one node's failure must not end the work on the others
+                delay = queue.failed(key)
+                self._log_failure(key, error, delay)
+            else:
+                queue.succeeded(key)
+                if again_s is not None:
+                    queue.add(key, after_s=again_s)
+
+    @staticmethod
+    def _log_failure(key: str, error: Exception, delay: float) -> None:
+        told = {"node": key, "retry_in_s": round(delay, 1)}
+        if isinstance(error, ApiServerError):
+            _LOG.warning("will be tried again", extra=told | {"error": str(error)})
+        else:
+            _LOG.error("unexpected error; will be tried again", extra=told, exc_info=error)
+
+    def _tick(self) -> None:
+        resynced: float | None = None
+        while not self._stop.wait(_TICK_S):
+            if not self._view.is_synced:
+                continue
+            now = self._clock()
+            for node in (*self._liveness.changed(now), *self._view.slices.doubtful()):
+                self._nodes.add(node)
+            if resynced is None or now - resynced >= self._options.resync_s:
+                resynced = now
+                self._resync()
+
+    def _resync(self) -> None:
+        self._condition.forget()
+        nodes, labels = self._view.known()
+        _LOG.info("looking at everything", extra={"nodes": len(nodes)})
+        for node in nodes:
+            self._nodes.add(node)
+        for label in labels:
+            self._labels.add(label, after_s=_DEVICES_SETTLE_S)
+
+    def _wait_for_slices(self) -> None:
+        """Devices come after slices, and slowly: they are to look at, and etcd has other work."""
+        self._stop.wait(1.0 / _DEVICE_WRITES_PER_S)
+        while not self._nodes.is_idle() and not self._stop.wait(0.05):
+            pass

@@ -1,0 +1,307 @@
+"""The controller as a process at a real API server, with simulated nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cluster.control_plane import ControlPlane
+from layout.machines import gpu, nic, node
+from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+
+from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
+from driver.model.inventory import Inventory
+
+pytestmark = pytest.mark.needs_go
+
+# Short times, so that the tests are; twice a plugin's beat in these tests is 1 s.
+QUICK = ("--fresh-for=2.5", "--grace-period=5")
+START = Path(__file__).parents[2] / "resourceclasses/crds"
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    control_plane.kubectl("apply", f"--filename={START}")
+    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    if "rootport-system" not in control_plane.kubectl("get", "namespaces", "--output=name"):
+        control_plane.kubectl("create", "namespace", NAMESPACE)
+    return control_plane
+
+
+@pytest.fixture
+def nodes(installed: ControlPlane) -> Iterator[Nodes]:
+    made = Nodes(installed.kubeconfig)
+    made.clear()
+    yield made
+    made.clear()
+
+
+@pytest.fixture
+def start(nodes: Nodes, tmp_path: Path) -> Iterator[Callable[..., Controller]]:
+    """Starts a controller; all are ended with the test."""
+    started: list[Controller] = []
+
+    def run(*options: str, identity: str = "one") -> Controller:
+        made = Controller(nodes.kubeconfig, tmp_path / f"{identity}-{len(started)}.log", *options, identity=identity)
+        started.append(made)
+        return made
+
+    yield run
+    for controller in started:
+        controller.kill()
+
+
+def machine(name: str = "node-a", *, model: str = "H100") -> Inventory:
+    return node(gpu("10", model=model), gpu("11"), nic("20"), name=name)
+
+
+def published(nodes: Nodes, name: str = "node-a", count: int = 3) -> None:
+    eventually("slices", lambda: len(nodes.visible(name)) == count)
+    eventually("the condition", lambda: nodes.published(name).get("status") == "True")
+
+
+def settled(nodes: Nodes, name: str = "node-a", count: int = 3) -> dict[str, str]:
+    """Wait until all is written; the versions."""
+    published(nodes, name, count)
+    eventually("device objects", lambda: len(nodes.devices(name)) == count)
+    return nodes.versions()
+
+
+def test_a_node_is_published_with_slices_devices_and_a_condition(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.add(machine())
+    controller = start()
+    settled(nodes)
+    (one,) = nodes.slices("node-a")
+    uid = nodes.api.get(NODES, "node-a")["metadata"]["uid"]
+    assert one["spec"]["pool"] == {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
+    assert one["metadata"]["ownerReferences"][0]["uid"] == uid
+    condition = nodes.published("node-a")
+    assert condition["observedGeneration"] == 1
+    assert condition["message"] == "devices: 3, ResourceSlices: 1, pool generation: 1"
+    assert all(item["metadata"]["ownerReferences"][0]["uid"] == uid for item in nodes.devices("node-a"))
+    assert not controller.told("traceback")
+    if os.environ.get("COVERAGE_RUN") is None:
+        assert controller.rss_mb() <= 120
+
+
+def test_a_node_without_devices_has_an_empty_slice(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(node(name="node-a"))
+    start()
+    eventually("an empty slice", lambda: len(nodes.slices("node-a")) == 1)
+    assert nodes.visible("node-a") == []
+
+
+def test_one_changed_attribute_is_one_update_and_one_device(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    start()
+    before = settled(nodes)
+    nodes.tell(machine(model="B200"))
+    eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
+    eventually("the condition", lambda: nodes.published("node-a")["observedGeneration"] == 2)
+    eventually("the device", lambda: any(item["spec"].get("model") == "B200" for item in nodes.devices("node-a")))
+    (one,) = nodes.slices("node-a")
+    assert (one["spec"]["pool"]["generation"], one["metadata"]["generation"]) == (1, 2)
+    after = nodes.versions()
+    changed = {key.partition("/")[0] for key in after if after[key] != before[key]}
+    assert sum(after[key] != before[key] for key in after if key.startswith("devices/")) == 1
+    assert changed == {"resourceslices", "devices", "nodeinventories"}
+
+
+def test_more_devices_than_a_slice_holds_are_several_slices(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    big = node(*(nic(f"{bus:02x}", vfs=64) for bus in range(3)), name="node-a")
+    nodes.add(big)
+    start()
+    eventually("192 VFs", lambda: len(nodes.visible("node-a")) == 192)
+    slices = nodes.slices("node-a")
+    assert [item["spec"]["pool"]["resourceSliceCount"] for item in slices] == [2, 2]
+    nodes.tell(machine())
+    eventually("three devices", lambda: len(nodes.visible("node-a")) == 3)
+    (one,) = nodes.slices("node-a")
+    assert one["spec"]["pool"]["resourceSliceCount"] == 1
+
+
+def test_wiped_slices_come_back(nodes: Nodes, installed: ControlPlane, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    start()
+    settled(nodes)
+    (uid,) = (item["metadata"]["uid"] for item in nodes.slices("node-a"))
+    for _ in range(3):
+        installed.kubectl(
+            "delete", "resourceslices", "--field-selector=spec.driver=rootport.dev,spec.nodeName=node-a", "--wait=false"
+        )
+        eventually(
+            "new slices",
+            lambda uid=uid: (found := nodes.slices("node-a")) and found[0]["metadata"]["uid"] != uid,
+        )
+        (uid,) = (item["metadata"]["uid"] for item in nodes.slices("node-a"))
+
+
+def test_somebody_elses_change_is_undone(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    start()
+    settled(nodes)
+    (one,) = nodes.slices("node-a")
+    one["spec"]["devices"] = one["spec"]["devices"][:1]
+    nodes.api.replace(RESOURCE_SLICES, one)
+    eventually("all devices again", lambda: len(nodes.visible("node-a")) == 3)
+
+
+def test_a_restart_with_nothing_changed_writes_nothing(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    for number in range(5):
+        nodes.add(machine(f"node-{number}"))
+    first = start()
+    for number in range(5):
+        settled(nodes, f"node-{number}")
+    assert first.stop() == 0
+    before = nodes.versions()
+    second = start("--resync=1")
+    eventually("two resyncs", lambda: second.log.read_text().count("looking at everything") >= 3)
+    assert nodes.versions() == before
+    assert not second.told("slices written|devices written")
+
+
+def test_a_silent_node_loses_its_slices_and_gets_them_back(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    nodes.add(machine("node-b"))
+    with nodes.beating("node-b"):
+        controller = start(*QUICK)
+        with nodes.beating("node-a"):
+            settled(nodes)
+        eventually("no slices", lambda: not nodes.slices("node-a"))
+        assert nodes.published("node-a")["reason"] == "NodeSilent"
+        assert len(nodes.visible("node-b")) == 3
+        # A controller that starts now has never heard node-a: it must not publish it for that.
+        controller.stop()
+        second = start(*QUICK, "--log-level=debug")
+        eventually("a pass", lambda: second.told("node=node-a action=keep"))
+        assert not nodes.slices("node-a")
+        with nodes.beating("node-a"):
+            published(nodes)
+
+
+def test_a_quiet_nodes_wiped_slices_stay_away(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    controller = start("--fresh-for=2", "--grace-period=600", "--log-level=debug")
+    settled(nodes)
+    eventually("quiet", lambda: controller.told("node=node-a action=keep"))
+    (one,) = nodes.slices("node-a")
+    nodes.api.delete(RESOURCE_SLICES, one["metadata"]["name"])
+    kept = controller.log.read_text().count("action=keep")
+    eventually("another pass", lambda: controller.log.read_text().count("action=keep") > kept)
+    assert not nodes.slices("node-a")
+    nodes.beat("node-a")
+    published(nodes)
+
+
+def test_all_of_a_deleted_node_goes(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    nodes.add(machine("node-b"))
+    start()
+    settled(nodes)
+    settled(nodes, "node-b")
+    nodes.api.delete(NODES, "node-a")
+    eventually("no slices", lambda: not nodes.slices("node-a"))
+    eventually("no devices", lambda: not nodes.devices("node-a"))
+    assert not nodes.exists(NODE_INVENTORIES, "node-a")
+    assert not nodes.exists(LEASES, "node-a", namespace=NAMESPACE)
+    assert len(nodes.visible("node-b")) == 3
+    nodes.add(machine())
+    settled(nodes)
+
+
+def test_orphans_of_a_node_that_went_while_no_controller_ran_are_removed(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.add(machine())
+    first = start()
+    settled(nodes)
+    first.stop()
+    nodes.api.delete(NODE_INVENTORIES, "node-a")
+    start()
+    eventually("no slices", lambda: not nodes.slices("node-a"))
+    eventually("no devices", lambda: not nodes.devices("node-a"))
+
+
+def test_an_inventory_waits_for_its_node(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine(), with_node=False)
+    controller = start("--log-level=debug")
+    eventually("a pass", lambda: controller.told("await node"))
+    assert not nodes.slices("node-a")
+    nodes.api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
+    settled(nodes)
+
+
+def test_a_refused_inventory_keeps_what_is_published_and_says_why(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.add(machine())
+    controller = start()
+    settled(nodes)
+    bad = nodes.api.get(NODE_INVENTORIES, "node-a")
+    bad["spec"]["gpus"][1]["address"] = bad["spec"]["gpus"][0]["address"]
+    nodes.api.replace(NODE_INVENTORIES, bad)
+    eventually("the condition", lambda: nodes.published("node-a")["status"] == "False")
+    condition = nodes.published("node-a")
+    assert (condition["reason"], condition["observedGeneration"]) == ("InvalidInventory", 2)
+    assert "0000:10:00.0" in condition["message"]
+    assert len(nodes.visible("node-a")) == 3
+    assert controller.told("level=error .*InvalidInventory")
+    assert not controller.told("traceback")
+    nodes.tell(replace(machine(), notes=("good again",)))
+    published(nodes)
+
+
+def test_a_deleted_device_object_comes_back(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    start()
+    settled(nodes)
+    name = nodes.devices("node-a")[0]["metadata"]["name"]
+    nodes.api.delete(DEVICES, name)
+    eventually("the object", lambda: nodes.exists(DEVICES, name))
+
+
+def test_a_restart_of_the_api_server_costs_no_slice(
+    nodes: Nodes, installed: ControlPlane, start: Callable[..., Controller]
+) -> None:
+    nodes.add(machine())
+    with nodes.beating("node-a"):
+        # Away for longer than the leader's deadline: the controller ends, as it must, and its successor is as patient.
+        start(*QUICK)
+        uids = {item["metadata"]["uid"] for item in (settled(nodes), nodes.slices("node-a"))[1]}
+        installed.stop_api_server()
+        installed.start_api_server()
+        nodes.tell(machine(model="B200"))
+        eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")), timeout_s=40)
+        assert {item["metadata"]["uid"] for item in nodes.slices("node-a")} == uids
+
+
+def test_two_controllers_one_writes_and_the_other_takes_over(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    nodes.add(machine())
+    with nodes.beating("node-a"):
+        first = start(identity="first")
+        eventually("a leader", first.leads)
+        second = start(identity="second")
+        settled(nodes)
+        assert not second.leads()
+        assert first.stop() == 0
+        assert first.told("lease released")
+        eventually("a new leader", second.leads, timeout_s=8)
+        third = start(identity="third")
+        second.kill()
+        eventually("a new leader", third.leads, timeout_s=25)
+        nodes.tell(machine(model="B200"))
+        eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
+
+
+def test_a_leader_that_lost_its_lease_ends_with_an_error(nodes: Nodes, start: Callable[..., Controller]) -> None:
+    controller = start()
+    eventually("a leader", controller.leads)
+    theft = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}
+    nodes.api.merge_patch(LEASES, "rootport-controller", theft, namespace=NAMESPACE)
+    assert controller.process.wait(15) == 1
+    assert controller.told("Lease is lost")
