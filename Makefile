@@ -11,10 +11,12 @@ JOBS ?= auto
 PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
-.PHONY: help venv run test check bench format lock clean
+CLUSTER := PYTHONPATH=tests:tests/discovery $(BIN)/python -m cluster
+
+.PHONY: help venv run test check bench cluster cluster-build cluster-down format lock clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(VENV)/.installed $(STUBS) ## make ./.venv with `rootport` and the development tools in it
 
@@ -36,8 +38,8 @@ run: venv ## allocate the examples on two real machines, without a cluster; CDI 
 	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
 	  --gpu-model azure-nd-h100-v5=H100 --claims examples --out out
 
-test: check ## everything: format, lint, types, layers, then the tests
-	@$(BIN)/pytest -n $(JOBS)
+test: check cluster-build ## everything: format, lint, types, layers, then the tests, on a real cluster too
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 check: venv ## format, lint, types and layers only
 	@$(BIN)/ruff format --check --quiet .
@@ -49,8 +51,18 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: venv ## measure: topology to slices, simulate at 1,000 nodes, start-up time
+bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes
 	@$(BIN)/python tests/bench/bench.py
+	@$(BIN)/python tests/bench/cluster_bench.py
+
+cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
+	@$(CLUSTER) up
+
+cluster-down: venv ## end what `make cluster` started
+	@$(CLUSTER) down
+
+cluster-build: venv ## build Kubernetes and the test images into the cache (once, about a quarter of an hour)
+	@$(CLUSTER) build
 
 lock: venv ## resolve the lock files anew from pyproject.toml (needs pip-tools)
 	@PYTHON=$(PYTHON) bash tools/lock.sh

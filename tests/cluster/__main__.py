@@ -1,4 +1,4 @@
-"""``make cluster`` and ``make cluster-down``: one real cluster with Rootport on it, for a person to try."""
+"""``make cluster``, ``cluster-down`` and ``cluster-build``: a real cluster with Rootport on it, for a person to try."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Final
 from stub_nvml import build as build_stub
 
 from cluster.binaries import ToolMissingError, build, cache_folder
+from cluster.driver import MANIFESTS
 from cluster.hardware import make_host
-from cluster.images import build_busybox, build_pause
+from cluster.images import build_busybox, build_pause, build_rootport
 from cluster.machine import missing_for_machines
 from cluster.node import NODE_NAME, RealCluster
 from cluster.rootport import RunningRootport
@@ -26,13 +27,31 @@ _FOLDER: Final = Path(tempfile.gettempdir()) / "rootport-cluster"
 def main() -> int:
     """Start or end the cluster; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cluster", description=__doc__)
-    parser.add_argument("action", choices=("up", "down"))
-    action = parser.parse_args().action
+    parser.add_argument("action", choices=("up", "down", "build"))
+    act = {"up": _up, "down": _down, "build": _build}[parser.parse_args().action]
     try:
-        return _up() if action == "up" else _down()
+        return act()
     except (ToolMissingError, RuntimeError, TimeoutError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _build() -> int:
+    """Build what the tests need, in sight of whoever waits; what cannot be built here is for the tests to say."""
+    try:
+        build(_say)
+        if missing_for_machines() is None:
+            for image in (build_pause, build_busybox):
+                image(cache_folder())
+            _say("building the image (the first time: 3 minutes)")
+            build_rootport(MANIFESTS.parent, cache_folder())
+    except ToolMissingError as error:
+        _say(f"not everything can be built here: {error}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 def _up() -> int:
@@ -44,14 +63,14 @@ def _up() -> int:
         return 0
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o755)
-    binaries = build(lambda text: print(text, flush=True))
+    binaries = build(_say)
     images = [build_pause(cache_folder()), build_busybox(cache_folder())]
     stub = build_stub(_FOLDER)
-    print("starting a cluster with one real node", flush=True)
+    _say("starting a cluster with one real node")
     cluster = RealCluster(_FOLDER / "cluster", binaries, images, outlive=True)
     try:
         cluster.start()
-        print("starting Rootport on it", flush=True)
+        _say("starting Rootport on it")
         host = make_host(_FOLDER / "host", stub)
         RunningRootport(cluster, host).start()
     except BaseException:

@@ -7,9 +7,10 @@ fails with ENXIO, and with EPERM where its device control group does not let it.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ __all__ = ["DRIVER_VERSION", "FakeHost", "make_host"]
 DRIVER_VERSION: Final = "580.95.05"
 # Linux, Documentation/admin-guide/devices.txt; nvidia-uvm's and rdma_cm's are given out at run time.
 _NVIDIA, _NVIDIA_CONTROL, _NVIDIA_UVM, _INFINIBAND, _MISC = 195, 255, 510, 231, 10
-_LIBRARIES: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so", "libcudadebugger.so")
+_LIBRARIES: Final = ("libcuda.so", "libnvidia-ptxjitcompiler.so", "libcudadebugger.so")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class FakeHost:
 
     Attributes:
         root: What to give as ``--host-root`` and ``--device-root``.
-        environment: The variables by which the plugin's process loads the stub NVML.
+        environment: The variable that tells the stub NVML, which is among the driver's files, what to describe.
         gpus: PCI addresses of the GPUs, by index; likewise nics.
     """
 
@@ -63,6 +64,8 @@ def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool 
     for name in _LIBRARIES:
         (libraries / f"{name}.{DRIVER_VERSION}").write_bytes(f"stands for {name}\n".encode())
         (libraries / f"{name}.1").symlink_to(f"{name}.{DRIVER_VERSION}")
+    shutil.copy(stub.directory / "libnvidia-ml.so.1", libraries / f"libnvidia-ml.so.{DRIVER_VERSION}")
+    (libraries / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{DRIVER_VERSION}")
     programs = root / "usr/bin"
     programs.mkdir(parents=True)
     (programs / "nvidia-smi").write_text("#!/bin/sh\necho stands for nvidia-smi\n")
@@ -72,12 +75,9 @@ def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool 
     machine = Machine(
         driver=DRIVER_VERSION, gpus=tuple(H100_80GB.at(n, f"0000{address}") for n, address in enumerate(gpus))
     )
-    environment = {
-        name: value
-        for name, value in stub.environment(replace(machine)).items()
-        if name in ("LD_LIBRARY_PATH", "ROOTPORT_STUB_NVML")
-    }
-    return FakeHost(root=root, environment=environment, gpus=gpus, nics=nics)
+    description = root / "nvml.txt"
+    description.write_bytes(machine.description())
+    return FakeHost(root=root, environment={"ROOTPORT_STUB_NVML": str(description)}, gpus=gpus, nics=nics)
 
 
 def _make_device_nodes(dev: Path, pairs: int) -> None:

@@ -40,8 +40,13 @@ class RunningRootport:
     def start(self) -> None:
         """Install the manifests, start both processes, and wait until the node's devices are published."""
         install(self.cluster.control_plane)
-        self.controller = start_controller(self.cluster.control_plane, self.cluster.processes)
+        self.start_controller()
         self.start_plugin()
+
+    def start_controller(self) -> Process:
+        """Start the controller."""
+        self.controller = start_controller(self.cluster.control_plane, self.cluster.processes)
+        return self.controller
 
     def start_plugin(
         self, *, options: Iterable[str] = (), instance: str = "local", module: tuple[str, ...] = ("-m", "kubeletplugin")

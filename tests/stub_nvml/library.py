@@ -32,7 +32,9 @@ sys.stdout.buffer.write(pickle.dumps(outcome))
 def build(directory: Path) -> StubNvml:
     """Compile the stub into ``directory``, by the name that every NVML client looks for."""
     library = directory / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)], check=True)
+    # With NVIDIA's SONAME: a program that has loaded it by its path has loaded what NVML's binding then asks for.
+    command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-o", str(library), str(_SOURCE)]
+    subprocess.run(command, check=True)
     return StubNvml(directory)
 
 

@@ -1,0 +1,214 @@
+"""`make bench`, its second part: the driver on a real node beside a Go peer, and a controller with 1,000 nodes.
+
+The peer is Kubernetes' own DRA test driver, on the Go library that the GPU makers' drivers use; it keeps no checkpoint.
+Both drivers run on one node at the same time and get the same pods in turn, so the ratio is of one machine and moment.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "discovery")]
+
+from cluster.binaries import build, build_peer, cache_folder  # noqa: E402 - modules of the tests
+from cluster.control_plane import ControlPlane  # noqa: E402
+from cluster.driver import install, start_controller  # noqa: E402
+from cluster.hardware import FakeHost, make_host  # noqa: E402
+from cluster.images import build_busybox, build_pause  # noqa: E402
+from cluster.machine import missing_for_machines  # noqa: E402
+from cluster.node import NODE_NAME, RealCluster  # noqa: E402
+from cluster.pods import manifest, pod, template  # noqa: E402
+from cluster.processes import Process, wait_until  # noqa: E402
+from cluster.rootport import RunningRootport  # noqa: E402
+from stub_nvml import build as build_stub  # noqa: E402
+
+from driver.adapters.host import HostRoot  # noqa: E402
+from driver.adapters.live import discover  # noqa: E402
+from driver.objects import node_inventory  # noqa: E402
+
+PEER = "test-driver.cdi.k8s.io"
+OURS = "rootport.dev"
+ROUNDS, AT_ONCE = 10, 4
+NODES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    limit: float
+    unit: str
+
+    def row(self) -> str:
+        share = self.value / self.limit
+        return (
+            f"{self.name:<76} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.1f} {share:>7.2f}  "
+            f"{'ok' if share <= 1 else 'OVER'}"
+        )
+
+
+def figures() -> Iterator[Figure]:
+    """Everything this module measures, as it becomes known."""
+    binaries = build(print)
+    peer = build_peer(print)
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        stub = build_stub(folder)
+        host = make_host(folder / "host", stub)
+        images = [build_pause(cache_folder()), build_busybox(cache_folder())]
+        yield from _beside_the_peer(RealCluster(folder / "real", binaries, images), host, peer)
+        yield from _thousand_nodes(ControlPlane(folder / "many", binaries), host)
+
+
+def _beside_the_peer(cluster: RealCluster, host: FakeHost, peer: Path) -> Iterator[Figure]:
+    rootport = RunningRootport(cluster, host)
+    try:
+        cluster.start()
+        rootport.start()
+        theirs = _start_peer(cluster, peer)
+        for _ in range(ROUNDS):
+            for driver in (OURS, PEER):
+                _pods_come_and_go(cluster, driver)
+        metrics = cluster.kubelet_metrics()
+        for call in ("NodePrepareResources", "NodeUnprepareResources"):
+            ours, peers = (_mean_ms(metrics, driver, call) for driver in (OURS, PEER))
+            yield Figure(
+                f"{call}, mean of {ROUNDS * AT_ONCE} as kubelet sees it; limit: the Go peer's", ours, peers, "ms"
+            )
+        assert rootport.plugin is not None
+        assert rootport.controller is not None
+        yield Figure(
+            "kubelet plugin, resident memory after that (limit: the issue's)", rootport.plugin.rss_mib(), 75, "MiB"
+        )
+        yield Figure("  (the Go peer's, for comparison)", theirs.rss_mib(), 75, "MiB")
+        yield Figure("controller, resident memory at one node", rootport.controller.rss_mib(), 120, "MiB")
+    finally:
+        cluster.stop()
+
+
+def _start_peer(cluster: RealCluster, peer: Path) -> Process:
+    device_class = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": PEER},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{PEER}"'}}]},
+    }
+    of_peer = template("peer")
+    of_peer["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = PEER
+    cluster.kubectl("apply", "--filename=-", input=manifest(device_class, of_peer, template("ours")))
+    process = cluster.processes.start(
+        "go-peer",
+        peer,
+        "kubelet-plugin",
+        f"--kubeconfig={cluster.control_plane.kubeconfig}",
+        f"--drivername={PEER}",
+        f"--node-name={NODE_NAME}",
+        "--num-devices=8",
+    )
+    wait_until(
+        "the peer's slices",
+        lambda: bool(cluster.get("resourceslices", f"--field-selector=spec.driver={PEER}")["items"]),
+        timeout_s=60,
+    )
+    time.sleep(2)  # its registration with the kubelet leaves no trace in the API
+    return process
+
+
+def _pods_come_and_go(cluster: RealCluster, driver: str) -> None:
+    name = "ours" if driver == OURS else "peer"
+    names = [f"{name}-{number}" for number in range(AT_ONCE)]
+    cluster.kubectl("apply", "--filename=-", input=manifest(*(pod(each, template=name) for each in names)))
+    for each in names:
+        cluster.wait_for_pod(each, "Running")
+    cluster.kubectl("delete", "pods", *names, "--wait=true")
+
+
+def _mean_ms(metrics: str, driver: str, call: str) -> float:
+    def value(kind: str) -> float:
+        (found,) = [
+            float(line.rsplit(" ", 1)[1])
+            for line in metrics.splitlines()
+            if line.startswith(f"dra_grpc_operations_duration_seconds_{kind}{{")
+            and f'driver_name="{driver}"' in line
+            and re.search(rf'method_name="[^"]*{call}"', line)
+            and 'grpc_status_code="OK"' in line
+        ]
+        return found
+
+    return value("sum") / value("count") * 1000
+
+
+def _thousand_nodes(plane: ControlPlane, host: FakeHost) -> Iterator[Figure]:
+    try:
+        plane.start()
+        install(plane)
+        yield from _publish(plane, host)
+    finally:
+        plane.stop()
+
+
+def _publish(plane: ControlPlane, host: FakeHost) -> Iterator[Figure]:
+    inventory = discover(HostRoot(host.root), node="template")
+    names = [f"sim-{number:04}" for number in range(NODES)]
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    inventories = [node_inventory(inventory.renamed(name)).to_wire() for name in names]
+    for objects in (nodes, inventories):
+        plane.kubectl("create", "--filename=-", input=manifest(*objects), timeout=900)
+    began = time.monotonic()
+    controller = start_controller(plane, plane.processes, "--fresh-for=3600", "--grace-period=7200", name="first")
+    wait_until(f"slices of {NODES} nodes", lambda: _published(plane) == NODES, timeout_s=600, step_s=1)
+    yield Figure(f"{NODES} simulated nodes published by one controller", time.monotonic() - began, 60, "s")
+    wait_until(
+        "the Device objects", lambda: _count(plane, "devices.rootport.dev") == 16 * NODES, timeout_s=900, step_s=5
+    )
+    yield Figure(f"  and their {16 * NODES} Device objects", time.monotonic() - began, 600, "s")
+    yield Figure(f"controller, resident memory at {NODES} nodes", controller.rss_mib(), 1024, "MiB")
+    before = _versions(plane)
+    controller.stop()
+    again = start_controller(plane, plane.processes, "--fresh-for=3600", "--grace-period=7200", name="second")
+    wait_until("the second controller leads", lambda: "leading" in again.log.read_text(), timeout_s=60)
+    time.sleep(20)  # long enough to write, had it anything to
+    after = _versions(plane)
+    written = sum(after.get(key) != version for key, version in before.items()) + len(after.keys() - before.keys())
+    yield Figure("objects written by a restarted controller with nothing changed", written, 0.5, "")
+
+
+def _published(plane: ControlPlane) -> int:
+    path = '--output=jsonpath={range .items[*]}{.spec.nodeName}{"\\n"}{end}'
+    return len(set(plane.kubectl("get", "resourceslices", path).split()))
+
+
+def _count(plane: ControlPlane, kind: str) -> int:
+    return len(plane.kubectl("get", kind, "--output=name").split())
+
+
+def _versions(plane: ControlPlane) -> dict[str, str]:
+    found = {}
+    for kind in ("resourceslices", "nodeinventories", "devices.rootport.dev"):
+        path = '--output=jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{"\\n"}{end}'
+        for line in plane.kubectl("get", kind, path).splitlines():
+            name, version = line.split()
+            found[f"{kind}/{name}"] = version
+    return found
+
+
+def main() -> int:
+    if (reason := missing_for_machines()) is not None:
+        print(f"not measured: {reason}")
+        return 0
+    over = 0
+    for figure in figures():
+        print(figure.row(), flush=True)
+        over += figure.value > figure.limit
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
