@@ -17,6 +17,9 @@ __all__ = ["refuse_overlap"]
 def refuse_overlap(entry: Entry, others: Iterable[Entry]) -> None:
     """Refuse a claim that would get a device which another prepared claim holds.
 
+    A claim prepared in an earlier boot of the node holds nothing: none of its containers can run. Should the kubelet
+    want it again, it is planned anew, and refused then.
+
     Args:
         entry: The claim that is to be prepared.
         others: All prepared claims; the claim itself may be among them.
@@ -26,7 +29,7 @@ def refuse_overlap(entry: Entry, others: Iterable[Entry]) -> None:
     """
     wanted = {(device.pool, device.device): device for device in entry.devices if not device.admin_access}
     for other in others:
-        if other.uid == entry.uid:
+        if other.uid == entry.uid or other.boot_id != entry.boot_id:
             continue
         for held in other.devices:
             device = wanted.get((held.pool, held.device))

@@ -258,9 +258,6 @@ class OpenStore:
         """Take back what :meth:`add` wrote; what cannot be taken back now is so at the next start."""
         store = self._store
         try:
-            # The checkpoint may stand in its new form though writing it was told as failed: its last sync did.
-            if (store.checkpoint.load() or {}) != self._entries:
-                store.checkpoint.save(self._entries.values())
             before = self._entries.get(entry.uid)
             if before is not None:
                 self.restore(before)

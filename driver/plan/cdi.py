@@ -6,10 +6,11 @@ runtimes cache specs, so a name must never come to mean something else: every na
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Final
+
+from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import ClaimReference
@@ -153,7 +154,7 @@ class CdiSpec:
         """The file's content: the same bytes for the same spec."""
         devices = [{"name": device.name, "containerEdits": device.edits()} for device in self.devices]
         spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
-        return f"{json.dumps(spec, indent=2)}\n".encode()
+        return to_json(spec, indent=2) + b"\n"
 
 
 def device_name(claim_uid: str, request: str, device: str) -> str:

@@ -6,10 +6,11 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
@@ -77,11 +78,11 @@ def metadata_file(
         **({"podClaimName": pod_claim} if pod_claim else {}),
         "requests": [{"name": request, "devices": [_device(pool, name, attributes.get(name, {})) for name in devices]}],
     }
-    stream = "".join(
-        json.dumps({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2, ensure_ascii=False) + "\n"
+    stream = b"".join(
+        to_json({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2) + b"\n"
         for version in _API_VERSIONS
     )
-    return MetadataFile(relative_path=_relative_path(metadata.uid, request), content=stream.encode())
+    return MetadataFile(relative_path=_relative_path(metadata.uid, request), content=stream)
 
 
 def metadata_mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:

@@ -108,7 +108,12 @@ class Machine:
             assert spec_path(entry.uid, self.cdi_dir).read_text() == entry.cdi_spec
             for file in entry.metadata:
                 assert (self.metadata_dir / file.path).read_text() == file.content
-        used = [item.device for entry in entries.values() for item in entry.devices if not item.admin_access]
+        used = [
+            (entry.boot_id, item.device)
+            for entry in entries.values()
+            for item in entry.devices
+            if not item.admin_access
+        ]
         assert len(used) == len(set(used))
         hidden = [path for path in self.root.rglob(".*") if path.name.endswith(".tmp")]
         assert hidden == []

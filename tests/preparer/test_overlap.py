@@ -12,7 +12,9 @@ from kubeletplugin.checkpoint import Entry, EntryDevice
 from kubeletplugin.overlap import refuse_overlap
 
 
-def entry(number: int, *, device: str = "gpu-0", share: str | None = None, admin: bool = False) -> Entry:
+def entry(
+    number: int, *, device: str = "gpu-0", share: str | None = None, admin: bool = False, boot: str = "boot-1"
+) -> Entry:
     given = EntryDevice(
         request_names=("gpu",), pool="node-a", device=device, cdi_device_ids=(), share_id=share, admin_access=admin
     )
@@ -21,7 +23,7 @@ def entry(number: int, *, device: str = "gpu-0", share: str | None = None, admin
         namespace="ml",
         name=f"claim-{number}",
         state="prepared",
-        boot_id="boot-1",
+        boot_id=boot,
         devices=(given,),
         cdi_spec="",
         metadata=(),
@@ -40,6 +42,7 @@ def entry(number: int, *, device: str = "gpu-0", share: str | None = None, admin
         (entry(1, share="a"), entry(2), False),
         (entry(1), entry(2, share="a"), False),
         (entry(1), entry(1), True),
+        (entry(1, boot="boot-2"), entry(2), True),
     ],
     ids=[
         "both-whole",
@@ -51,6 +54,7 @@ def entry(number: int, *, device: str = "gpu-0", share: str | None = None, admin
         "share-of-a-whole",
         "whole-of-a-share",
         "the-claim-itself",
+        "of-an-earlier-boot",
     ],
 )
 def test_who_may_have_a_device_together(new: Entry, held: Entry, together: bool) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +16,6 @@ from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 from driver.adapters.cdi_files import claim_uids, spec_path
 from driver.api.resource_v1 import ResourceClaimStatus
 from driver.errors import InputError, NodeError
-from kubeletplugin import checkpoint
 from kubeletplugin.checkpoint import EntryFile
 from kubeletplugin.metadata_files import write_metadata
 
@@ -162,26 +159,6 @@ def test_no_plan_can_write_a_metadata_file_elsewhere(tmp_path: Path, path: str) 
     with pytest.raises(InputError, match="is not the path of a metadata file"):
         write_metadata(gpu_claim(1).reference, [EntryFile(path=path, content="")], tmp_path / "metadata")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_checkpoint_that_could_be_written_but_not_synced_is_taken_back(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = machine.offer(gpu_claim(1), gpu_claim(2))
-    preparer = machine.preparer()
-    preparer.prepare([first])
-    real, calls = checkpoint.sync_folder, []
-
-    def fails_once(directory: Path) -> None:
-        calls.append(directory)
-        if len(calls) == 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        real(directory)
-
-    monkeypatch.setattr(checkpoint, "sync_folder", fails_once)
-    assert "cannot be written: Input/output error" in failed(preparer.prepare([second])[second.uid]).message
-    assert machine.check() == {first.uid}
-    prepared(preparer.prepare([second])[second.uid])
 
 
 def test_a_missing_device_node_is_named(machine: Machine) -> None:

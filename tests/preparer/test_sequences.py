@@ -22,7 +22,7 @@ NUMBERS = st.sampled_from(sorted(CLAIMS))
 
 
 class Sequences(RuleBasedStateMachine):
-    """The model: which claims are prepared, and since which boot."""
+    """The model: which claims are prepared, since which boot, and which of these were rebuilt from their CDI specs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +30,7 @@ class Sequences(RuleBasedStateMachine):
         self.machine = Machine(self.root)
         self.machine.offer(*(gpu_claim(number, *gpus) for number, gpus in CLAIMS.items()))
         self.held: dict[int, str] = {}
+        self.rebuilt: set[int] = set()
         self.answers: dict[int, ClaimPrepared] = {}
         self.boot = 1
         self.away = False
@@ -48,10 +49,15 @@ class Sequences(RuleBasedStateMachine):
 
     def expected(self, number: int) -> bool:
         """Whether a prepare of this claim must work."""
-        if self.held.get(number) == self.boot_id:
+        if self.answered(number):
             return True
-        taken = {gpu for other in self.held if other != number for gpu in CLAIMS[other]}
+        since = {other: boot for other, boot in self.held.items() if other != number and boot == self.boot_id}
+        taken = {gpu for other in since for gpu in CLAIMS[other]}
         return not self.away and not taken & set(CLAIMS[number])
+
+    def answered(self, number: int) -> bool:
+        """Whether a prepare is answered from the checkpoint alone."""
+        return self.held.get(number) == self.boot_id and number not in self.rebuilt
 
     @rule(number=NUMBERS)
     def prepare(self, number: int) -> None:
@@ -60,6 +66,7 @@ class Sequences(RuleBasedStateMachine):
         assert isinstance(answer, ClaimPrepared) == works, answer
         if isinstance(answer, ClaimPrepared):
             self.held[number] = self.boot_id
+            self.rebuilt.discard(number)
             assert self.answers.setdefault(number, answer) == answer
 
     @rule(number=NUMBERS)
@@ -70,15 +77,16 @@ class Sequences(RuleBasedStateMachine):
     @rule(number=NUMBERS, step=st.sampled_from(STEPS))
     def killed(self, number: int, step: str) -> None:
         preparing = step.startswith("prepare")
-        works = self.expected(number) and self.held.get(number) != self.boot_id
+        works = self.expected(number) and not self.answered(number)
         store = self.machine.store(step=kill_at(step), boot_id=self.boot_id)
         preparer = self.machine.preparer(store)
         act = preparer.prepare if preparing else preparer.unprepare
         code = in_child(lambda: act([reference(number)]))
-        reached = (works or (step == STEPS[0] and self.held.get(number) != self.boot_id)) if preparing else True
+        reached = (works or (step == STEPS[0] and not self.answered(number))) if preparing else True
         assert code == (-signal.SIGKILL if reached else 0)
         if reached and step == "prepare: checkpoint written":
             self.held[number] = self.boot_id
+            self.rebuilt.discard(number)
         elif reached and step == "unprepare: checkpoint written":
             self.held.pop(number, None)
         self.machine.recover()
@@ -103,7 +111,7 @@ class Sequences(RuleBasedStateMachine):
         content = self.machine.checkpoint.read_bytes()
         if length < len(content) - 1:
             self.machine.checkpoint.write_bytes(content[:length])
-            self.held = dict.fromkeys(self.held, "unknown")
+            self.rebuilt = set(self.held)
 
     @rule()
     def api_goes_and_comes(self) -> None:
