@@ -14,11 +14,14 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES
 from driver.errors import InputError
+from driver.layout import left_out
 from driver.objects import device_objects, inventory_of, parse_node_inventory
 
 __all__ = ["DevicePass"]
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_WRITES: Final = 500
+_GO_ON_S: Final = 1.0  # by then the watch shows what was written
 
 
 class DevicePass:
@@ -29,42 +32,57 @@ class DevicePass:
         view: What there is.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits until it is this pass's turn.
+        most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and other nodes'
+            objects must not wait for all of one node's.
     """
 
     def __init__(
-        self, api: KubernetesApi, *, view: ClusterView, stop: threading.Event, pause: Callable[[], None]
+        self,
+        api: KubernetesApi,
+        *,
+        view: ClusterView,
+        stop: threading.Event,
+        pause: Callable[[], None],
+        most_writes: int = _MOST_WRITES,
     ) -> None:
         self._api = api
         self._view = view
         self._stop = stop
         self._pause = pause
+        self._most_writes = most_writes
 
-    def run(self, label: str) -> None:
+    def run(self, label: str) -> float | None:
         """Make the Device objects with this node label what the node's inventory says; without one, delete them.
+
+        After how many seconds to go on where this pass did not do everything, or None.
 
         Raises:
             ApiServerError: Something could not be written; another pass goes on from there.
         """
         changes = self._changes(label)
         if not changes:
-            return
-        for body in changes.apply:
+            return None
+        apply = changes.apply[: self._most_writes]
+        delete = changes.delete[: self._most_writes - len(apply)]
+        for body in apply:
             self._pause()
             if self._stop.is_set():
-                return
+                return None
             self._api.apply(DEVICES, body, field_manager=FIELD_MANAGER)
-        for name, uid in changes.delete:
+        for name, uid in delete:
             self._pause()
             if self._stop.is_set():
-                return
+                return None
             try:
                 self._api.delete(DEVICES, name, uid=uid)
             except NotFoundError:
                 _LOG.debug("device object was gone already", extra={"device": name})
         _LOG.info(
             "devices written",
-            extra={"label": label, "applied": len(changes.apply), "deleted": len(changes.delete)},
+            extra={"label": label, "applied": len(apply), "deleted": len(delete)},
         )
+        is_done = len(apply) + len(delete) == len(changes.apply) + len(changes.delete)
+        return None if is_done else _GO_ON_S
 
     def _changes(self, label: str) -> DeviceChanges:
         stored = self._view.devices(label)
@@ -76,7 +94,8 @@ class DevicePass:
         if uid is None:
             return DeviceChanges()  # its inventory goes soon, and then these
         try:
-            desired = device_objects(inventory_of(parse_node_inventory(wire)))
+            inventory = inventory_of(parse_node_inventory(wire))
+            desired = device_objects(inventory, left_out=left_out(inventory))
         except InputError:
             return DeviceChanges()  # the node's condition says so
         return device_changes(desired, stored, node_uid=uid)

@@ -16,7 +16,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
 from driver.errors import InputError
-from driver.layout import left_out, resource_slices
+from driver.layout import left_out_notes, resource_slices
 from driver.objects import inventory_of, parse_node_inventory
 
 __all__ = ["NodePass"]
@@ -120,17 +120,21 @@ class NodePass:
             raise
         devices = sum(len(item.spec.devices) for item in slices)
         told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
-        message = "; ".join((told, *left_out(inventory)))
+        message = "; ".join((told, *left_out_notes(inventory)))
         self._condition.put(wire, ok=True, reason="Published", message=message)
 
     def _withdraw_silent(self, node: str, inventory: JsonObject) -> None:
         # First the reason: were the slices deleted and this process killed, the next one would publish them again.
-        self._condition.put(
-            inventory,
-            ok=False,
-            reason=SILENT,
-            message="the node's plugin is silent: it has not renewed its Lease, so nothing could be prepared there",
-        )
+        try:
+            self._condition.put(
+                inventory,
+                ok=False,
+                reason=SILENT,
+                message="the node's plugin is silent: it has not renewed its Lease, so nothing could be prepared there",
+            )
+        except (InvalidError, ForbiddenError) as error:
+            # Such as a status that the node has filled to its limits: that must not keep its devices on offer.
+            _LOG.warning("the condition is refused", extra={"node": node, "error": str(error)})
         self._writer.withdraw(node)
 
     def _is_missing(self, resource: Resource, name: str) -> bool:

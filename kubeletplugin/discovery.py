@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from driver.adapters import nvml, sysfs
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError, RootportError
-from driver.layout import left_out
+from driver.layout import left_out_notes
 from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.merge import merge_nvml
@@ -218,7 +218,7 @@ def _told(sighting: Sighting, inventory: Inventory) -> Finding:
     if sighting.unusable:
         return _finding(State.FALSE, "DeviceNodesMissing", "; ".join(sighting.unusable))
     counts = f"{len(inventory.gpus)} GPUs, {len(inventory.nics)} RDMA NICs, {len(inventory.fpgas)} FPGAs"
-    return _finding(State.TRUE, "Discovered", "; ".join((counts, *left_out(inventory))))
+    return _finding(State.TRUE, "Discovered", "; ".join((counts, *left_out_notes(inventory))))
 
 
 def _finding(state: State, reason: str, message: str) -> Finding:

@@ -53,12 +53,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of the API group."""
+    """A kind of the API group.
+
+    Attributes:
+        initial_status: What a reader gets as the status of an object that nobody has written one for.
+    """
 
     model: type[BaseModel]
     plural: str
     short_names: tuple[str, ...]
     columns: tuple[Column, ...]
+    initial_status: Mapping[str, Any] | None = None
 
 
 _CONDITION: Final = '.status.conditions[?(@.type=="Ready")].'
@@ -98,6 +103,7 @@ KINDS: Final = (
             Column(name="UUID", path=".spec.uuid", priority=1),
             Column(name="Left-Out", path=".spec.leftOut", priority=1),
         ),
+        initial_status={"state": "Unknown"},
     ),
 )
 
@@ -127,11 +133,17 @@ def custom_resource_definition(kind: Kind) -> dict[str, Any]:
                     "storage": True,
                     "subresources": {"status": {}},
                     "additionalPrinterColumns": [column.to_wire() for column in kind.columns],
-                    "schema": {"openAPIV3Schema": structural_schema(kind.model)},
+                    "schema": {"openAPIV3Schema": _with_initial_status(structural_schema(kind.model), kind)},
                 }
             ],
         },
     }
+
+
+def _with_initial_status(schema: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    if kind.initial_status is not None:
+        schema["properties"]["status"]["default"] = dict(kind.initial_status)
+    return schema
 
 
 def structural_schema(model: type[BaseModel]) -> dict[str, Any]:

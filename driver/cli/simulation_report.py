@@ -13,7 +13,7 @@ from rich.text import Text
 from driver import DRIVER_NAME
 from driver.cli.render import console, device_summary, pcie_tree, plural, table
 from driver.cli.simulation_files import cdi_path
-from driver.layout import attributes, left_out
+from driver.layout import attributes, left_out_notes
 from driver.model.devices import Device, DeviceName, DeviceType
 from driver.simulation import Outcome, Simulation
 
@@ -153,7 +153,7 @@ def _print_notes(screen: Console, simulation: Simulation) -> None:
 
 
 def _notes(simulation: Simulation) -> list[str]:
-    notes = Counter(note for node in simulation.inventories for note in (*node.notes, *left_out(node)))
+    notes = Counter(note for node in simulation.inventories for note in (*node.notes, *left_out_notes(node)))
     lines = [f"{note} ({times} nodes)" if times > 1 else note for note, times in notes.items()]
     assumed = sum(bool(outcome.plan and outcome.plan.notes) for outcome in simulation.outcomes)
     if assumed:

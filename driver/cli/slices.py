@@ -9,7 +9,7 @@ import click
 from driver.adapters import nccl
 from driver.cli.options import FILE, HardwareFlags, hardware_options, output_option
 from driver.cli.output import to_json, yaml_stream
-from driver.layout import left_out, resource_slices
+from driver.layout import left_out_notes, resource_slices
 
 __all__ = ["command"]
 
@@ -33,5 +33,5 @@ def command(topology: Path, node: str | None, hardware: HardwareFlags, output: s
     slices = [resource_slice.to_wire() for resource_slice in resource_slices(inventory)]
     text = to_json({"apiVersion": "v1", "kind": "List", "items": slices}) if output == "json" else yaml_stream(slices)
     click.echo(text, nl=False)
-    for note in (*inventory.notes, *left_out(inventory)):
+    for note in (*inventory.notes, *left_out_notes(inventory)):
         click.echo(f"note: {note}", err=True)

@@ -7,7 +7,7 @@ published as is left out, and :func:`left_out` says why. Shares, MIG partitions 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -23,8 +23,14 @@ from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vf
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 
-__all__ = ["left_out", "resource_slices"]
+__all__ = ["left_out", "left_out_notes", "resource_slices"]
 
+_IN_MIG_MODE: Final = "MIG mode is on, and MIG partitions are not published yet"
+_GIVEN_BY_VFS: Final = "in place of a NIC that has VFs, these are published"
+_NO_NODES: Final = (
+    "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
+    "of its own"
+)
 _NAME_LENGTH: Final = 253
 _KINDS_OF_NODES: Final = 64
 
@@ -58,27 +64,21 @@ def resource_slices(inventory: Inventory, *, generation: int = 1) -> tuple[resou
     )
 
 
-def left_out(inventory: Inventory) -> tuple[str, ...]:
-    """Which devices of the node are not published, and why; one sentence per reason, for a person."""
-    mig = [gpu.name for gpu in inventory.gpus if not _is_whole(gpu)]
-    split = [nic.name for nic in inventory.nics if nic.vfs]
-    notes = []
-    if mig:
-        notes.append(f"not published, because MIG mode is on and MIG partitions are not published yet: {_names(mig)}")
-    if split:
-        notes.append(f"not published as whole NICs, because they have VFs: {_names(split)}")
-    if _nodes_told(inventory):
-        bare = [device.name for device in _candidates(inventory) if not device.device_nodes_known]
-        if bare:
-            notes.append(
-                "not published, because they have no device nodes that a container could be given (bound to no driver, "
-                f"to vfio-pci, or in use in a network namespace of its own): {_names(bare)}"
-            )
-    return tuple(notes)
+def left_out(inventory: Inventory) -> dict[DeviceName, str]:
+    """Which devices of the node are in no slice, and why: a reason for a person, that names no device."""
+    told = _nodes_told(inventory)
+    reasons = {gpu.name: _IN_MIG_MODE for gpu in inventory.gpus if not _is_whole(gpu)}
+    reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
+    reasons |= {device.name: _NO_NODES for device in _candidates(inventory) if told and not device.device_nodes_known}
+    return reasons
 
 
-def _names(names: list[DeviceName]) -> str:
-    return ", ".join(sorted(names))
+def left_out_notes(inventory: Inventory) -> tuple[str, ...]:
+    """As :func:`left_out`, as one sentence per reason."""
+    devices = defaultdict[str, list[DeviceName]](list)
+    for name, reason in left_out(inventory).items():
+        devices[reason].append(name)
+    return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
 
 def _nodes_told(inventory: Inventory) -> bool:

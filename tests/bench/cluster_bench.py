@@ -103,6 +103,7 @@ def _start_peer(cluster: RealCluster, peer: Path) -> Process:
     of_peer = template("peer")
     of_peer["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = PEER
     cluster.kubectl("apply", "--filename=-", input=manifest(device_class, of_peer, template("ours")))
+    cluster.machine.run("mkdir", "-p", f"/var/lib/kubelet/plugins/{PEER}")
     process = cluster.processes.start(
         "go-peer",
         peer,

@@ -9,7 +9,7 @@ from layout.machines import address, buses, fpga, gpu, nic, node, path, publishe
 
 from driver.api.validation import validate_slices
 from driver.errors import InputError
-from driver.layout import left_out, resource_slices
+from driver.layout import left_out_notes, resource_slices
 from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaPort
 from driver.model.inventory import InventorySource
 from driver.model.pci import PciAddress
@@ -159,7 +159,7 @@ def test_a_nic_whose_ports_differ_has_no_link_type_and_the_speed_of_the_fastest(
 def test_a_gpu_in_mig_mode_is_left_out_with_a_note() -> None:
     inventory = node(gpu("0a", mig=MIG_ON), gpu("0b", mig=MIG_OFF), gpu("0c"))
     assert buses(published(inventory)) == ["0b", "0c"]
-    (note,) = left_out(inventory)
+    (note,) = left_out_notes(inventory)
     assert "MIG" in note
     assert note.endswith("gpu-0000-0a-00-0")
 
@@ -171,7 +171,7 @@ def test_a_nic_with_vfs_is_published_by_its_vfs_only_with_a_note() -> None:
         "rdma-vf-0000-0a-01-0",
         "rdma-vf-0000-0a-01-1",
     ]
-    (note,) = left_out(inventory)
+    (note,) = left_out_notes(inventory)
     assert "VFs" in note
     assert note.endswith("rdma-0000-0a-00-0")
 
@@ -189,8 +189,8 @@ def test_a_device_that_prepare_would_refuse_is_left_out_with_a_note(source: Inve
         "rdma-0000-0d-00-0",
         "rdma-vf-0000-0e-01-1",
     ]
-    _, note = left_out(inventory)
-    assert "no device nodes" in note
+    _, note = left_out_notes(inventory)
+    assert "no device node " in note
     assert note.endswith(": fpga-0000-10-00-0, gpu-0000-0a-00-0, rdma-0000-0c-00-0, rdma-vf-0000-0e-01-0")
 
 
@@ -200,7 +200,7 @@ def test_a_topology_file_numbers_no_device_nodes_and_its_devices_are_published()
     assert published(bare) == []
     from_file = replace(bare, source=InventorySource.NCCL_TOPOLOGY)
     assert buses(published(from_file)) == ["0a", "0b", "0c"]
-    assert left_out(from_file) == ()
+    assert left_out_notes(from_file) == ()
 
 
 def test_a_gpu_beside_a_nic_that_is_not_published_counts_as_one_without() -> None:
@@ -211,7 +211,7 @@ def test_a_gpu_beside_a_nic_that_is_not_published_counts_as_one_without() -> Non
 
 
 def test_nothing_left_out_gives_no_notes() -> None:
-    assert left_out(node(gpu("0a"), nic("0b"), fpga("0c"))) == ()
+    assert left_out_notes(node(gpu("0a"), nic("0b"), fpga("0c"))) == ()
 
 
 def test_two_devices_of_one_address_are_refused() -> None:
