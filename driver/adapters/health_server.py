@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz`` over HTTP, for kubelet's probes."""
+"""``/healthz`` and ``/readyz`` over HTTP, for the kubelet's probes of the controller's and the plugin's pods."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class HealthServer:
 
     Args:
         port: TCP port, on all addresses; 0 for any free one.
-        checks: By path, such as ``/readyz``: the reason why not, or an empty text.
+        checks: By path, such as ``/readyz``: why not, in a line of text, or None or an empty text where all is well.
 
     Raises:
         NodeError: The port is taken.
     """
 
-    def __init__(self, port: int, checks: Mapping[str, Callable[[], str]]) -> None:
+    def __init__(self, port: int, checks: Mapping[str, Callable[[], str | None]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = _TIMEOUT_S
 

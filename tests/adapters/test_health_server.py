@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.health_server import HealthServer
+from driver.adapters.health_server import HealthServer
 from driver.errors import NodeError
 
 

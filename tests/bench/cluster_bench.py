@@ -174,7 +174,7 @@ def _publish(plane: ControlPlane, host: FakeHost) -> Iterator[Figure]:
     before = _versions(plane)
     controller.stop()
     again = start_controller(plane, plane.processes, "--fresh-for=3600", "--grace-period=7200", name="second")
-    wait_until("the second controller leads", lambda: "leading" in again.log.read_text(), timeout_s=60)
+    wait_until("the second controller leads", lambda: "msg=elected" in again.log.read_text(), timeout_s=60)
     time.sleep(20)  # long enough to write, had it anything to
     after = _versions(plane)
     written = sum(after.get(key) != version for key, version in before.items()) + len(after.keys() - before.keys())
