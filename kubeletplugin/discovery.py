@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, TypeVar
 
 from driver.adapters import nvml, sysfs
@@ -21,13 +24,18 @@ from driver.model.inventory import Inventory, InventorySource
 from driver.model.merge import merge_nvml
 from driver.objects import node_inventory
 from kubeletplugin.conditions import Concern, Finding, Findings, State
-from kubeletplugin.nvml_library import load_from_host
+from kubeletplugin.loop import ProcessOutdatedError
+from kubeletplugin.nvml_library import load_from_host, outdated_version
+from kubeletplugin.own_devices import hidden_device
 from kubeletplugin.roots import Roots
 
 __all__ = ["Discovery", "Sighting", "look"]
 
 _LOG: Final = logging.getLogger(__name__)
 _NVIDIA: Final = "nvidia"
+_LATE_S: Final = 60.0  # a look takes less than a second, and some seconds with 16 GPUs whose driver is not kept loaded
+_TOLD_FOR_S: Final = 5.0
+"""How long the conditions say why, before the process ends. Longer than the margin of own_devices."""
 _F = TypeVar("_F", RdmaNic, RdmaVf)
 
 
@@ -39,14 +47,16 @@ class Sighting:
         inventory: What can be used.
         unseen: Why NVIDIA's GPUs could not be looked at, although sysfs has some; None where they could.
         unusable: The devices that are there and cannot be used, and why; one sentence each.
+        outdated: Whether a new process, in a container made anew, would see what could not be looked at.
     """
 
     inventory: Inventory
     unseen: RootportError | None = None
     unusable: tuple[str, ...] = ()
+    outdated: bool = False
 
 
-def look(roots: Roots, *, node: str) -> Sighting:
+def look(roots: Roots, *, node: str, own: Path = Path("/")) -> Sighting:
     """Look at the node's devices.
 
     Unlike ``rootport topo --live``, which shows all there is, this leaves out NVIDIA GPUs whose driver library does not
@@ -56,31 +66,27 @@ def look(roots: Roots, *, node: str) -> Sighting:
     Args:
         roots: Where the node's ``sys``, ``proc`` and ``dev`` are.
         node: The node's name.
+        own: This process's own ``/``, whose ``dev`` NVML opens.
 
     Raises:
         RootportError: sysfs cannot be read, or tells what no NodeInventory can hold.
     """
     tree = replace(sysfs.discover(roots.hardware, node=node), source=InventorySource.LIVE)
-    unseen: RootportError | None = None
+    failure: NodeError | None = None
     try:
         report = _nvml_report(roots)
     except NodeError as error:
-        missing = sum(gpu.vendor == _NVIDIA for gpu in tree.gpus)
-        if missing:
-            unseen = NodeError(
-                f"{missing} NVIDIA GPUs cannot be looked at: {error.message}",
-                hint="install NVIDIA's driver on the node; where it is in a container of its own, name its folder with "
-                "--device-root"
-                if isinstance(error, nvml.NvmlUnavailableError)
-                else error.hint,
-            )
+        failure = error
         others = (gpu for gpu in tree.gpus if gpu.vendor != _NVIDIA)
         found = replace(tree, gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(others)))
+        blind = sum(gpu.vendor == _NVIDIA for gpu in tree.gpus)
     else:
         found = merge_nvml(tree, report.gpus, report.notes)
-    inventory, unusable = _with_nodes(found, roots.devices())
+        blind = sum(gpu.vendor == _NVIDIA and gpu.minor is None for gpu in found.gpus)
+    unseen, outdated = _unseen(roots, own, blind, failure) if blind else (None, False)
+    inventory, unusable = _with_nodes(found, roots.devices(), roots.nvidia_devices())
     node_inventory(inventory)  # what cannot be published is a failed look, and so gets into the conditions
-    return Sighting(inventory=inventory, unseen=unseen, unusable=unusable)
+    return Sighting(inventory=inventory, unseen=unseen, unusable=unusable, outdated=outdated)
 
 
 class Discovery:
@@ -90,9 +96,19 @@ class Discovery:
         look: Looks at the node.
         findings: Gets the condition Discovered.
         on_change: Called after the inventory has changed.
+        late_s: Seconds after which a look that has not ended is told: NVML may hang for good on a broken GPU.
+        told_for_s: Seconds for which it is told that this process is outdated, before :meth:`run` ends it.
     """
 
-    def __init__(self, look: Callable[[], Sighting], *, findings: Findings, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Sighting],
+        *,
+        findings: Findings,
+        on_change: Callable[[], None],
+        late_s: float = _LATE_S,
+        told_for_s: float = _TOLD_FOR_S,
+    ) -> None:
         self._look = look
         self._findings = findings
         self._on_change = on_change
@@ -100,6 +116,11 @@ class Discovery:
         self._latest: Inventory | None = None
         self._certain = False
         self._failure: RootportError | None = None
+        self._late_s = late_s
+        self._told_for_s = told_for_s
+        self._outdated_since: float | None = None
+        self._telling = threading.Lock()  # so that what a timer tells of a look never stands after the look's result
+        self._looks = 0
 
     def inventory(self) -> Inventory:
         """The latest inventory.
@@ -129,9 +150,11 @@ class Discovery:
 
         Raises:
             RootportError: sysfs could not be read, or NVIDIA's GPUs not be looked at; what was known of them is kept.
+            ProcessOutdatedError: The GPUs can be looked at by a new process only.
         """
         try:
-            sighting = self._look()
+            with self._told_when_late():
+                sighting = self._look()
         except RootportError as error:
             with self._lock:
                 self._failure, self._certain = error, False
@@ -151,7 +174,66 @@ class Discovery:
                 _LOG.info("note on the devices", extra={"note": note})
             self._on_change()
         if sighting.unseen is not None:
+            self._end_if_outdated(sighting)
             raise sighting.unseen
+        self._outdated_since = None
+
+    def _end_if_outdated(self, sighting: Sighting) -> None:
+        now = time.monotonic()
+        if not sighting.outdated:
+            self._outdated_since = None
+        elif self._outdated_since is None:
+            self._outdated_since = now
+        elif now - self._outdated_since >= self._told_for_s:
+            raise ProcessOutdatedError(str(sighting.unseen))
+
+    @contextmanager
+    def _told_when_late(self) -> Iterator[None]:
+        timer = threading.Timer(self._late_s, self._tell_late, [self._looks])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._telling:
+                self._looks += 1
+
+    def _tell_late(self, look: int) -> None:
+        with self._telling:
+            if look != self._looks:
+                return
+            with self._lock:
+                self._certain = False
+            message = (
+                f"a look at the hardware has not ended after {self._late_s:g} s; what was known before is kept. NVML "
+                "hangs on some broken GPUs: see nvidia-smi and dmesg on the node"
+            )
+            self._findings.report(_finding(State.FALSE, "LookHangs", message))
+        _LOG.warning("a look at the hardware does not end", extra={"seconds": self._late_s})
+        self._on_change()
+
+
+def _unseen(roots: Roots, own: Path, blind: int, failure: NodeError | None) -> tuple[NodeError | None, bool]:
+    """Why GPUs cannot be looked at, None where they just tell little; and whether a new process would see them."""
+    subject = f"{blind} NVIDIA GPUs cannot be looked at"
+    ends = "the plugin ends itself, so that the kubelet makes its container anew"
+    if failure is not None and (version := outdated_version(roots)) is not None:
+        return NodeError(f"{subject}: another driver runs since this process loaded NVML {version}", hint=ends), True
+    hidden = hidden_device(roots.host.path, own)
+    if hidden is not None:
+        return NodeError(
+            f"{subject}: the host has {hidden.path} and the plugin's container has not, as when NVIDIA's driver was "
+            "loaded after it was made",
+            hint=ends if hidden.newer_than_process else "delete the plugin's pod, which must be a privileged one",
+        ), hidden.newer_than_process
+    if isinstance(failure, nvml.NvmlUnavailableError):
+        return NodeError(
+            f"{subject}: {failure.message}",
+            hint="install NVIDIA's driver on the node; where it is in a container of its own, name its folder with "
+            "--device-root",
+        ), False
+    return (NodeError(f"{subject}: {failure.message}", hint=failure.hint) if failure is not None else None), False
 
 
 def _nvml_report(roots: Roots) -> nvml.NvmlReport:
@@ -173,7 +255,7 @@ def _with_kept(inventory: Inventory, kept: tuple[Gpu, ...]) -> Inventory:
     return replace(inventory, gpus=(*nvidia, *others))
 
 
-def _with_nodes(inventory: Inventory, host: HostRoot) -> tuple[Inventory, tuple[str, ...]]:
+def _with_nodes(inventory: Inventory, host: HostRoot, nvidia: HostRoot) -> tuple[Inventory, tuple[str, ...]]:
     """The inventory in which a device has no node where that is missing in the root's ``dev``, and what that concerns.
 
     Such a device still exists: it is shown, and not published.
@@ -182,15 +264,17 @@ def _with_nodes(inventory: Inventory, host: HostRoot) -> tuple[Inventory, tuple[
         return inventory, ()
     missing: list[str] = []
 
-    def there(device: Device, path: str) -> bool:
-        found = host.resolve(path.lstrip("/")) is not None
+    def there(device: Device, path: str, root: HostRoot = host) -> bool:
+        found = root.resolve(path.lstrip("/")) is not None
         if not found:
             missing.append(f"{device.name} cannot be used, since {path} is missing on the node")
         return found
 
     def gpu_checked(gpu: Gpu) -> Gpu:
-        path = f"/dev/nvidia{gpu.minor}" if gpu.vendor == _NVIDIA else f"/dev/dri/renderD{gpu.minor}"
-        return gpu if gpu.minor is None or there(gpu, path) else replace(gpu, minor=None)
+        path, root = f"/dev/dri/renderD{gpu.minor}", host
+        if gpu.vendor == _NVIDIA:
+            path, root = f"/dev/nvidia{gpu.minor}", nvidia
+        return gpu if gpu.minor is None or there(gpu, path, root) else replace(gpu, minor=None)
 
     def function_checked(function: _F) -> _F:
         path = f"/dev/infiniband/uverbs{function.verbs_minor}"
@@ -214,7 +298,8 @@ def _with_nodes(inventory: Inventory, host: HostRoot) -> tuple[Inventory, tuple[
 def _told(sighting: Sighting, inventory: Inventory) -> Finding:
     if sighting.unseen is not None:
         kept = "what was known of them before is kept" if inventory != sighting.inventory else "they are not published"
-        return _finding(State.FALSE, "GpusNotSeen", f"{sighting.unseen}; until then {kept}")
+        reason = "ContainerOutdated" if sighting.outdated else "GpusNotSeen"
+        return _finding(State.FALSE, reason, f"{sighting.unseen}; until then {kept}")
     if sighting.unusable:
         return _finding(State.FALSE, "DeviceNodesMissing", "; ".join(sighting.unusable))
     counts = f"{len(inventory.gpus)} GPUs, {len(inventory.nics)} RDMA NICs, {len(inventory.fpgas)} FPGAs"

@@ -11,12 +11,16 @@ from typing import Final
 
 from driver.errors import RootportError
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "ProcessOutdatedError"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_DELAY_S: Final = 1.0
 # Intervals are stretched by up to this part, so that the nodes of a cluster do not come to ask in step.
 _SPREAD: Final = 0.1
+
+
+class ProcessOutdatedError(Exception):
+    """Raised by an action that can only go on in a new process: no bug, and its message says why."""
 
 
 class Loop:
@@ -29,7 +33,8 @@ class Loop:
         action: What to do; a RootportError counts as failed.
         interval_s: Seconds between two runs.
         max_delay_s: Failures are retried after 1 s, 2 s, 4 s … up to this many seconds, less a random part.
-        on_crash: Called in the thread when the action raised anything else: a bug; the loop has then ended.
+        on_crash: Called in the thread when the action raised anything else, a ProcessOutdatedError or a bug: the loop
+            has then ended, and the process is to end too.
     """
 
     def __init__(
@@ -93,6 +98,10 @@ class Loop:
                     self._stopped.wait(pause_s)
                     delay_s -= pause_s
                 self._woken.wait(delay_s)
+        except ProcessOutdatedError as reason:
+            _LOG.warning("a new process is needed", extra={"loop": self._name, "reason": str(reason)})
+            self._crashed = True
+            self._on_crash()
         except Exception:  # noqa: BLE001 - the last line of defence of a thread: told, never swallowed
             _LOG.exception("a bug has ended the loop", extra={"loop": self._name})
             self._crashed = True

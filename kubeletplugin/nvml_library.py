@@ -14,10 +14,11 @@ from driver.adapters.nvidia_driver_files import find_driver_files, kernel_driver
 from driver.errors import RootportError
 from kubeletplugin.roots import Roots
 
-__all__ = ["load_from_host"]
+__all__ = ["load_from_host", "outdated_version"]
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = "libnvidia-ml.so.1"
+_loaded: list[str] = []  # what the linker has loaded is the whole process's, and stays
 
 
 def load_from_host(roots: Roots) -> bool:
@@ -26,7 +27,7 @@ def load_from_host(roots: Roots) -> bool:
     if version is None:
         return False
     try:
-        files = find_driver_files(roots.host.fresh(), version, driver_root=roots.device_root)
+        files = find_driver_files(roots.host.fresh(), version, driver_root=roots.driver_root)
     except RootportError as error:
         _LOG.debug("NVML was not looked for on the host", extra={"error": error})
         return False
@@ -39,5 +40,16 @@ def load_from_host(roots: Roots) -> bool:
                 _LOG.warning("the host's NVML cannot be loaded", extra={"path": path, "error": error})
                 return False
             _LOG.info("loaded the host's NVML", extra={"path": path})
+            _loaded.append(version)
             return True
     return False
+
+
+def outdated_version(roots: Roots) -> str | None:
+    """The driver's version whose NVML :func:`load_from_host` loaded, where another driver runs by now; else None.
+
+    A library cannot be exchanged in a running process. A new one would load what fits: it takes the library by the
+    version of the driver that runs.
+    """
+    running = kernel_driver_version(roots.hardware.fresh())
+    return _loaded[0] if _loaded and running is not None and running != _loaded[0] else None

@@ -6,8 +6,6 @@ served; last come the threads that talk to the API server, which may be away for
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -19,15 +17,16 @@ from pathlib import Path
 from typing import Final
 
 from driver import __version__
+from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import NodeError, RootportError
+from kubeletplugin import memory
 from kubeletplugin.claim_planner import ClaimPlanner
 from kubeletplugin.claims import ClaimReader
 from kubeletplugin.conditions import Concern, Finding, Findings, State
 from kubeletplugin.device_health import DevicesHealth
 from kubeletplugin.discovery import Discovery, look
 from kubeletplugin.grpc_server import PluginServer
-from kubeletplugin.health_port import HealthPort
 from kubeletplugin.heartbeat import Heartbeat
 from kubeletplugin.host_checks import HostChecks
 from kubeletplugin.loop import Loop
@@ -52,7 +51,6 @@ _CALLS_S: Final = 6.0
 _LOOPS_S: Final = 1.0
 _LAST_MOMENT_S: Final = 9.0
 _SWITCH_S: Final = 0.0005
-_M_ARENA_MAX: Final = -8  # malloc.h
 _SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
 _CRASHED: Final = signal.SIGUSR1  # sent by a thread of this process to its main one
 
@@ -126,8 +124,8 @@ class Plugin:
         )
         self._serving = False
         self._registered = False
-        self._health_port = (
-            HealthPort(options.health_port, healthy=self._broken, ready=self._not_ready)
+        self._probes = (
+            HealthServer(options.health_port, {"/healthz": self._broken, "/readyz": self._not_ready})
             if options.health_port
             else None
         )
@@ -141,8 +139,8 @@ class Plugin:
             RootportError: The checkpoint or the sockets cannot be used; that is said in the node's conditions, if the
                 API server is there.
         """
-        if self._health_port is not None:
-            self._health_port.start()
+        if self._probes is not None:
+            self._probes.start()
         self._checks.check_folders()
         try:
             _LOG.info("recovered", extra={"report": recover(self._store)})
@@ -171,8 +169,8 @@ class Plugin:
             loop.stop(0)
         for loop in self._api_loops():
             loop.stop(_LOOPS_S / 4)
-        if self._health_port is not None:
-            self._health_port.stop()
+        if self._probes is not None:
+            self._probes.stop()
         self._api.close()
 
     def registered(self, ok: bool, error: str) -> None:  # noqa: FBT001 - RegistrationListener's form
@@ -244,13 +242,13 @@ def run(options: Options) -> int:
     # Signals wait in a queue for sigwait() below: no handler runs in the middle of something else. Threads inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _LOG.info("starting", extra={"version": __version__, "node": options.node, "instance": options.instance})
-    _keep_arenas_few()
+    memory.set_up_malloc()
     # Pods start several at a time. With the interpreter's 5 ms, a call that has its answer from the API server would
     # wait that long for each other one that is computing.
     sys.setswitchinterval(_SWITCH_S)
     plugin = Plugin(options)
     plugin.start()
-    _give_back_memory()
+    memory.give_back()
     code = None
     while code is None:
         received = signal.sigwait(_SIGNALS)
@@ -266,22 +264,6 @@ def run(options: Options) -> int:
     plugin.stop()
     _LOG.info("stopped")
     return code
-
-
-def _keep_arenas_few() -> None:
-    """Let all threads share two of glibc's arenas: one for each of two dozen that allocate little is a waste."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's; musl has none
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, 2)
-
-
-def _give_back_memory() -> None:
-    """Return to the system what starting needed: compiling the modules alone, where no .pyc files are, takes 9 MB."""
-    gc.collect()
-    gc.freeze()  # what is there now stays until the end: later collections need not look at it
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's; musl has none
-    if trim is not None:
-        trim(0)
 
 
 def _reconcile(reconciler: Reconciler) -> None:

@@ -13,17 +13,20 @@ __all__ = ["Roots"]
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The three roots that the plugin needs.
+    """Where the plugin finds the hardware and NVIDIA's driver.
 
     Attributes:
         hardware: Holds ``sys`` and ``proc``.
         host: The host's ``/``: a path in a CDI spec is one below it.
-        device_root: What stands before ``/dev`` and the paths of the driver's files on the host; empty for nothing.
+        device_root: What stands before ``/dev`` on the host; empty for nothing.
+        driver_root: The host's folder that stands for ``/`` where NVIDIA's driver is in a container of its own; empty
+            for none. Its device nodes are below it too where it has any; other devices' nodes never are.
     """
 
     hardware: HostRoot
     host: HostRoot
     device_root: str
+    driver_root: str
 
     @staticmethod
     def of(host_root: Path, device_root: str) -> Roots:
@@ -38,7 +41,12 @@ class Roots:
         """
         prefix = host_folder(device_root, "--device-root")
         outside = str(host_root).removesuffix(prefix) if prefix else str(host_root)
-        return Roots(hardware=HostRoot(host_root), host=HostRoot(outside or "/"), device_root=prefix)
+        return Roots(
+            hardware=HostRoot(host_root),
+            host=HostRoot(outside or "/"),
+            device_root=prefix if outside != str(host_root) else "",
+            driver_root=prefix,
+        )
 
     def devices(self) -> HostRoot:
         """What holds ``dev``.
@@ -47,3 +55,14 @@ class Roots:
             InputError: The device root does not exist.
         """
         return HostRoot(self.host.path / self.device_root.lstrip("/"))
+
+    def nvidia_devices(self) -> HostRoot:
+        """What holds the ``dev`` of NVIDIA's GPUs: the driver's root where it has their nodes, else as :meth:`devices`.
+
+        Raises:
+            InputError: As :meth:`devices`. A driver's container that is not there yet is none.
+        """
+        own = f"{self.driver_root.lstrip('/')}/dev/nvidiactl"
+        if self.driver_root and self.host.fresh().resolve(own) is not None:
+            return HostRoot(self.host.path / self.driver_root.lstrip("/"))
+        return self.devices()

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -38,8 +39,12 @@ _DRA_NAME: Final = re.compile(r"dra-.+\.sock")
 _REGISTRATION_NAME: Final = re.compile(re.escape(DRIVER_NAME) + r"-.+-reg\.sock")
 _LOCK_NAME: Final = "sockets.lock"
 
-_CALLS: Final = 8
-"""Calls answered at once, besides the streams. The claims' state has one lock, so more threads would only wait."""
+_PREPARES: Final = 8
+"""Prepare calls answered at once. The claims' state has one lock, so more threads would only wait."""
+
+_CALLS: Final = 4
+"""Other calls answered at once, besides the streams. They have threads of their own: all of the prepare calls may wait
+for an API server that does not answer, and what unprepares needs none."""
 
 _OPTIONS: Final = (
     # MAX_CLAIMS claims with names as long as Kubernetes allows are 0.4 MiB.
@@ -86,10 +91,14 @@ class PluginServer:
         self._shown: dict[PluginSocket, os.stat_result] = {}
         self._feed = HealthFeed(health)
         self._pool = ThreadPoolExecutor(_CALLS + MAX_STREAMS, thread_name_prefix="kubelet-call")
+        self._prepare_pool = ThreadPoolExecutor(_PREPARES, thread_name_prefix="kubelet-prepare")
         self._server = grpc.server(self._pool, options=_OPTIONS, maximum_concurrent_rpcs=_MAX_WAITING)
         plugin = DraPlugin(claims)
+        beta = DraPluginBeta(plugin)
+        for servicer in (plugin, beta):
+            _prepare_in(servicer, self._prepare_pool)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(plugin, self._server)
-        dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(DraPluginBeta(plugin), self._server)
+        dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(beta, self._server)
         dra_health_v1alpha1_pb2_grpc.add_DRAResourceHealthServicer_to_server(ResourceHealth(self._feed), self._server)
         registration = Registration(endpoint=self.endpoint, listener=listener)
         registration_grpc.add_RegistrationServicer_to_server(registration, self._server)
@@ -131,7 +140,8 @@ class PluginServer:
         self._feed.close()
         stopped.wait(grace_s + _STOP_MARGIN_S)
         self._remove(self._dra)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._prepare_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
         _LOG.info("%s", log_line(event="stopped", driver=DRIVER_NAME))
 
     def _start(self) -> None:
@@ -163,3 +173,14 @@ class PluginServer:
             plugin_socket.remove(shown_as)
         except OSError as error:
             _LOG.warning("%s", log_line(event="socket-not-removed", path=plugin_socket.path, error=error))
+
+
+def _prepare_in(servicer: DraPlugin | DraPluginBeta, pool: ThreadPoolExecutor) -> None:
+    """Have a service's prepare calls answered by the threads of a pool of their own.
+
+    grpc (1.85, ``grpc._server``) takes the pool from this attribute of the method; a version that does not would answer
+    them with the server's own threads.
+    """
+    method = partial(servicer.NodePrepareResources)
+    vars(method)["experimental_thread_pool"] = pool
+    vars(servicer)["NodePrepareResources"] = method

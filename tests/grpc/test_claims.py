@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from types import ModuleType
 
 import grpc
@@ -199,3 +200,25 @@ def test_each_call_ends_with_one_log_line_under_one_id(node, caplog) -> None:
     assert ended["op"] == failed["op"]
     assert float(ended["ms"]) >= 0
     assert all("\n" not in line for line in lines)
+
+
+@VERSIONS
+def test_claims_are_unprepared_while_every_prepare_waits_for_the_api_server(node, messages, stubs) -> None:
+    may_end = threading.Event()
+    usual = node.claims.prepare
+
+    def prepare_later(claims):
+        assert may_end.wait(20)
+        return usual(claims)
+
+    node.claims.prepare = prepare_later
+    client = stub(node, messages, stubs)
+    waiting = [
+        client.NodePrepareResources.future(messages.NodePrepareResourcesRequest(claims=[claim(f"u{i}", messages)]))
+        for i in range(40)
+    ]
+    try:
+        assert unprepare(client, claim("u99", messages), messages=messages)["u99"].error == ""
+    finally:
+        may_end.set()
+    assert [set(call.result(20).claims) for call in waiting] == [{f"u{i}"} for i in range(40)]

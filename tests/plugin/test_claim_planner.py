@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plan.builders import claim, given, gpu, nic, node
 
-from driver.errors import NodeError
+from driver.errors import InputError, NodeError
 from driver.plan import PreparePlan
 from kubeletplugin.claim_planner import ClaimPlanner
 from kubeletplugin.roots import Roots
@@ -54,12 +54,54 @@ def test_after_an_update_of_the_driver_the_new_libraries_are_given(host: Path) -
     assert set(mounts(plans(claim(given("r", gpu(0).name)), node(gpu(0))))) == {f"/{LIBRARIES}/libcuda.so.590.10.01"}
 
 
+def test_a_hook_program_that_comes_after_the_driver_is_used(host: Path) -> None:
+    install_driver(host, "580.95.05")
+    now = [0.0]
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), clock=lambda: now[0])
+
+    def hooks() -> list[str]:
+        spec = plans(claim(given("r", gpu(0).name)), node(gpu(0))).spec
+        assert spec is not None
+        return [hook.path for device in spec.devices for hook in device.hooks]
+
+    assert hooks() == []
+    (host / "usr/bin").mkdir()
+    (host / "usr/bin/nvidia-cdi-hook").touch()
+    assert hooks() == [], "not looked for with every claim"
+    now[0] = 61.0
+    assert set(hooks()) == {"/usr/bin/nvidia-cdi-hook"}
+
+
 def test_host_paths_stand_below_the_device_root(host: Path) -> None:
     install_driver(host, "580.95.05")
     plan = planner(host, str(host))(claim(given("r", gpu(0).name)), node(gpu(0)))
     assert set(mounts(plan)) == {f"{host}/{LIBRARIES}/libcuda.so.580.95.05"}
     assert plan.spec is not None
     assert f"{host}/dev/nvidia0" in plan.spec.devices[0].host_device_nodes
+
+
+def test_a_nics_nodes_are_the_hosts_own_where_the_driver_is_in_a_container(host: Path) -> None:
+    driver = host / "run/nvidia/driver"
+    (driver / "dev").mkdir(parents=True)
+    (driver / "dev/nvidiactl").touch()
+    (driver / LIBRARIES).mkdir(parents=True)
+    (driver / LIBRARIES / "libcuda.so.580.95.05").touch()
+    (host / "sys/module/nvidia").mkdir(parents=True)
+    (host / "sys/module/nvidia/version").write_text("580.95.05\n")
+    both = claim(given("g", gpu(0).name), given("n", nic(0).name))
+    plan = planner(host, "/run/nvidia/driver")(both, node(gpu(0), nic(0)))
+    assert "/run/nvidia/driver/dev/nvidia0" in plan.device_paths
+    assert "/dev/infiniband/uverbs0" in plan.device_paths
+    assert set(mounts(plan)) == {f"/run/nvidia/driver/{LIBRARIES}/libcuda.so.580.95.05"}
+
+
+def test_a_nic_does_not_wait_for_the_drivers_container(host: Path) -> None:
+    (host / "sys/module/nvidia").mkdir(parents=True)
+    (host / "sys/module/nvidia/version").write_text("580.95.05\n")
+    plans = planner(host, "/run/nvidia/driver")
+    assert plans(claim(given("n", nic(0).name)), node(gpu(0), nic(0))).devices
+    with pytest.raises(InputError, match="does not exist"):
+        plans(claim(given("g", gpu(0).name)), node(gpu(0), nic(0)))
 
 
 def test_without_the_drivers_libraries_a_gpu_is_refused_and_a_nic_is_not(host: Path) -> None:

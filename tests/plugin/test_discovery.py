@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,9 +18,12 @@ from stub_nvml import H100_80GB, Machine, StubNvml, run
 from sysfs_tree import dgx
 
 from driver.errors import InputError, NodeError, RootportError
-from driver.model.inventory import Inventory
-from kubeletplugin.conditions import Finding, Findings, State
+from driver.model.inventory import Inventory, InventorySource
+from kubeletplugin.conditions import Concern, Finding, Findings, State
+from kubeletplugin.device_health import DevicesHealth
 from kubeletplugin.discovery import Discovery, Sighting
+from kubeletplugin.loop import ProcessOutdatedError
+from kubeletplugin.own_devices import HiddenDevice, hidden_device
 from kubeletplugin.roots import Roots
 
 LOOK = "kubeletplugin.discovery:look"
@@ -105,21 +110,70 @@ def test_a_device_whose_node_is_missing_is_shown_and_cannot_be_used(look: Look, 
     assert set(found.unusable) <= set(found.inventory.notes)
 
 
-@pytest.mark.needs_cc
-def test_nvml_is_loaded_from_the_host_where_the_container_has_none(
-    host: Path, tmp_path: Path, nvml_stub: StubNvml
-) -> None:
+def install_nvml(host: Path, version: str) -> None:
     libraries = host / "usr/lib/x86_64-linux-gnu"
     libraries.mkdir(parents=True)
     source = Path(stub_nvml.__file__).with_name("nvml_stub.c")
-    library = libraries / "libnvidia-ml.so.580.95.05"
+    library = libraries / f"libnvidia-ml.so.{version}"
     subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, source], check=True)
     (libraries / "libnvidia-ml.so.1").symlink_to(library.name)
-    (libraries / "libcuda.so.580.95.05").touch()
+    (libraries / f"libcuda.so.{version}").touch()
+
+
+@pytest.mark.needs_cc
+def test_nvml_is_loaded_from_the_host_where_the_container_has_none(host: Path, nvml_stub: StubNvml) -> None:
+    install_nvml(host, "580.95.05")
     described = nvml_stub.environment(MACHINE)["ROOTPORT_STUB_NVML"]
     environment = {**os.environ, "ROOTPORT_STUB_NVML": described}
     found = run(environment, LOOK, Roots.of(host, ""), node="n")
     assert (found.unseen, usable(found.inventory)) == (None, [*GPUS, *NICS])
+
+
+@pytest.mark.needs_cc
+def test_an_exchanged_driver_needs_a_new_process(host: Path, nvml_stub: StubNvml) -> None:
+    install_nvml(host, "580.95.05")
+    described = nvml_stub.environment(BROKEN)["ROOTPORT_STUB_NVML"]
+    environment = {**os.environ, "ROOTPORT_STUB_NVML": described, "PYTHONPATH": os.pathsep.join(sys.path)}
+    before, after = run(environment, "plugin.harness:look_before_and_after_a_driver_update", Roots.of(host, ""))
+    assert (before.outdated, "reboot the node" in str(before.unseen)) == (False, True)
+    assert (after.outdated, "another driver runs" in str(after.unseen)) == (True, True)
+
+
+def look_from_container(host: Path, own: Path, environment: dict[str, str]) -> Sighting:
+    found = run(environment, LOOK, Roots.of(host, ""), node="n", own=own)
+    assert isinstance(found, Sighting)
+    return found
+
+
+@pytest.mark.needs_cc
+def test_device_nodes_that_the_container_lacks_are_told(host: Path, tmp_path: Path, nvml_stub: StubNvml) -> None:
+    make_nodes(host, "nvidiactl", "nvidia0", "nvidia1")
+    lacking = look_from_container(host, tmp_path, nvml_stub.environment(BROKEN))
+    assert "the plugin's container has not" in str(lacking.unseen)
+    assert lacking.outdated
+    assert not look_from_container(host, host, nvml_stub.environment(BROKEN)).outdated
+    # What works needs no new container, whatever its dev lacks.
+    assert look_from_container(host, tmp_path, nvml_stub.environment(MACHINE)).unseen is None
+
+
+@pytest.mark.parametrize(
+    ("started_s_later", "newer"),
+    [pytest.param(-60, True, id="newer"), pytest.param(2, True, id="while-the-container-starts"), (4, False)],
+)
+def test_only_a_node_made_after_the_container_would_be_in_a_new_one(
+    host: Path, tmp_path: Path, started_s_later: float, newer: bool
+) -> None:
+    make_nodes(host, "nvidia-uvm", "nvidiactl")
+    made = (host / "dev/nvidiactl").lstat().st_ctime
+    found = hidden_device(host, tmp_path, started=lambda: made + started_s_later)
+    assert found == HiddenDevice("/dev/nvidiactl", newer_than_process=newer)
+
+
+def test_a_node_that_the_process_has_as_well_is_not_hidden(host: Path, tmp_path: Path) -> None:
+    assert hidden_device(host, tmp_path) is None
+    make_nodes(host, "nvidia-uvm", "nvidiactl")
+    assert hidden_device(host, host) is None
+    assert hidden_device(host, tmp_path) == HiddenDevice("/dev/nvidiactl", newer_than_process=True)
 
 
 class Looks:
@@ -204,12 +258,76 @@ def test_a_device_that_is_seen_to_be_gone_is_gone(whole: Sighting) -> None:
     assert len(changes) == 2, "the third look saw nothing new"
 
 
+OUTDATED = Sighting(inventory=Inventory(node="n", source=InventorySource.LIVE), unseen=UNSEEN, outdated=True)
+
+
+def test_an_outdated_process_tells_it_before_it_ends() -> None:
+    findings = Findings(lambda: None)
+    findings.settle()
+    found = Discovery(Looks(*[OUTDATED] * 2), findings=findings, on_change=lambda: None, told_for_s=0)
+    with pytest.raises(NodeError, match="no library"):
+        found.run()
+    assert findings.latest()[1].reason == "ContainerOutdated"
+    with pytest.raises(ProcessOutdatedError, match="no library"):
+        found.run()
+
+
+def test_an_outdated_process_that_has_not_been_told_for_long_goes_on() -> None:
+    found, told, _ = discovery(*[OUTDATED] * 3)
+    assert [item.reason for item in told] == ["ContainerOutdated"] * 3
+    assert found.inventory().gpus == ()
+
+
+@pytest.mark.needs_cc
+def test_a_look_that_hangs_is_told_until_it_ends(whole: Sighting) -> None:
+    told = threading.Event()
+    may_end = threading.Event()
+    findings = Findings(lambda: told.set() if findings.latest()[1].reason == "LookHangs" else None)
+    findings.settle(Finding(concern=Concern.DISCOVERED, state=State.TRUE, reason="Discovered", message=""))
+    health = DevicesHealth("n")
+
+    def look_again() -> Sighting:
+        assert may_end.wait(10)
+        return whole
+
+    found = Discovery(
+        look_again,
+        findings=findings,
+        on_change=lambda: health.update(found.latest(), certain=found.certain()),
+        late_s=0.01,
+    )
+    thread = threading.Thread(target=found.run)
+    thread.start()
+    assert told.wait(10)
+    assert findings.latest()[1].state is State.FALSE
+    may_end.set()
+    thread.join(10)
+    assert findings.latest()[1].reason == "Discovered"
+    assert found.certain()
+    assert all(item.healthy for item in health.current())
+
+
+@pytest.mark.needs_cc
+def test_only_nvidias_nodes_are_sought_in_the_drivers_container(host: Path, nvml_stub: StubNvml) -> None:
+    make_nodes(host, "infiniband/uverbs0", "infiniband/uverbs1")
+    make_nodes(host / "run/nvidia/driver", "nvidiactl", "nvidia0", "nvidia1")
+    found = nvml_stub.call(MACHINE, LOOK, Roots.of(host, "/run/nvidia/driver"), node="n")
+    assert usable(found.inventory) == [*GPUS, *NICS]
+
+
+@pytest.mark.needs_cc
+def test_before_the_drivers_container_is_there_the_nics_can_be_used(host: Path, nvml_stub: StubNvml) -> None:
+    make_nodes(host, "infiniband/uverbs0", "infiniband/uverbs1")
+    found = nvml_stub.call(BROKEN, LOOK, Roots.of(host, "/run/nvidia/driver"), node="n")
+    assert usable(found.inventory) == [*NICS]
+
+
 @pytest.mark.parametrize(
     ("host_root", "device_root", "host", "devices"),
     [
         pytest.param("", "", "", "", id="one-root"),
         pytest.param("host", "", "host", "host", id="host-in-a-folder"),
-        pytest.param("host", "/run/nvidia/driver", "host", "host/run/nvidia/driver", id="driver-container"),
+        pytest.param("host", "/run/nvidia/driver", "host", "host", id="driver-container"),
         pytest.param("host/run/nvidia/driver", "/run/nvidia/driver", "host", "host/run/nvidia/driver", id="all-below"),
     ],
 )

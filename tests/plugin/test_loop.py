@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from driver.errors import NodeError
-from kubeletplugin.loop import Loop
+from kubeletplugin.loop import Loop, ProcessOutdatedError
 
 Make = Callable[..., Loop]
 
@@ -97,3 +97,12 @@ def test_a_bug_ends_the_loop_and_is_told(make: Make, caplog: pytest.LogCaptureFi
 
 def test_one_that_was_never_started_can_be_stopped(make: Make) -> None:
     assert make(Counted()).stop(0)
+
+
+def test_an_outdated_process_is_told_without_a_traceback(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    crashed = threading.Event()
+    loop = make(Counted(ProcessOutdatedError("another driver runs")), on_crash=crashed.set)
+    loop.start()
+    assert crashed.wait(10)
+    assert loop.crashed
+    assert [(item.message, item.exc_info) for item in caplog.records] == [("a new process is needed", None)]
