@@ -51,6 +51,7 @@ class ClusterView:
         look_at_devices: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._namespace = namespace
         self._leader_lease = leader_lease
         self._leader_renewed: object = None
         self._liveness = liveness
@@ -117,6 +118,10 @@ class ClusterView:
         with self._lock:
             return node in self._node_uids
 
+    def has_lease(self, node: str) -> bool:
+        """Whether there is a Lease of that name, other than the controllers' own."""
+        return node != self._leader_lease and self._leases.get(f"{self._namespace}/{node}") is not None
+
     def node_of_label(self, label: str) -> str | None:
         """The node whose Device objects have this value of the label."""
         with self._lock:
@@ -147,6 +152,8 @@ class ClusterView:
         with self._lock:
             if inventory is None:
                 self._told.pop(name, None)
+                if self._nodes_by_label.get(node_label(name)) == name:
+                    del self._nodes_by_label[node_label(name)]
             else:
                 metadata = inventory["metadata"]
                 told = (str(metadata["uid"]), int(metadata.get("generation", 0)))
@@ -198,9 +205,8 @@ class ClusterView:
                 label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
                 self._device_labels[name] = label
                 self._devices[label][name] = device
-        if self.devices_are_synced:
-            for changed in {former, label} - {None}:
-                self._look_at_devices(str(changed))
+        for changed in {former, label} - {None}:
+            self._look_at_devices(str(changed))
 
 
 def _kept(metadata: JsonObject, *keys: str) -> JsonObject:

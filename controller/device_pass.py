@@ -32,8 +32,8 @@ class DevicePass:
         view: What there is.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits until it is this pass's turn.
-        most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and other nodes'
-            objects must not wait for all of one node's.
+        most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and the
+            objects of other nodes must not wait for all of them.
     """
 
     def __init__(

@@ -14,10 +14,10 @@ from typing import Final
 
 import click
 
-from controller.health_server import HealthServer
 from controller.leader_election import LeaderElector, Outcome
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
+from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
 from driver.errors import InputError, RootportError

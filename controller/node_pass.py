@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.cluster_view import ClusterView
-from controller.liveness import LivenessTracker
+from controller.liveness import Liveness, LivenessTracker
 from controller.node_decision import Action, NodeView, decide
 from controller.published_condition import SILENT, PublishedCondition
 from controller.slice_writer import SliceWriter
@@ -71,7 +71,10 @@ class NodePass:
         if inventory is None and not self._view.slices.pool(node):
             self._missed_since.pop(node, None)
             if uid is None:
-                self._view.forget(node)
+                self._forget_heartbeat(node)
+            return None
+        if "/" in node:  # a pool may be named so, but no object: there is nothing to ask for or to wait for
+            self._writer.withdraw(node)
             return None
         action = decide(self._look(node, uid, inventory), node_grace_s=self._node_grace_s)
         _LOG.debug("pass", extra={"node": node, "action": action.value})
@@ -151,9 +154,18 @@ class NodePass:
         self._writer.withdraw(node)
         if inventory is not None:
             self._delete(NODE_INVENTORIES, node, uid=inventory["metadata"]["uid"])
-        self._delete(LEASES, node, namespace=self._namespace)
+        if self._view.has_lease(node):  # one that the watch does not show yet is left for :meth:`_forget_heartbeat`
+            self._delete(LEASES, node, namespace=self._namespace)
         self._condition.forget(node)
         self._missed_since.pop(node, None)
+        self._view.forget(node)
+
+    def _forget_heartbeat(self, node: str) -> None:
+        """Where nothing but a Lease is left: a plugin that outlived its Node has made it anew, and then ended."""
+        if self._view.has_lease(node):
+            if self._liveness.liveness(node, self._clock()) is not Liveness.SILENT or not self._is_missing(NODES, node):
+                return
+            self._delete(LEASES, node, namespace=self._namespace)
         self._view.forget(node)
 
     def _delete(self, resource: Resource, name: str, *, uid: str | None = None, namespace: str | None = None) -> None:

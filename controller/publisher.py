@@ -95,6 +95,7 @@ class Publisher:
             node_grace_s=options.node_grace_s,
             clock=clock,
         )
+        self._next_device_write = 0.0
         self._device_pass = DevicePass(api, view=self._view, stop=self._stop, pause=self._wait_for_slices)
 
     @property
@@ -182,6 +183,9 @@ class Publisher:
 
     def _wait_for_slices(self) -> None:
         """Devices come after slices, and slowly: they are to look at, and etcd has other work."""
-        self._stop.wait(1.0 / _DEVICE_WRITES_PER_S)
         while not self._nodes.is_idle() and not self._stop.wait(0.05):
             pass
+        # From start to start: a write takes its time as well.
+        now = self._clock()
+        self._stop.wait(max(self._next_device_write - now, 0.0))
+        self._next_device_write = max(self._next_device_write, now) + 1.0 / _DEVICE_WRITES_PER_S

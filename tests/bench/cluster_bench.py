@@ -169,7 +169,7 @@ def _publish(plane: ControlPlane, host: FakeHost) -> Iterator[Figure]:
     wait_until(
         "the Device objects", lambda: _count(plane, "devices.rootport.dev") == 16 * NODES, timeout_s=900, step_s=5
     )
-    yield Figure(f"  and their {16 * NODES} Device objects", time.monotonic() - began, 600, "s")
+    yield Figure(f"  and their {16 * NODES} Device objects", time.monotonic() - began, 450, "s")
     yield Figure(f"controller, resident memory at {NODES} nodes", controller.rss_mib(), 1024, "MiB")
     before = _versions(plane)
     controller.stop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,12 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, nic, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
+from controller.cluster_view import ClusterView
+from controller.device_pass import DevicePass
+from controller.liveness import LivenessTracker
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
 from driver.model.inventory import Inventory
+from driver.objects import device_objects
 
 pytestmark = pytest.mark.needs_go
 
@@ -56,6 +62,27 @@ def start(nodes: Nodes, tmp_path: Path) -> Iterator[Callable[..., Controller]]:
 
 def machine(name: str = "node-a", *, model: str = "H100") -> Inventory:
     return node(gpu("10", model=model), gpu("11"), nic("20"), name=name)
+
+
+@contextmanager
+def watching(nodes: Nodes, look_at_devices: Callable[[str], None]) -> Iterator[ClusterView]:
+    """A controller's eyes in this process."""
+    view = ClusterView(
+        nodes.api,
+        namespace=NAMESPACE,
+        leader_lease="rootport-controller",
+        liveness=LivenessTracker(fresh_for_s=600, grace_s=900, max_gap_s=600),
+        look_at=lambda _node: None,
+        look_at_devices=look_at_devices,
+    )
+    stop = threading.Event()
+    threads = view.start(stop)
+    try:
+        yield view
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
 
 
 def published(nodes: Nodes, name: str = "node-a", count: int = 3) -> None:
@@ -305,3 +332,100 @@ def test_a_leader_that_lost_its_lease_ends_with_an_error(nodes: Nodes, start: Ca
     nodes.api.merge_patch(LEASES, "rootport-controller", theft, namespace=NAMESPACE)
     assert controller.process.wait(15) == 1
     assert controller.told("Lease is lost")
+
+
+def test_a_status_without_room_for_the_reason_does_not_keep_a_silent_nodes_slices(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.add(machine())
+    moment = "2026-01-01T00:00:00Z"
+    full = [
+        {"type": f"Theirs{at}", "status": "True", "reason": "Full", "message": "", "lastTransitionTime": moment}
+        for at in range(16)
+    ]
+    nodes.api.merge_patch(NODE_INVENTORIES, "node-a", {"status": {"conditions": full}}, subresource="status")
+    controller = start(*QUICK)
+    eventually("slices", lambda: len(nodes.visible("node-a")) == 3)
+    eventually("no slices", lambda: not nodes.slices("node-a"))
+    assert controller.told("the condition is refused")
+    assert not controller.told("traceback")
+
+
+def test_the_heartbeat_of_a_plugin_that_outlived_its_node_is_removed_once_it_ends(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.beat("gone")
+    nodes.add(machine())
+    nodes.add(machine("node-b"))
+    with nodes.beating("node-a"):
+        with nodes.beating("gone"):
+            start(*QUICK)
+            published(nodes, "node-b")
+            # By then a grace period has passed. As long as somebody renews a Lease, it is somebody's.
+            eventually("node-b silent", lambda: not nodes.slices("node-b"))
+            assert nodes.exists(LEASES, "gone", namespace=NAMESPACE)
+        eventually("no Lease", lambda: not nodes.exists(LEASES, "gone", namespace=NAMESPACE))
+        assert nodes.exists(LEASES, "node-a", namespace=NAMESPACE)
+
+
+def test_a_slice_in_a_pool_that_no_node_can_be_named_like_is_removed(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    pool = {"name": "rack/1", "generation": 1, "resourceSliceCount": 1}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "foreign"},
+        "spec": {"driver": "rootport.dev", "allNodes": True, "pool": pool, "devices": []},
+    }
+    nodes.api.create(RESOURCE_SLICES, body)
+    controller = start()
+    eventually("no slice", lambda: not nodes.exists(RESOURCE_SLICES, "foreign"))
+    assert not controller.told("will be tried again")
+
+
+def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Nodes) -> None:
+    """Device objects are written slowly: those of thousands of VFs would take minutes."""
+    nodes.add(machine())
+    with watching(nodes, lambda _label: None) as view:
+        work = DevicePass(nodes.api, view=view, stop=threading.Event(), pause=lambda: None, most_writes=2)
+        eventually("the view", lambda: view.devices_are_synced)
+        assert work.run("node-a") is not None
+        assert len(nodes.devices("node-a")) == 2
+        eventually("two devices seen", lambda: len(view.devices("node-a")) == 2)
+        assert work.run("node-a") is None
+        assert len(nodes.devices("node-a")) == 3
+        nodes.api.delete(NODE_INVENTORIES, "node-a")
+        eventually("all gone", lambda: view.inventory("node-a") is None and len(view.devices("node-a")) == 3)
+        assert work.run("node-a") is not None
+        assert len(nodes.devices("node-a")) == 1
+        eventually("one device seen", lambda: len(view.devices("node-a")) == 1)
+        assert work.run("node-a") is None
+        assert not nodes.devices("node-a")
+
+
+def test_device_objects_that_were_there_before_are_looked_at_however_late_they_are_read(nodes: Nodes) -> None:
+    """Without an inventory nothing else names them: they would stay until the next resync."""
+    nodes.add(machine("node-x"), with_node=False)
+    body = device_objects(machine())[0].to_wire()
+    body.pop("status")
+    nodes.api.create(DEVICES, body)
+    labels: set[str] = set()
+    with watching(nodes, labels.add):
+        eventually("the orphan's label", lambda: "node-a" in labels)
+
+
+def test_a_node_with_the_name_of_the_leaders_lease_does_not_take_it_along(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    nodes.api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rootport-controller"}})
+    nodes.tell(machine("rootport-controller"))
+    start()
+    settled(nodes, "rootport-controller")
+    uid = nodes.api.get(LEASES, "rootport-controller", namespace=NAMESPACE)["metadata"]["uid"]
+    nodes.api.delete(NODES, "rootport-controller")
+    eventually("no devices", lambda: not nodes.devices("rootport-controller"))
+    eventually("no inventory", lambda: not nodes.exists(NODE_INVENTORIES, "rootport-controller"))
+    nodes.add(machine())
+    published(nodes)
+    assert nodes.api.get(LEASES, "rootport-controller", namespace=NAMESPACE)["metadata"]["uid"] == uid

@@ -16,6 +16,7 @@ _MINE, _OTHER = NODES
 _PLUGIN = "rootport-kubelet-plugin"
 _CONTROLLER = "rootport-controller"
 _MASTERS = "--as-group=system:masters"  # past RBAC, so that the policy alone decides
+_BARE = {"metadata": {"finalizers": None, "ownerReferences": None}}
 _KINDS = ("nodeinventory", "nodeinventory/status", "lease")
 
 TokenOf = Callable[..., Path]
@@ -109,6 +110,35 @@ def test_the_token_of_a_pod_is_of_the_pods_node(installed: ControlPlane) -> None
     finally:
         installed.kubectl("delete", "pod", "install-plugin", "--namespace=rootport-system", "--force")
     assert f"{_OTHER} is not this node's" in said
+
+
+@pytest.mark.parametrize("kind", ["nodeinventory", "lease"])
+@pytest.mark.parametrize("field", ["ownerReferences", "finalizers"])
+def test_a_plugins_object_cannot_hold_up_the_deletion_of_anything(
+    installed: ControlPlane, token_of: TokenOf, kind: str, field: str
+) -> None:
+    """With both, another node could not be deleted in the foreground until whoever owns this token agrees."""
+    uid = installed.kubectl("get", "node", _OTHER, "--output=jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": _OTHER, "uid": uid, "blockOwnerDeletion": True}
+    hostile = {"ownerReferences": [owner], "finalizers": ["example.com/never"]}[field]
+    made = _lease(_MINE) if kind == "lease" else inventory(_MINE)
+    metadata = made["metadata"]
+    assert isinstance(metadata, dict)
+    metadata[field] = hostile
+    plugin = token_of(_PLUGIN, _MINE)
+    apply = ("apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=test", "--filename=-")
+    said = installed.kubectl(*apply, input=json.dumps(made), kubeconfig=plugin, check=False)
+    assert "owner references and finalizers" in said
+    installed.kubectl("delete", kind, _MINE, *_place(kind))
+    said = installed.kubectl("create", "--filename=-", input=json.dumps(made), kubeconfig=plugin, check=False)
+    assert "owner references and finalizers" in said
+    # What an administrator has set is no reason to refuse the plugin's own fields.
+    metadata[field] = ["example.com/ours"] if field == "finalizers" else hostile
+    installed.kubectl("create", "--filename=-", input=json.dumps(made))
+    try:
+        _patch(installed, plugin, kind, _MINE)
+    finally:
+        installed.kubectl("patch", kind, _MINE, *_place(kind), "--type=merge", f"--patch={json.dumps(_BARE)}")
 
 
 @pytest.mark.parametrize("kind", ["nodeinventory", "lease"])

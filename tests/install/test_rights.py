@@ -26,7 +26,6 @@ _EVERYWHERE = {
         "nodeinventories.rootport.dev": "get list watch delete",
         "nodeinventories/status.rootport.dev": "patch",
         "devices.rootport.dev": "get list watch create patch delete",
-        "devices/status.rootport.dev": "patch",
         "resourceslices.resource.k8s.io": "get list watch create update delete",
     },
 }
@@ -34,7 +33,7 @@ _IN_ITS_NAMESPACE = {
     "rootport-kubelet-plugin": {"leases.coordination.k8s.io": "create patch"},
     "rootport-controller": {
         "leases.coordination.k8s.io": "get list watch create delete",
-        "leases.coordination.k8s.io rootport-controller": "update patch",
+        "leases.coordination.k8s.io rootport-controller": "update",
     },
 }
 _ACCOUNTS = sorted(_EVERYWHERE)
