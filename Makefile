@@ -39,7 +39,7 @@ run: venv ## allocate the examples on two real machines, without a cluster; CDI 
 	  --gpu-model azure-nd-h100-v5=H100 --claims examples --out out
 
 test: check cluster-build ## everything: format, lint, types, layers, then the tests, on a real cluster too
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	@$(BIN)/pytest -n $(JOBS)
 
 check: venv ## format, lint, types and layers only
 	@$(BIN)/ruff format --check --quiet .

@@ -18,6 +18,8 @@ from cluster.control_plane import ControlPlane
 from hypothesis import settings
 from needed_tools import require_tool, unavailable
 from stub_nvml import StubNvml, build
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadlines: how long an example takes is the machine's affair, and `make bench`'s. CI tries the same examples every
 # time, a desk new ones.
@@ -25,6 +27,20 @@ settings.register_profile("rootport", deadline=None, derandomize=os.environ.get(
 settings.load_profile("rootport")
 
 _TOOLS: Final = {"needs_cc": "cc", "needs_go": "go"}
+
+
+class _OneRealNode(LoadScopeScheduling):
+    """Gives a test to whichever process is free, but all of tests/e2e to one: they share a real node.
+
+    ``--dist loadgroup`` would do, but pytest-xdist 3.8 loses its groups under pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/e2e" if nodeid.startswith("tests/e2e/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return _OneRealNode(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures are set up: they may need the tool as well

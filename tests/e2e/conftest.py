@@ -1,9 +1,8 @@
-"""One real cluster for all tests of this folder, which therefore run one after the other, in one process."""
+"""One real cluster for all tests of this folder, which run one after the other, in one process (tests/conftest.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from cluster.binaries import Binaries, cache_folder
@@ -14,13 +13,6 @@ from cluster.node import RealCluster
 from cluster.rootport import RunningRootport
 from needed_tools import unavailable
 from stub_nvml import StubNvml
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("real-node"))
 
 
 @pytest.fixture(scope="session")

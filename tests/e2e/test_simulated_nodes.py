@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,14 @@ def published(rootport: RunningRootport) -> set[str]:
 
 
 @pytest.fixture
-def plugins(rootport: RunningRootport, tmp_path: Path) -> Iterator[dict[str, Process]]:
+def folders() -> Iterator[Path]:
+    """A short path: a socket's has at most 107 bytes, and pytest's own temporary folders are too deep for that."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def plugins(rootport: RunningRootport, folders: Path) -> Iterator[dict[str, Process]]:
     plane = rootport.cluster.control_plane
     taint = {"key": "simulated", "effect": "NoSchedule"}
     nodes = [
@@ -32,7 +40,7 @@ def plugins(rootport: RunningRootport, tmp_path: Path) -> Iterator[dict[str, Pro
             rootport.cluster.processes,
             rootport.host,
             node=name,
-            folders=tmp_path / name[-1],
+            folders=folders / name,
             options=("--heartbeat-interval=1",),
         )
         for name in NODES
