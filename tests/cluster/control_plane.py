@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -159,15 +160,21 @@ class ControlPlane:
             KubectlError: With what kubectl said, unless ``check`` is False: then standard output and standard error are
                 returned together.
         """
-        result = subprocess.run(
-            [self.binaries["kubectl"], f"--kubeconfig={kubeconfig or self.kubeconfig}", *argv],
-            input=input,
-            text=True,
-            capture_output=True,
-            check=False,
-            timeout=timeout,
-            env={"HOME": str(self.folder), "PATH": "/usr/bin:/bin"},
-        )
+        deadline = time.monotonic() + timeout
+        while True:
+            result = subprocess.run(
+                [self.binaries["kubectl"], f"--kubeconfig={kubeconfig or self.kubeconfig}", *argv],
+                input=input,
+                text=True,
+                capture_output=True,
+                check=False,
+                timeout=timeout,
+                env={"HOME": str(self.folder), "PATH": "/usr/bin:/bin"},
+            )
+            # For a moment after a CustomResourceDefinition changed, the API server refuses its objects with 429.
+            if "storage is (re)initializing" not in result.stderr or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
         if not check:
             return result.stdout + result.stderr
         if result.returncode != 0:
