@@ -21,6 +21,7 @@ __all__ = [
     "GpuLink",
     "LinkKind",
     "LinkLayer",
+    "MigInstance",
     "MigPlacement",
     "MigProfile",
     "MigSupport",
@@ -39,6 +40,7 @@ class DeviceType(StrEnum):
     """The values of the attribute ``rootport.dev/type`` (DESIGN, the device model)."""
 
     GPU = "gpu"
+    GPU_RATIO = "gpu-ratio"
     MIG = "mig"
     RDMA = "rdma"
     RDMA_VF = "rdma-vf"
@@ -93,6 +95,13 @@ class MigProfile:
         memory_bytes: Memory of one instance, in bytes.
         max_instances: How many fit on an empty GPU.
         placements: Where an instance can be placed.
+        multiprocessors: Streaming multiprocessors of one instance; 0 where the source does not tell, as for the
+            following.
+        copy_engines: Copy engines of one instance.
+        decoders: Video decoders of one instance.
+        encoders: Video encoders of one instance.
+        jpeg_engines: JPEG engines of one instance.
+        ofa_engines: Optical flow accelerators of one instance.
     """
 
     name: str
@@ -101,14 +110,51 @@ class MigProfile:
     memory_bytes: int
     max_instances: int
     placements: tuple[MigPlacement, ...]
+    multiprocessors: int = 0
+    copy_engines: int = 0
+    decoders: int = 0
+    encoders: int = 0
+    jpeg_engines: int = 0
+    ofa_engines: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigInstance:
+    """A MIG device that exists: a GPU instance with one compute instance that has all of it.
+
+    Attributes:
+        profile_id: NVML's number of the GPU instance's profile.
+        placement: Where the GPU instance is.
+        gpu_instance: NVML's id of the GPU instance on its GPU.
+        compute_instance: NVML's id of the compute instance in the GPU instance.
+        uuid: The MIG device's UUID, ``MIG-...``.
+        gpu_instance_minor: N of ``/dev/nvidia-caps/nvidia-capN`` that gives access to the GPU instance.
+        compute_instance_minor: The same for the compute instance.
+    """
+
+    profile_id: int
+    placement: MigPlacement
+    gpu_instance: int
+    compute_instance: int
+    uuid: str
+    gpu_instance_minor: int
+    compute_instance_minor: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigSupport:
-    """Whether MIG mode is on, and the profiles that NVML lists (an empty tuple where it lists none)."""
+    """What NVML says about MIG.
+
+    Attributes:
+        enabled: Whether MIG mode is on.
+        profiles: The profiles that NVML lists; empty where it lists none.
+        instances: The MIG devices that an administrator made: a static layout. Those that Rootport makes and destroys
+            itself are never among them.
+    """
 
     enabled: bool
     profiles: tuple[MigProfile, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

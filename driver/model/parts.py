@@ -1,0 +1,155 @@
+"""The ways in which a GPU is given other than as a device of its own: by percent of its memory, and as MIG partitions.
+
+A GPU is given in one mode at a time: whole or in shares of bytes (the GPU itself), in shares of percent
+(:class:`GpuRatio`), or in partitions (:class:`MigPartition`). All modes are on offer at once, and counters in the
+ResourceSlices make them exclude each other (docs/design/layout.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from driver.model.devices import Device, DeviceName, DeviceType, Gpu, MigInstance, MigPlacement, MigProfile
+from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress, PciePath
+
+__all__ = ["AllocatableDevice", "GpuRatio", "MigPartition", "allocatable_devices", "gpu_parts", "has_static_layout"]
+
+_NOT_IN_LABELS: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRatio:
+    """A GPU whose memory is given by percent.
+
+    Attributes:
+        gpu: The GPU.
+    """
+
+    type: ClassVar[DeviceType] = DeviceType.GPU_RATIO
+
+    gpu: Gpu
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return _part_name(self.type, self.gpu)
+
+    @property
+    def address(self) -> PciAddress:
+        """The GPU's."""
+        return self.gpu.address
+
+    @property
+    def pcie(self) -> PciePath:
+        """The GPU's."""
+        return self.gpu.pcie
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """As of the GPU."""
+        return self.gpu.device_nodes_known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigPartition:
+    """A place on a GPU for a MIG device of one profile.
+
+    Attributes:
+        gpu: The GPU.
+        profile: What an instance there has.
+        placement: Where.
+        label: The profile as a part of a DNS label, such as ``1g-10gb-me``; different for each profile of a GPU.
+        instance: The MIG device that an administrator made there; None where Rootport makes it for the claim.
+    """
+
+    type: ClassVar[DeviceType] = DeviceType.MIG
+
+    gpu: Gpu
+    profile: MigProfile
+    placement: MigPlacement
+    label: str
+    instance: MigInstance | None = None
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool."""
+        return DeviceName(f"{_part_name(self.type, self.gpu)}-{self.label}-{self.placement.start}")
+
+    @property
+    def address(self) -> PciAddress:
+        """The GPU's."""
+        return self.gpu.address
+
+    @property
+    def pcie(self) -> PciePath:
+        """The GPU's."""
+        return self.gpu.pcie
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """As of the GPU: the partition's own are known once it exists."""
+        return self.gpu.device_nodes_known
+
+
+AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition
+"""What an allocation result can name."""
+
+
+def has_static_layout(gpu: Gpu) -> bool:
+    """Whether an administrator has partitioned the GPU: it is given by those partitions alone."""
+    return gpu.mig is not None and bool(gpu.mig.instances)
+
+
+def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
+    """The GPU's other modes, in the order in which they are published.
+
+    A GPU with a static layout has the partitions of that layout alone. One whose memory is not known cannot be given by
+    percent of it. Two profiles whose names make one label are told apart by NVML's numbers.
+    """
+    mig = gpu.mig
+    if mig is None:
+        if gpu.memory_bytes:
+            yield GpuRatio(gpu=gpu)
+        return
+    labels = _labels(mig.profiles)
+    if has_static_layout(gpu):
+        profiles = {profile.profile_id: profile for profile in mig.profiles}
+        for instance in mig.instances:
+            if profile := profiles.get(instance.profile_id):
+                label = labels[profile.profile_id]
+                yield MigPartition(
+                    gpu=gpu, profile=profile, placement=instance.placement, label=label, instance=instance
+                )
+        return
+    if gpu.memory_bytes:
+        yield GpuRatio(gpu=gpu)
+    for profile in mig.profiles:
+        for placement in profile.placements:
+            yield MigPartition(gpu=gpu, profile=profile, placement=placement, label=labels[profile.profile_id])
+
+
+def allocatable_devices(inventory: Inventory) -> Iterator[AllocatableDevice]:
+    """Every device of the node that an allocation result can name: its devices and its GPUs' parts."""
+    yield from inventory.devices()
+    for gpu in inventory.gpus:
+        yield from gpu_parts(gpu)
+
+
+def _labels(profiles: tuple[MigProfile, ...]) -> dict[int, str]:
+    plain = {profile.profile_id: _label(profile.name) for profile in profiles}
+    times = Counter(plain.values())
+    return {number: label if times[label] == 1 else f"{label}-{number}" for number, label in plain.items()}
+
+
+def _label(profile: str) -> str:
+    # "+me" is with media engines, "-me" without.
+    return _NOT_IN_LABELS.sub("-", profile.lower().replace("-", "-no-")).strip("-")
+
+
+def _part_name(type_: DeviceType, gpu: Gpu) -> DeviceName:
+    return DeviceName(f"{type_}-{gpu.address.replace(':', '-').replace('.', '-')}")
