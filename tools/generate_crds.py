@@ -88,14 +88,27 @@ KINDS: Final = (
         model=rootport_v1alpha1.Device,
         plural="devices",
         short_names=("rpdev",),
-        # The name tells the node and the PCI address: their columns would break the line on a terminal.
+        # The name tells node, type and PCI address: their columns would break the line on a terminal.
         columns=(
-            Column(name="Type", path=".spec.type"),
             Column(name="Model", path=".spec.model"),
             Column(name="Memory", path=".spec.memory"),
-            Column(name="Switch", path=".spec.pcieSwitch", description="The nearest PCIe switch shared with a card."),
-            Column(name="NUMA", path=".spec.numaNode", type="integer"),
+            Column(name="Used", path=".status.allocated.memory", description="How much of its memory is allocated."),
+            Column(
+                name="Core%",
+                path=".status.allocated.core",
+                type="integer",
+                description="How many percent of its core are allocated.",
+            ),
+            Column(name="Mode", path=".status.mode", description="How it is given now: whole, shared, ratio or mig."),
             Column(name="State", path=".status.state"),
+            Column(name="Type", path=".spec.type", priority=1),
+            Column(
+                name="Switch",
+                path=".spec.pcieSwitch",
+                priority=1,
+                description="The nearest PCIe switch shared with a card.",
+            ),
+            Column(name="NUMA", path=".spec.numaNode", type="integer", priority=1),
             Column(name="Node", path=".spec.nodeName", priority=1),
             Column(name="PCI", path=".spec.pciBusID", priority=1),
             Column(name="Root", path=".spec.pcieRoot", priority=1),

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from driver.adapters.yaml_documents import read_documents
 from driver.api.validation.errors import shown
 from driver.errors import InputError
+from driver.model.devices import MigPlacement, MigProfile
 from driver.model.pci import PciAddress
 
 __all__ = [
@@ -73,6 +74,7 @@ class GpuModel:
     architecture: str
     compute_capability: str | None = None
     compute_units: int | None = None
+    mig: str | None = None
     aliases: tuple[str, ...] = ()
 
 
@@ -97,6 +99,7 @@ class Catalogue:
     """All of catalogue.yaml."""
 
     gpus: tuple[GpuModel, ...]
+    mig_profiles: Mapping[str, tuple[MigProfile, ...]]
     nics: tuple[NicModel, ...]
     platforms: tuple[Platform, ...]
 
@@ -110,12 +113,14 @@ class GpuFacts:
         memory_bytes: Nominal size, see catalogue.yaml.
         architecture: ``Hopper``, ``gfx90a``.
         cuda_compute_capability: ``major.minor``.
+        mig_profiles: The GPU instance profiles; empty where the model has none, or they are not known.
     """
 
     model: str | None = None
     memory_bytes: int | None = None
     architecture: str | None = None
     cuda_compute_capability: str | None = None
+    mig_profiles: tuple[MigProfile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,7 @@ def load() -> Catalogue:
     data = document.data
     return Catalogue(
         gpus=tuple(GpuModel(**_frozen(entry)) for entry in data["gpus"]),
+        mig_profiles={key: tuple(_mig_profile(*line) for line in lines) for key, lines in data["mig_profiles"].items()},
         nics=tuple(NicModel(**_frozen(entry)) for entry in data["nics"]),
         platforms=tuple(Platform(**entry) for entry in data["platforms"]),
     )
@@ -219,6 +225,7 @@ def gpu_facts(
         memory_bytes=memory_gib * _GIB if memory_gib else None,
         architecture=architecture or _agreed(alike, lambda gpu: gpu.architecture),
         cuda_compute_capability=compute_capability or _agreed(described, lambda gpu: gpu.compute_capability),
+        mig_profiles=_mig_profiles(_agreed(described, lambda gpu: gpu.mig)),
     )
     return _with_flags(facts, hardware)
 
@@ -255,6 +262,32 @@ def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
+def _mig_profiles(key: str | None) -> tuple[MigProfile, ...]:
+    return () if key is None else load().mig_profiles[key]
+
+
+def _mig_profile(name: str, number: int, compute_slices: int, mebibytes: int, instances: int, *more: Any) -> MigProfile:
+    *engines, places = more
+    multiprocessors, decoders, encoders, copy_engines, jpeg_engines, ofa_engines = engines
+    return MigProfile(
+        name=name,
+        profile_id=number,
+        compute_slices=compute_slices,
+        memory_bytes=mebibytes << 20,
+        max_instances=instances,
+        placements=tuple(
+            MigPlacement(start=int(start), size=int(size))
+            for start, _, size in (place.partition(":") for place in places.split())
+        ),
+        multiprocessors=multiprocessors,
+        copy_engines=copy_engines,
+        decoders=decoders,
+        encoders=encoders,
+        jpeg_engines=jpeg_engines,
+        ofa_engines=ofa_engines,
+    )
+
+
 class _UnknownModelError(InputError):
     """No model fits; with its memory given as well the user's own name is good enough."""
 
@@ -273,6 +306,7 @@ def _with_flags(facts: GpuFacts, hardware: HardwareFacts) -> GpuFacts:
                 memory_bytes=model.memory_gib * _GIB,
                 architecture=model.architecture,
                 cuda_compute_capability=model.compute_capability,
+                mig_profiles=_mig_profiles(model.mig),
             )
     if hardware.gpu_memory_bytes is not None:
         facts = replace(facts, memory_bytes=hardware.gpu_memory_bytes)

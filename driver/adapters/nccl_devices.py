@@ -14,7 +14,7 @@ from typing import Final
 from driver.adapters import catalogue
 from driver.adapters.nccl_tree import Endpoint
 from driver.adapters.nccl_xml import Document, Element
-from driver.model.devices import Gpu, GpuLink, LinkKind, LinkLayer, RdmaNic, RdmaPort
+from driver.model.devices import Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort
 from driver.model.pci import PciAddress, PciePath
 
 __all__ = ["gpu_number", "nic_number", "pci_id", "read_gpu", "read_nics", "vendor"]
@@ -105,6 +105,7 @@ def read_gpu(
         memory_bytes=facts.memory_bytes,
         architecture=facts.architecture,
         cuda_compute_capability=facts.cuda_compute_capability,
+        mig=MigSupport(enabled=False, profiles=facts.mig_profiles) if facts.mig_profiles else None,
         links=tuple(_links(document, endpoint, gpus)),
     )
 

@@ -19,17 +19,23 @@ from driver.api.resource_v1 import ObjectMeta, Wire
 
 __all__ = [
     "API_VERSION",
+    "MAX_ALLOCATIONS",
     "MAX_NEAR",
     "MAX_NOTES",
     "MAX_NOTE_LENGTH",
     "Condition",
     "Device",
+    "DeviceAllocated",
+    "DeviceAllocation",
     "DeviceCounts",
+    "DeviceIsolation",
+    "DeviceMode",
     "DeviceSpec",
     "DeviceStatus",
     "Fpga",
     "Gpu",
     "GpuLink",
+    "MigInstance",
     "MigPlacement",
     "MigProfile",
     "MigSupport",
@@ -54,6 +60,9 @@ MAX_NOTE_LENGTH: Final = 1024
 
 MAX_NEAR: Final = 64
 """How many near devices a Device names."""
+
+MAX_ALLOCATIONS: Final = 256
+"""How many allocations a Device names; shares are of at least one percent."""
 
 _MAX_DEVICES: Final = 512
 _MAX_VFS: Final = 1024
@@ -84,6 +93,10 @@ DeviceLabel: TypeAlias = Annotated[str, Field(max_length=63, pattern=_LABEL)]
 UInt16: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**16 - 1)]
 UInt32: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**32 - 1)]
 Bytes: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**63 - 1)]
+Percent: TypeAlias = Annotated[StrictInt, Field(ge=0, le=100)]
+MemorySize: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
+DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
+"""How a device is given; :class:`DeviceStatus` says what each means."""
 NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
 Minors: TypeAlias = Annotated[tuple[UInt32, ...], Field(max_length=_MAX_PORTS)]
 
@@ -190,6 +203,12 @@ class MigProfile(_Object):
         memory_bytes: The memory of an instance, in bytes.
         max_instances: How many instances fit on an empty GPU.
         placements: Where an instance can be placed.
+        multiprocessors: How many streaming multiprocessors an instance has; 0 where NVML does not tell, as below.
+        copy_engines: How many copy engines an instance has.
+        decoders: How many video decoders an instance has.
+        encoders: How many video encoders an instance has.
+        jpeg_engines: How many JPEG engines an instance has.
+        ofa_engines: How many optical flow accelerators an instance has.
     """
 
     name: Text
@@ -198,6 +217,34 @@ class MigProfile(_Object):
     memory_bytes: Bytes
     max_instances: UInt32
     placements: Annotated[tuple[MigPlacement, ...], Field(max_length=64)] = ()
+    multiprocessors: UInt32 = 0
+    copy_engines: UInt32 = 0
+    decoders: UInt32 = 0
+    encoders: UInt32 = 0
+    jpeg_engines: UInt32 = 0
+    ofa_engines: UInt32 = 0
+
+
+class MigInstance(_Object):
+    """A MIG device that exists: a GPU instance with one compute instance that has all of it.
+
+    Attributes:
+        profile_id: NVML's number of the GPU instance's profile.
+        placement: Where the GPU instance is.
+        gpu_instance: NVML's id of the GPU instance on its GPU.
+        compute_instance: NVML's id of the compute instance in the GPU instance.
+        uuid: The MIG device's UUID, MIG-...
+        gpu_instance_minor: N of /dev/nvidia-caps/nvidia-capN that gives access to the GPU instance.
+        compute_instance_minor: The same for the compute instance.
+    """
+
+    profile_id: UInt32 = Field(alias="profileID")
+    placement: MigPlacement
+    gpu_instance: UInt32
+    compute_instance: UInt32
+    uuid: Text
+    gpu_instance_minor: UInt32
+    compute_instance_minor: UInt32
 
 
 class MigSupport(_Object):
@@ -206,10 +253,12 @@ class MigSupport(_Object):
     Attributes:
         enabled: Whether MIG mode is on.
         profiles: The profiles of GPU instances.
+        instances: The MIG devices that an administrator made, to which this GPU's use is then limited.
     """
 
     enabled: StrictBool
     profiles: Annotated[tuple[MigProfile, ...], Field(max_length=64)] = ()
+    instances: Annotated[tuple[MigInstance, ...], Field(max_length=64)] = ()
 
 
 class Gpu(_Object):
@@ -456,7 +505,7 @@ class DeviceSpec(_Object):
     uuid: Text | None = None
     vendor: Text | None = None
     model: Text | None = None
-    memory: Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})] | None = None
+    memory: MemorySize | None = None
     architecture: Text | None = None
     rdma_device: KernelName | None = None
     pci_bus_id: Address = Field(alias="pciBusID")
@@ -467,16 +516,85 @@ class DeviceSpec(_Object):
     left_out: Note | None = None
 
 
+class DeviceIsolation(_Object):
+    """Whether the limits of a claim's share hold.
+
+    Attributes:
+        state: enforced, or advisory where nothing holds a program to its share.
+        by: What enforces it, or would, such as MIG, MPS, HAMi-core, time-slicing, or device for a claim that has the
+            device alone.
+        version: That one's version; absent where it has none of its own.
+    """
+
+    state: Literal["enforced", "advisory"]
+    by: Text
+    version: Text | None = None
+
+
+class DeviceAllocation(_Object):
+    """What one claim was given of the device.
+
+    Attributes:
+        namespace: The claim's namespace.
+        claim: The claim's name.
+        uid: The claim's UID.
+        request: The request in the claim, with the alternative of a prioritized list as request/subrequest.
+        device: The allocated device's name, which of a GPU may be one of its parts (its ratio device or a partition).
+        share_id: Which share of the device; empty where it is not given in shares.
+        core: Percent of a GPU's core; absent for a partition.
+        memory: Of a GPU's memory; absent where it is not known.
+        isolation: Whether the limits hold, as the node's plugin says; absent before the claim is prepared.
+    """
+
+    namespace: Annotated[str, Field(max_length=63)]
+    claim: Annotated[str, Field(max_length=253)]
+    uid: Annotated[str, Field(max_length=64)]
+    request: Annotated[str, Field(max_length=127)]
+    device: DeviceLabel
+    share_id: Annotated[str, Field(max_length=64)] = Field(alias="shareID")
+    core: Percent | None = None
+    memory: MemorySize | None = None
+    isolation: DeviceIsolation | None = None
+
+
+class DeviceAllocated(_Object):
+    """How much of a GPU is allocated, in all.
+
+    Attributes:
+        core: Percent of its core; absent where it is given in partitions.
+        memory: Of its memory; absent where it is not known.
+    """
+
+    core: Percent | None = None
+    memory: MemorySize | None = None
+
+
 class DeviceStatus(_Object):
     """How a device is.
 
     Attributes:
         state: Healthy, Unhealthy, or Unknown where nobody watches it.
         conditions: What the state is made of, and since when.
+        mode: How the device is given now, which excludes all other ways. whole, to one claim; shared, in shares of
+            bytes of memory; ratio, in shares of percent of memory; mig, in MIG partitions. Absent while it is free.
+        allocated: How much of a GPU is allocated, in all; absent while it is free.
+        allocations: Which claims have it, or parts of it.
     """
 
     state: Literal["Healthy", "Unhealthy", "Unknown"]
     conditions: Conditions = ()
+    mode: DeviceMode | None = None
+    allocated: DeviceAllocated | None = None
+    allocations: Annotated[
+        tuple[DeviceAllocation, ...],
+        Field(
+            max_length=MAX_ALLOCATIONS,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid", "request", "device", "shareID"],
+            },
+        ),
+    ] = ()
 
 
 class Device(_Object):

@@ -17,7 +17,18 @@ from driver.model.devices import Device, DeviceName, DeviceType, Gpu, MigInstanc
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 
-__all__ = ["AllocatableDevice", "GpuRatio", "MigPartition", "allocatable_devices", "gpu_parts", "has_static_layout"]
+__all__ = [
+    "AllocatableDevice",
+    "GpuRatio",
+    "MigPartition",
+    "allocatable_devices",
+    "gpu_parts",
+    "has_static_layout",
+    "mig_mode_is_fixed",
+]
+
+_HOPPER: Final = 9
+"""The major CUDA compute capability."""
 
 _NOT_IN_LABELS: Final = re.compile(r"[^a-z0-9]+")
 
@@ -105,11 +116,23 @@ def has_static_layout(gpu: Gpu) -> bool:
     return gpu.mig is not None and bool(gpu.mig.instances)
 
 
+def mig_mode_is_fixed(cuda_compute_capability: str | None) -> bool:
+    """Whether MIG mode stays as an administrator has set it, since changing it resets the GPU.
+
+    From Hopper on it takes no reset (NVIDIA Multi-Instance GPU User Guide, "Enable MIG Mode"). An older GPU, or one
+    whose compute capability is not known, is given in partitions while the mode is on, and in no partitions while it is
+    off. (NVIDIA's own DRA driver came to the same rule.)
+    """
+    major = (cuda_compute_capability or "").partition(".")[0]
+    return not (major.isdecimal() and int(major) >= _HOPPER)
+
+
 def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
     """The GPU's other modes, in the order in which they are published.
 
-    A GPU with a static layout has the partitions of that layout alone. One whose memory is not known cannot be given by
-    percent of it. Two profiles whose names make one label are told apart by NVML's numbers.
+    A GPU with a static layout has the partitions of that layout alone, one whose MIG mode is fixed what goes with the
+    mode. One whose memory is not known cannot be given by percent of it. Two profiles whose names make one label are
+    told apart by NVML's numbers.
     """
     mig = gpu.mig
     if mig is None:
@@ -126,8 +149,11 @@ def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
                     gpu=gpu, profile=profile, placement=instance.placement, label=label, instance=instance
                 )
         return
-    if gpu.memory_bytes:
+    fixed = mig_mode_is_fixed(gpu.cuda_compute_capability)
+    if gpu.memory_bytes and not (fixed and mig.enabled):
         yield GpuRatio(gpu=gpu)
+    if fixed and not mig.enabled:
+        return
     for profile in mig.profiles:
         for placement in profile.placements:
             yield MigPartition(gpu=gpu, profile=profile, placement=placement, label=labels[profile.profile_id])

@@ -1,5 +1,7 @@
 """Rootport's own API objects out of an inventory, and the inventory out of what a node wrote."""
 
+from driver.objects.claims import ClaimAllocation, claim_allocations
+from driver.objects.device_statuses import device_statuses
 from driver.objects.devices import device_objects
 from driver.objects.inventories import inventory_of, node_inventory, parse_node_inventory
 from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_object_name, node_label
@@ -8,8 +10,11 @@ __all__ = [
     "MODEL_LABEL",
     "NODE_LABEL",
     "TYPE_LABEL",
+    "ClaimAllocation",
+    "claim_allocations",
     "device_object_name",
     "device_objects",
+    "device_statuses",
     "inventory_of",
     "node_inventory",
     "node_label",

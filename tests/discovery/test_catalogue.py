@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import pytest
+from stub_nvml.parts import H100_80GB
 
 from driver.adapters.catalogue import (
     GpuFacts,
@@ -68,6 +69,7 @@ def test_an_unknown_name_lists_near_ones_in_a_short_message(name: str) -> None:
                 memory_bytes=40 * GIB,
                 architecture="Ampere",
                 cuda_compute_capability="8.0",
+                mig_profiles=load().mig_profiles["A100 40GB"],
             ),
             id="pci-id",
         ),
@@ -199,3 +201,21 @@ def test_ids_alone_tell_an_fpga(
 
 def test_a_vendor_without_a_name_is_called_by_its_id() -> None:
     assert (vendor_name(0x15B3), vendor_name(0x1D94)) == ("nvidia", "0x1d94")
+
+
+def test_mig_profiles_are_those_that_the_stub_nvml_tells() -> None:
+    from_nvml = {profile.name: profile for profile in H100_80GB.profiles}
+    profiles = find_gpu_model("H100").mig
+    assert profiles is not None
+    for profile in load().mig_profiles[profiles]:
+        told = from_nvml[profile.name]
+        assert (profile.profile_id, profile.compute_slices, profile.max_instances) == (
+            told.profile_id,
+            told.slices,
+            told.instances,
+        )
+        assert [(place.start, place.size) for place in profile.placements] == list(told.placements)
+        assert profile.memory_bytes == told.mebibytes << 20
+        assert profile.multiprocessors == told.multiprocessors
+        engines = (profile.copy_engines, profile.decoders, profile.encoders, profile.jpeg_engines, profile.ofa_engines)
+        assert engines == told.engines

@@ -124,6 +124,25 @@ def test_mig_profiles_are_read_with_their_placements_while_mig_is_off(
     } == table
 
 
+@pytest.mark.parametrize(
+    ("gpu", "name", "engines"),
+    [
+        pytest.param(H100_80GB, "1g.10gb+me", (16, 1, 1, 0, 1, 1), id="H100-1g-with-media-engines"),
+        pytest.param(H100_80GB, "7g.80gb", (132, 8, 7, 0, 7, 1), id="H100-7g"),
+        pytest.param(A100_40GB, "1g.5gb", (14, 1, 0, 0, 0, 0), id="A100-1g"),
+        pytest.param(A100_40GB, "7g.40gb", (98, 7, 5, 0, 1, 1), id="A100-7g"),
+    ],
+)
+def test_the_engines_of_a_mig_profile_are_read(
+    read: Read, gpu: StubGpu, name: str, engines: tuple[int, int, int, int, int, int]
+) -> None:
+    mig = one(read, gpu).gpus[0].mig
+    assert mig is not None
+    (p,) = (profile for profile in mig.profiles if profile.name == name)
+    read_engines = (p.multiprocessors, p.copy_engines, p.decoders, p.encoders, p.jpeg_engines, p.ofa_engines)
+    assert read_engines == engines
+
+
 def shown(placements: tuple[MigPlacement, ...]) -> str:
     (size,) = {place.size for place in placements}
     return f"{''.join(str(place.start) for place in placements)}:{size}"

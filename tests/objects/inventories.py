@@ -23,6 +23,7 @@ from driver.model.devices import (
     GpuLink,
     LinkKind,
     LinkLayer,
+    MigInstance,
     MigPlacement,
     MigProfile,
     MigSupport,
@@ -63,6 +64,11 @@ def _large(folder: Path) -> Inventory:
             memory_bytes=number * 10 << 30,
             max_instances=7,
             placements=places,
+            multiprocessors=132,
+            copy_engines=8,
+            decoders=7,
+            jpeg_engines=7,
+            ofa_engines=1,
         )
         for number in range(1, 13)
     )
@@ -118,6 +124,7 @@ _PATHS: Final = st.builds(
     switches=_tuples(_ADDRESSES),
     numa_node=_maybe(st.integers(0, 1023)),
 )
+_PLACEMENTS: Final = st.builds(MigPlacement, start=_NUMBER, size=_NUMBER)
 _PROFILES: Final = st.builds(
     MigProfile,
     name=_TEXT,
@@ -125,8 +132,25 @@ _PROFILES: Final = st.builds(
     compute_slices=_NUMBER,
     memory_bytes=_BYTES,
     max_instances=_NUMBER,
-    placements=_tuples(st.builds(MigPlacement, start=_NUMBER, size=_NUMBER)),
+    placements=_tuples(_PLACEMENTS),
+    multiprocessors=_NUMBER,
+    copy_engines=_NUMBER,
+    decoders=_NUMBER,
+    encoders=_NUMBER,
+    jpeg_engines=_NUMBER,
+    ofa_engines=_NUMBER,
 )
+_INSTANCES: Final = st.builds(
+    MigInstance,
+    profile_id=_NUMBER,
+    placement=_PLACEMENTS,
+    gpu_instance=_NUMBER,
+    compute_instance=_NUMBER,
+    uuid=_TEXT,
+    gpu_instance_minor=_NUMBER,
+    compute_instance_minor=_NUMBER,
+)
+_MIG: Final = st.builds(MigSupport, enabled=st.booleans(), profiles=_tuples(_PROFILES), instances=_tuples(_INSTANCES))
 _LINKS: Final = st.builds(
     GpuLink, kind=st.sampled_from(LinkKind), peer=_maybe(_ADDRESSES), count=st.integers(1, 2**16 - 1)
 )
@@ -187,7 +211,7 @@ def drawn_inventories(draw: st.DrawFn) -> Inventory:
             driver_version=draw(_maybe(_TEXT)),
             cuda_driver_version=draw(_maybe(_TEXT)),
             ecc_enabled=draw(st.none() | st.booleans()),
-            mig=draw(st.none() | st.builds(MigSupport, enabled=st.booleans(), profiles=_tuples(_PROFILES))),
+            mig=draw(st.none() | _MIG),
             links=draw(_tuples(_LINKS)),
         )
 

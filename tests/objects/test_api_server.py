@@ -32,6 +32,8 @@ CONDITION = {
     "message": "all devices are known",
     "lastTransitionTime": "2026-01-02T03:04:05Z",
 }
+SHARE = {"namespace": "n", "claim": "c", "uid": "u", "request": "r", "device": "gpu-0001-00-00-0", "shareID": "s"}
+SHARED = {"mode": "shared", "allocated": {"core": 100, "memory": "64Gi"}, "allocations": [SHARE]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,22 +191,34 @@ def test_a_node_and_its_devices_read_well_on_a_terminal(api: Api) -> None:
     api.create(written(inventory), *(made.to_wire() for made in device_objects(inventory)))
     api.set_status(NAMES[0], inventory.node, {"conditions": [CONDITION], "pluginVersion": "0.1.0"})
     for made in device_objects(inventory):
-        api.set_status(NAMES[1], made.metadata.name, {"state": "Healthy"})
+        api.set_status(NAMES[1], made.metadata.name, {"state": "Healthy"} | (SHARED if made.spec.memory else {}))
     told = api.control_plane.kubectl("get", "ninv", inventory.node).splitlines()
     assert told[0].split() == ["NAME", "GPUS", "NICS", "VFS", "FPGAS", "SOURCE", "READY", "AGE"]
     assert told[1].split()[:-1] == [inventory.node, "8", "8", "0", "0", "nccl-topology", "True"]
     selected = f"--selector=rootport.dev/node={inventory.node}"
     devices = api.control_plane.kubectl("get", "devices", selected).splitlines()
-    assert devices[0].split() == ["NAME", "TYPE", "MODEL", "MEMORY", "SWITCH", "NUMA", "STATE"]
+    assert devices[0].split() == ["NAME", "MODEL", "MEMORY", "USED", "CORE%", "MODE", "STATE"]
     assert " ".join(devices[1].split()) == (
-        "objects-gpu-node-17.gpu-0001-00-00-0 gpu NVIDIA H100 80GB HBM3 80Gi ffff:ff:01.0 0 Healthy"
+        "objects-gpu-node-17.gpu-0001-00-00-0 NVIDIA H100 80GB HBM3 80Gi 64Gi 100 shared Healthy"
     )
     assert len(devices) == 17
-    assert max(map(len, (*told, *devices))) <= 120
+    longer = len(inventory.node) - len("gpu-node-17")
+    assert max(map(len, (*told, *devices))) - longer <= 100
     wide = api.control_plane.kubectl("get", "devices", selected, "--output=wide").splitlines()
-    assert wide[0].split()[7:] == ["NODE", "PCI", "ROOT", "RDMA", "UUID", "LEFT-OUT"]
+    assert wide[0].split()[7:] == ["TYPE", "SWITCH", "NUMA", "NODE", "PCI", "ROOT", "RDMA", "UUID", "LEFT-OUT"]
     of_model = f"--selector=rootport.dev/node={inventory.node},rootport.dev/model=NVIDIA-H100-80GB-HBM3"
     assert len(api.control_plane.kubectl("get", "devices", of_model, "--no-headers").splitlines()) == 8
+
+
+def test_a_devices_allocations_are_told_apart_by_claim_request_device_and_share(api: Api) -> None:
+    api.create(device("allocations"))
+    name = "objects-allocations.gpu-0000-01-00-0"
+    shares = [SHARE | {"shareID": share, "core": 50, "memory": "40Gi"} for share in ("s1", "s2", "")]
+    shares[0]["isolation"] = {"state": "enforced", "by": "MPS", "version": "580.1"}
+    stored = api.set_status(NAMES[1], name, SHARED | {"allocations": shares})
+    assert stored["status"] == {"state": "Unknown"} | SHARED | {"allocations": shares}
+    with pytest.raises(KubectlError, match="Duplicate value"):
+        api.set_status(NAMES[1], name, {"allocations": [SHARE, SHARE]})
 
 
 def test_kubectl_explains_a_field(api: Api) -> None:

@@ -12,6 +12,7 @@ so each machine gets a process of its own, and the tests' own process never load
 from stub_nvml.library import StubNvml, build, run
 from stub_nvml.machine import Link, LinkEnd, Machine, StubGpu, StubProfile
 from stub_nvml.parts import A100_40GB, GB10, H100_80GB, L4, a100_pair, dgx_h100
+from stub_nvml.state import StubComputeInstance, StubGpuInstance, StubState, read_state, write_state
 
 __all__ = [
     "A100_40GB",
@@ -21,11 +22,16 @@ __all__ = [
     "Link",
     "LinkEnd",
     "Machine",
+    "StubComputeInstance",
     "StubGpu",
+    "StubGpuInstance",
     "StubNvml",
     "StubProfile",
+    "StubState",
     "a100_pair",
     "build",
     "dgx_h100",
+    "read_state",
     "run",
+    "write_state",
 ]

@@ -37,6 +37,7 @@ class StubProfile:
     Attributes:
         constant: NVML_GPU_INSTANCE_PROFILE_*, by which nvmlDeviceGetGpuInstanceProfileInfoV is asked.
         placements: (start, size), in memory slices.
+        engines: Copy engines, decoders, encoders, JPEG engines, optical flow accelerators.
     """
 
     constant: int
@@ -47,6 +48,7 @@ class StubProfile:
     multiprocessors: int
     mebibytes: int
     placements: tuple[tuple[int, int], ...]
+    engines: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +57,11 @@ class StubGpu:
 
     Attributes:
         name: As all strings here, with the surrogate ``\\udcXX`` for a byte XX that is not UTF-8.
-        ecc: Current and pending mode; mig likewise.
+        ecc: Current and pending mode; mig likewise, which is what it is at first where the machine has a state.
+        activation: The NVML errors that keep MIG mode from being switched on, and off; as numbers, 0 for none.
         links: By link number; None for a link that is down.
-        fail: Function to the NVML error that it gives for this GPU.
+        fail: Function to the NVML error that it gives for this GPU; as in nvml_stub.c with the call from which on, and
+            how often.
     """
 
     pci: str | None = "00000000:01:00.0"
@@ -69,6 +73,7 @@ class StubGpu:
     cuda: tuple[int, int] | None = None
     ecc: tuple[int, int] | None = None
     mig: tuple[int, int] | None = None
+    activation: tuple[int, int] | None = None
     profiles: tuple[StubProfile, ...] = ()
     links: tuple[Link | None, ...] = ()
     fail: Mapping[str, str] = field(default_factory=dict)
@@ -84,11 +89,12 @@ class StubGpu:
     def _facts(self) -> Iterator[tuple[str, object]]:
         for name in ("pci", "uuid", "name", "minor", "memory", "architecture"):
             yield name, getattr(self, name)
-        for name in ("cuda", "ecc", "mig"):
+        for name in ("cuda", "ecc", "mig", "activation"):
             pair = getattr(self, name)
             yield name, pair and f"{pair[0]} {pair[1]}"
         for p in self.profiles:
-            figures = f"{p.profile_id} {p.slices} {p.instances} {p.multiprocessors} {p.mebibytes}"
+            engines = " ".join(str(count) for count in p.engines)
+            figures = f"{p.profile_id} {p.slices} {p.instances} {p.multiprocessors} {p.mebibytes} {engines}"
             yield f"profile{p.constant}", f"{figures} MIG {p.name}"
             yield f"placements.{p.profile_id}", " ".join(f"{start}:{size}" for start, size in p.placements)
         for number, link in enumerate(self.links):
@@ -104,14 +110,21 @@ class Machine:
     Attributes:
         cuda: As nvmlSystemGetCudaDriverVersion counts: 1000 * major + 10 * minor.
         trace: A file that gets the name of each NVML function called.
+        state: A folder that keeps what can be changed, for all processes (:mod:`stub_nvml.state` reads and writes it);
+            None where nothing can be changed. A relative one is below the description's folder.
+        capabilities: A folder that is /proc/driver/nvidia/capabilities; relative as above.
         fail: Function to the NVML error that it always gives.
+        die: A function after which the process ends at once.
     """
 
     gpus: tuple[StubGpu, ...] = ()
     driver: str | None = "580.159.03"
     cuda: int | None = 13000
     trace: str | None = None
+    state: str | None = None
+    capabilities: str | None = None
     fail: Mapping[str, str] = field(default_factory=dict)
+    die: str | None = None
 
     def description(self) -> bytes:
         """The text that ROOTPORT_STUB_NVML's file must hold."""
@@ -120,6 +133,9 @@ class Machine:
             ("driver", self.driver),
             ("cuda", self.cuda),
             ("trace", self.trace),
+            ("state", self.state),
+            ("capabilities", self.capabilities),
+            *([] if self.die is None else [(f"die.{self.die}", 1)]),
             *((f"fail.{function}", error) for function, error in self.fail.items()),
         ]
         for index, gpu in enumerate(self.gpus):

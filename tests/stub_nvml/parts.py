@@ -1,10 +1,10 @@
 """Real parts, in the figures that NVML gives for them.
 
-Sources: names, memory sizes, profile ids, multiprocessors and memory of MIG profiles as ``nvidia-smi mig -lgip`` prints
-them, placements as ``nvidia-smi mig -lgipp`` does (NVIDIA Multi-Instance GPU User Guide, "Getting Started with MIG" and
-"Supported MIG Profiles"; the same on H100 and A100); GPU addresses as on a DGX H100, those of its NVSwitches are made
-up; GB10 as read on a DGX Spark (github.com/XuehaiPan/nvitop/pull/208: address 0000000F:01:00.0, both
-memory calls "Not Supported").
+Sources: names, memory sizes, profile ids, multiprocessors, memory and engines (CE, DEC, ENC, JPEG, OFA) of MIG profiles
+as ``nvidia-smi mig -lgip`` prints them, placements as ``nvidia-smi mig -lgipp`` does (NVIDIA Multi-Instance GPU User
+Guide, "Getting Started with MIG" and "Supported MIG Profiles"; placements are the same on H100 and A100); GPU
+addresses as on a DGX H100, those of its NVSwitches are made up; GB10 as read on a DGX Spark
+(github.com/XuehaiPan/nvitop/pull/208: address 0000000F:01:00.0, both memory calls "Not Supported").
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ H100_80GB: Final = StubGpu(
     ecc=(1, 1),
     mig=(0, 0),
     profiles=(
-        StubProfile(0, 19, "1g.10gb", 1, 7, 16, 9984, _ONE),
-        StubProfile(1, 14, "2g.20gb", 2, 3, 32, 20096, _PAIR),
-        StubProfile(2, 9, "3g.40gb", 3, 2, 60, 40448, _HALF),
-        StubProfile(3, 5, "4g.40gb", 4, 1, 64, 40448, ((0, 4),)),
-        StubProfile(4, 0, "7g.80gb", 7, 1, 132, 81152, ((0, 8),)),
-        StubProfile(7, 20, "1g.10gb+me", 1, 1, 16, 9984, _ONE),
-        StubProfile(9, 15, "1g.20gb", 1, 4, 26, 20096, (*_PAIR, (6, 2))),
+        StubProfile(0, 19, "1g.10gb", 1, 7, 16, 9984, _ONE, (1, 1, 0, 1, 0)),
+        StubProfile(1, 14, "2g.20gb", 2, 3, 32, 20096, _PAIR, (2, 2, 0, 2, 0)),
+        StubProfile(2, 9, "3g.40gb", 3, 2, 60, 40448, _HALF, (3, 3, 0, 3, 0)),
+        StubProfile(3, 5, "4g.40gb", 4, 1, 64, 40448, ((0, 4),), (4, 4, 0, 4, 0)),
+        StubProfile(4, 0, "7g.80gb", 7, 1, 132, 81152, ((0, 8),), (8, 7, 0, 7, 1)),
+        StubProfile(7, 20, "1g.10gb+me", 1, 1, 16, 9984, _ONE, (1, 1, 0, 1, 1)),
+        StubProfile(9, 15, "1g.20gb", 1, 4, 26, 20096, (*_PAIR, (6, 2)), (1, 1, 0, 1, 0)),
     ),
 )
 
@@ -49,13 +49,13 @@ A100_40GB: Final = StubGpu(
     ecc=(1, 1),
     mig=(0, 0),
     profiles=(
-        StubProfile(0, 19, "1g.5gb", 1, 7, 14, 4864, _ONE),
-        StubProfile(1, 14, "2g.10gb", 2, 3, 28, 9856, _PAIR),
-        StubProfile(2, 9, "3g.20gb", 3, 2, 42, 19968, _HALF),
-        StubProfile(3, 5, "4g.20gb", 4, 1, 56, 19968, ((0, 4),)),
-        StubProfile(4, 0, "7g.40gb", 7, 1, 98, 40192, ((0, 8),)),
-        StubProfile(7, 20, "1g.5gb+me", 1, 1, 14, 4864, _ONE),
-        StubProfile(9, 15, "1g.10gb", 1, 4, 14, 9856, (*_PAIR, (6, 2))),
+        StubProfile(0, 19, "1g.5gb", 1, 7, 14, 4864, _ONE, (1, 0, 0, 0, 0)),
+        StubProfile(1, 14, "2g.10gb", 2, 3, 28, 9856, _PAIR, (2, 1, 0, 0, 0)),
+        StubProfile(2, 9, "3g.20gb", 3, 2, 42, 19968, _HALF, (3, 2, 0, 0, 0)),
+        StubProfile(3, 5, "4g.20gb", 4, 1, 56, 19968, ((0, 4),), (4, 2, 0, 0, 0)),
+        StubProfile(4, 0, "7g.40gb", 7, 1, 98, 40192, ((0, 8),), (7, 5, 0, 1, 1)),
+        StubProfile(7, 20, "1g.5gb+me", 1, 1, 14, 4864, _ONE, (1, 1, 0, 1, 1)),
+        StubProfile(9, 15, "1g.10gb", 1, 4, 14, 9856, (*_PAIR, (6, 2)), (1, 1, 0, 0, 0)),
     ),
 )
 

@@ -1,0 +1,117 @@
+"""What claims were given of this driver's devices: what is kept of a ResourceClaim, and no more, for there are many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from driver import DRIVER_NAME
+from driver.api.prepared_device import PreparedDeviceData
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import DeviceIsolation
+
+__all__ = ["ClaimAllocation", "claim_allocations"]
+
+_DOMAIN: Final = f"{DRIVER_NAME}/"
+_ALL: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimAllocation:
+    """One result of a claim's allocation, with what the node's plugin says of it.
+
+    Attributes:
+        namespace: The claim's.
+        claim: The claim's name.
+        uid: The claim's UID.
+        request: As the result writes it: ``request`` or ``request/subrequest``.
+        pool: The device's pool: its node.
+        device: The device's name in the pool.
+        share_id: Which share of the device; empty where it is given once.
+        core: Percent of the core that it consumes; None where it does not say.
+        memory_bytes: Bytes of memory that it consumes; None where it does not say.
+        memory_ratio: Percent of memory that it consumes; None where it does not say.
+        isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
+    """
+
+    namespace: str
+    claim: str
+    uid: str
+    request: str
+    pool: str
+    device: str
+    share_id: str
+    core: int | None
+    memory_bytes: int | None
+    memory_ratio: int | None
+    isolation: DeviceIsolation | None
+
+
+def claim_allocations(claim: Mapping[str, Any]) -> tuple[ClaimAllocation, ...]:
+    """What a claim was given of this driver's devices; nothing where it is not allocated.
+
+    Devices that it only watches over (admin access, KEP-5018) are left out: that is no use of them.
+
+    Args:
+        claim: A ResourceClaim as the API server stores it.
+    """
+    return tuple(_allocations(claim))
+
+
+def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
+    status = claim.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    ours = [item for item in results if item["driver"] == DRIVER_NAME and not item.get("adminAccess")]
+    if not ours:
+        return
+    said = {_key(entry): entry.get("data") for entry in status.get("devices") or () if entry["driver"] == DRIVER_NAME}
+    metadata = claim["metadata"]
+    for item in ours:
+        consumed = {key.removeprefix(_DOMAIN): value for key, value in (item.get("consumedCapacity") or {}).items()}
+        yield ClaimAllocation(
+            # The same few names stand in thousands of claims.
+            namespace=sys.intern(metadata["namespace"]),
+            claim=metadata["name"],
+            uid=metadata["uid"],
+            request=sys.intern(item["request"]),
+            pool=sys.intern(item["pool"]),
+            device=sys.intern(item["device"]),
+            share_id=item.get("shareID") or "",
+            core=_percent(consumed.get("core")),
+            memory_bytes=_whole(consumed.get("memory")),
+            memory_ratio=_percent(consumed.get("memoryRatio")),
+            isolation=_isolation(said.get(_key(item))),
+        )
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    return item["pool"], item["device"], item.get("shareID") or ""
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else max(Quantity(text).ceil(), 0)
+
+
+def _percent(text: str | None) -> int | None:
+    value = _whole(text)
+    return None if value is None else min(value, _ALL)
+
+
+def _isolation(data: object) -> DeviceIsolation | None:
+    """What the plugin says; None where it is no word of a plugin that this version understands."""
+    try:
+        said = PreparedDeviceData.model_validate(data).isolation
+        return _shared(said.state, said.by, said.version)
+    except ValidationError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _shared(state: str, by: str, version: str | None) -> DeviceIsolation:
+    """One object for all shares that are isolated in the same way."""
+    return DeviceIsolation.model_validate({"state": state, "by": by, "version": version})

@@ -1,0 +1,123 @@
+"""The status of a node's Device objects: who has which device, how much of it, and in which way it is given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import (
+    MAX_ALLOCATIONS,
+    DeviceAllocated,
+    DeviceAllocation,
+    DeviceMode,
+    DeviceStatus,
+)
+from driver.model.devices import DeviceName, Gpu
+from driver.model.inventory import Inventory
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices
+from driver.objects.claims import ClaimAllocation
+
+__all__ = ["device_statuses"]
+
+_ALL: Final = 100
+_FREE: Final = DeviceStatus(state="Unknown")
+
+
+def device_statuses(inventory: Inventory, allocations: Iterable[ClaimAllocation]) -> dict[DeviceName, DeviceStatus]:
+    """The status of each device of a node that has a Device object. A GPU's has what is given of all its parts.
+
+    The state is Unknown: nobody watches it yet.
+
+    Args:
+        inventory: The node.
+        allocations: What was allocated; that of other pools, and of devices that the node no longer has, counts for
+            nothing.
+    """
+    statuses = {device.name: _FREE for device in inventory.devices()}
+    own = [item for item in allocations if item.pool == inventory.node]
+    if not own:
+        return statuses
+    wanted = {item.device for item in own}
+    devices = {device.name: device for device in allocatable_devices(inventory) if device.name in wanted}
+    given: defaultdict[DeviceName, list[tuple[AllocatableDevice, ClaimAllocation]]] = defaultdict(list)
+    for item in sorted(own, key=_order):
+        device = devices.get(DeviceName(item.device))
+        if device is not None:
+            given[_shown_at(device)].append((device, item))
+    return statuses | {name: _status(items) for name, items in given.items()}
+
+
+def _status(items: list[tuple[AllocatableDevice, ClaimAllocation]]) -> DeviceStatus:
+    allocations = tuple(_allocation(device, item) for device, item in items)
+    return DeviceStatus(
+        state="Unknown",
+        mode=_mode(items[0][0], allocations),
+        allocated=_allocated(items[0][0], allocations),
+        allocations=allocations[:MAX_ALLOCATIONS],
+    )
+
+
+def _allocation(device: AllocatableDevice, item: ClaimAllocation) -> DeviceAllocation:
+    core, memory = _amount(device, item)
+    return DeviceAllocation(
+        namespace=item.namespace,
+        claim=item.claim,
+        uid=item.uid,
+        request=item.request,
+        device=item.device,
+        share_id=item.share_id,
+        core=core,
+        memory=None if memory is None else Quantity.of(memory, binary=True),
+        isolation=item.isolation,
+    )
+
+
+def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | None, int | None]:
+    """Percent of core and bytes of memory. What consumes nothing takes all of the device."""
+    match device:
+        case Gpu():
+            core = _ALL if item.core is None else item.core
+            return core, item.memory_bytes if item.memory_bytes is not None else device.memory_bytes
+        case GpuRatio(gpu=gpu):
+            core = _ALL if item.core is None else item.core
+            ratio = _ALL if item.memory_ratio is None else item.memory_ratio
+            # Rounded down, as the plugin does it: percents that add up to 100 are never more bytes than there are.
+            return core, None if gpu.memory_bytes is None else gpu.memory_bytes * ratio // _ALL
+        case MigPartition():
+            return None, device.profile.memory_bytes
+        case _:
+            return None, None
+
+
+def _mode(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceMode:
+    # All allocations of a device at one time are of one mode: the slices' counters see to that.
+    match device:
+        case GpuRatio():
+            return "ratio"
+        case MigPartition():
+            return "mig"
+        case Gpu():
+            return "whole" if all(item.core == _ALL for item in allocations) else "shared"
+        case _:
+            return "shared" if allocations[0].share_id else "whole"
+
+
+def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceAllocated | None:
+    if not isinstance(device, Gpu | GpuRatio | MigPartition):
+        return None
+    cores = [item.core for item in allocations if item.core is not None]
+    memories = [item.memory.ceil() for item in allocations if item.memory is not None]
+    return DeviceAllocated(
+        core=min(sum(cores), _ALL) if cores else None,
+        memory=Quantity.of(sum(memories), binary=True) if len(memories) == len(allocations) else None,
+    )
+
+
+def _shown_at(device: AllocatableDevice) -> DeviceName:
+    return device.gpu.name if isinstance(device, GpuRatio | MigPartition) else device.name
+
+
+def _order(item: ClaimAllocation) -> tuple[str, str, str, str]:
+    return item.uid, item.request, item.device, item.share_id
