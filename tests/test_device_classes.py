@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from layout.machines import node
+from layout.mig_machines import mig_gpu
 from sysfs_tree import dgx
 
 from driver.adapters.host import HostRoot
@@ -56,9 +58,15 @@ def test_devices_of_real_machines_are_in_the_class_of_their_type(file: Path) -> 
 
 def test_vfs_and_fpgas_are_in_the_class_of_their_type(tmp_path: Path) -> None:
     dgx(tmp_path, switches=4, vfs=2)
-    assert assert_each_device_is_in_the_class_of_its_type(discover(HostRoot(tmp_path), node="n")) == {"gpu", "rdma-vf"}
+    types = assert_each_device_is_in_the_class_of_its_type(discover(HostRoot(tmp_path), node="n"))
+    assert types == {"gpu", "gpu-ratio", "rdma-vf"}
     inventory = Inventory(node="n", source=read_topology(TOPOLOGIES[0]).source, fpgas=(FPGA,))
     assert assert_each_device_is_in_the_class_of_its_type(inventory) == {"fpga"}
+
+
+def test_partitions_are_in_the_class_of_their_type() -> None:
+    types = assert_each_device_is_in_the_class_of_its_type(node(mig_gpu("01")))
+    assert types == {"gpu", "gpu-ratio", "mig"}
 
 
 def test_another_drivers_device_is_in_no_class() -> None:

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 import click
 
 from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.gpu_policies_file import read_gpu_policies
+from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.quantity import Quantity
 from driver.errors import InputError
 
-__all__ = ["FILE", "FOLDER", "HardwareFlags", "hardware_options", "output_option"]
+__all__ = ["FILE", "FOLDER", "HardwareFlags", "gpu_policies_option", "hardware_options", "output_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,6 +78,21 @@ def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Model of the GPUs, such as H100, where the topology file does not name it.",
     )
     return model(memory(wrapped))
+
+
+def gpu_policies_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds ``--gpu-policies``, handed on as what the file says, as the argument ``policies``."""
+
+    @wraps(command)
+    def wrapped(gpu_policies: Path | None, **rest: Any) -> Any:
+        policies = DEFAULT_POLICIES if gpu_policies is None else read_gpu_policies(gpu_policies)
+        return command(policies=policies, **rest)
+
+    return click.option(
+        "--gpu-policies",
+        type=FILE,
+        help="A GpuPolicies file: in which ways GPUs are on offer, and the sizes of shares.",
+    )(wrapped)
 
 
 def _by_node(values: Iterable[str]) -> Iterable[tuple[str, str]]:

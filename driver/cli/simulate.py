@@ -11,8 +11,9 @@ from rich.progress import Progress
 from driver.adapters.manifests import ClaimManifest, read_manifest_text, read_manifests
 from driver.adapters.nccl import node_name, read_topology
 from driver.adapters.output_folder import check_replaceable, replace_folder
+from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import DeviceClass
-from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options, output_option
+from driver.cli.options import FILE, FOLDER, HardwareFlags, gpu_policies_option, hardware_options, output_option
 from driver.cli.output import to_json, to_yaml
 from driver.cli.render import console
 from driver.cli.simulation_files import result_files
@@ -45,6 +46,7 @@ Exit code: 0 all claims can start, 1 some cannot, 2 bad input (nothing written).
 @click.option(
     "--out", type=FOLDER, help="Write slices, claims and CDI specs into this folder; replaces a former result."
 )
+@gpu_policies_option
 @hardware_options
 @output_option("table", "json", "yaml")
 def command(
@@ -52,6 +54,7 @@ def command(
     nodes: int,
     claim_paths: tuple[Path, ...],
     out: Path | None,
+    policies: GpuPolicies,
     hardware: HardwareFlags,
     output: str,
 ) -> int:
@@ -64,7 +67,7 @@ def command(
         check_replaceable(out)
     inventories = _inventories(topologies, nodes, hardware)
     classes, claims = _manifests(claim_paths)
-    simulation = _run(inventories, classes, claims)
+    simulation = _run(inventories, classes, claims, policies)
     if out is not None:
         replace_folder(out, result_files(simulation))
     if output == "table":
@@ -110,9 +113,15 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimMani
     return list(classes.values()), given.claims
 
 
-def _run(inventories: list[Inventory], classes: list[DeviceClass], claims: list[ClaimManifest]) -> Simulation:
+def _run(
+    inventories: list[Inventory], classes: list[DeviceClass], claims: list[ClaimManifest], policies: GpuPolicies
+) -> Simulation:
     with Progress(console=console(stderr=True), transient=True, disable=len(claims) < 50) as progress:
         task = progress.add_task(f"allocating {len(claims)} claims on {len(inventories)} nodes", total=len(claims))
         return simulate(
-            inventories, classes, [manifest.claim for manifest in claims], progress=lambda: progress.advance(task)
+            inventories,
+            classes,
+            [manifest.claim for manifest in claims],
+            policies=policies,
+            progress=lambda: progress.advance(task),
         )

@@ -10,11 +10,13 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from driver import DRIVER_NAME
+from driver.api.resource_v1 import Device, DeviceRequestAllocationResult
+from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_text, share_text, usage
 from driver.cli.render import console, device_summary, pcie_tree, plural, table
 from driver.cli.simulation_files import cdi_path
-from driver.layout import attributes, left_out_notes
-from driver.model.devices import Device, DeviceName, DeviceType
+from driver.layout import left_out_notes
+from driver.model.devices import DeviceType
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
 from driver.simulation import Outcome, Simulation
 
 __all__ = ["print_report", "summary"]
@@ -32,17 +34,32 @@ _TYPE_NAMES: Final = {
 
 def summary(simulation: Simulation) -> dict[str, Any]:
     """The result as JSON types: one entry a node, one a claim."""
-    held = _held(simulation)
-    nodes = [
-        {
-            "name": inventory.node,
-            "devices": sum(1 for _ in inventory.devices()),
-            "allocated": dict(sorted(held[inventory.node].items())),
-        }
-        for inventory in simulation.inventories
-    ]
+    used = usage(simulation)
+    published = _published(simulation)
+    nodes = [_node_summary(inventory.node, used, published) for inventory in simulation.inventories]
     claims = [_claim_summary(outcome) for outcome in simulation.outcomes]
     return {"nodes": nodes, "claims": claims, "notes": _notes(simulation)}
+
+
+def _node_summary(
+    name: str, used: Mapping[str, NodeUsage], published: Mapping[str, list[tuple[Device, ...]]]
+) -> dict[str, Any]:
+    node = used[name]
+    claims: defaultdict[str, list[str]] = defaultdict(list)
+    for uses in node.uses.values():
+        for use in uses:
+            claims[use.device.name].append(use.claim)
+    free = free_of(node, published[name])
+    data: dict[str, Any] = {
+        "name": name,
+        "devices": sum(not isinstance(device, GpuRatio | MigPartition) for device in node.devices.values()),
+        "free": {kind: {"free": count, "total": total} for kind, (count, total) in free.items()},
+        "allocated": {device: ", ".join(claims[device]) for device in sorted(claims)},
+    }
+    shared = {
+        gpu.name: {"mode": uses[0].device.type.value, "left": left_of(gpu, uses)} for gpu, uses in node.shared_gpus()
+    }
+    return data | ({"sharedGpus": shared} if shared else {})
 
 
 def _claim_summary(outcome: Outcome) -> dict[str, Any]:
@@ -51,10 +68,7 @@ def _claim_summary(outcome: Outcome) -> dict[str, Any]:
     if outcome.problem is not None:
         data["problem"] = outcome.problem
     if allocation is not None:
-        data["devices"] = [
-            {"request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device}
-            for result in allocation.devices.results
-        ]
+        data["devices"] = [_result_summary(result) for result in allocation.devices.results]
     if outcome.plan is not None and outcome.plan.spec is not None and outcome.node is not None:
         data["cdi"] = cdi_path(outcome.node, outcome.plan.spec.file_name)
         if outcome.plan.notes:
@@ -62,13 +76,26 @@ def _claim_summary(outcome: Outcome) -> dict[str, Any]:
     return data
 
 
+def _result_summary(result: DeviceRequestAllocationResult) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device
+    }  # fmt: skip
+    if result.share_id is not None:
+        data["shareID"] = result.share_id
+    if result.consumed_capacity:
+        data["consumedCapacity"] = {name: str(amount) for name, amount in result.consumed_capacity.items()}
+    return data
+
+
 def print_report(simulation: Simulation, out: Path | None) -> None:
     """What went where, the nodes' PCIe trees with their holders, and what does not fit."""
     screen = console()
-    _print_nodes(screen, simulation)
+    used = usage(simulation)
+    _print_nodes(screen, simulation, used)
     if simulation.outcomes:
-        _print_claims(screen, simulation)
-        _print_trees(screen, simulation)
+        _print_shared(screen, used)
+        _print_claims(screen, simulation, used)
+        _print_trees(screen, simulation, used)
         _print_problems(screen, simulation)
     _print_notes(screen, simulation)
     placed = sum(outcome.node is not None for outcome in simulation.outcomes)
@@ -77,61 +104,85 @@ def print_report(simulation: Simulation, out: Path | None) -> None:
         screen.print(f"ResourceSlices, claims and CDI specs are in {out}/", soft_wrap=True)
 
 
-def _print_nodes(screen: Console, simulation: Simulation) -> None:
-    held = _held(simulation)
+def _print_nodes(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
     published = _published(simulation)
-    types = [type_ for type_ in _TYPE_NAMES if any(type_ in of_node for of_node in published.values())]
+    free = {
+        inventory.node: free_of(used[inventory.node], published[inventory.node]) for inventory in simulation.inventories
+    }
+    types = [type_ for type_ in _TYPE_NAMES if any(type_ in of_node for of_node in free.values())]
     grid = table("NODE", *(f"FREE {_TYPE_NAMES[type_]}" for type_ in types))
     for inventory in simulation.inventories[:_ROWS_SHOWN]:
-        cells = []
-        for type_ in types:
-            names = published[inventory.node][type_]
-            cells.append(f"{sum(name not in held[inventory.node] for name in names)} of {len(names)}" if names else "-")
+        counts = free[inventory.node]
+        cells = ("{} of {}".format(*counts[type_]) if type_ in counts else "-" for type_ in types)
         grid.add_row(inventory.node, *cells)
     screen.print(grid)
     _print_rest(screen, len(simulation.inventories) - _ROWS_SHOWN, "node")
 
 
-def _print_claims(screen: Console, simulation: Simulation) -> None:
-    by_node = {inventory.node: inventory for inventory in simulation.inventories}
-    # On a narrow terminal the table keeps what the trees below it do not say.
+def _print_shared(screen: Console, used: Mapping[str, NodeUsage]) -> None:
+    shared = [(name, gpu, uses) for name, node in used.items() for gpu, uses in node.shared_gpus()]
+    if not shared:
+        return
+    grid = table("SHARED GPU", "NODE", "GIVEN AS", "LEFT")
+    for name, gpu, uses in shared[:_ROWS_SHOWN]:
+        grid.add_row(gpu.name, name, mode_text(uses), left_text(gpu, uses))
+    screen.print()
+    screen.print(grid)
+    _print_rest(screen, len(shared) - _ROWS_SHOWN, "shared GPU")
+
+
+def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
+    # On a narrow terminal the table keeps what the other tables and the trees below it do not say.
     wide = screen.width >= _WIDE
-    grid = table("CLAIM", "REQUEST", "NODE", "DEVICE", "NUMA", *(("SWITCH", "WHAT") if wide else ()))
+    shares = any(True for node in used.values() for _ in node.shared_gpus())
+    shown = {
+        "NODE": wide or not shares or len(simulation.inventories) > 1,
+        "SHARE": shares,
+        "NUMA": wide or not shares,
+        "SWITCH": wide,
+        "WHAT": wide and not shares,
+    }
+    columns = ("CLAIM", "REQUEST", "NODE", "DEVICE", "SHARE", "NUMA", "SWITCH", "WHAT")
+    grid = table(*(name for name in columns if shown.get(name, True)))
+
+    def add(**cells: str | Text) -> None:
+        grid.add_row(*(cells.get(name.lower(), "") for name in columns if shown.get(name, True)))
+
     for outcome in simulation.outcomes[:_ROWS_SHOWN]:
         allocation = outcome.claim.status.allocation
-        if outcome.node is None or allocation is None:
-            grid.add_row(_name(outcome), "", Text("no node fits", style="red"))
-            continue
-        devices: Mapping[str, Device] = {device.name: device for device in by_node[outcome.node].devices()}
         claim = _name(outcome)
+        if outcome.node is None or allocation is None:
+            add(claim=claim, **{"node" if shown["NODE"] else "device": Text("no node fits", style="red")})
+            continue
         if not allocation.devices.results:
-            grid.add_row(claim, "", outcome.node, "asks for no device")
+            add(claim=claim, node=outcome.node, device="asks for no device")
         for result in allocation.devices.results:
-            device = devices.get(result.device)
-            if device is None:
-                grid.add_row(claim, result.request, outcome.node, result.device)
-            else:
-                path = device.pcie
-                grid.add_row(
-                    claim,
-                    result.request,
-                    outcome.node,
-                    result.device,
-                    "-" if path.numa_node is None else str(path.numa_node),
-                    *((path.switch or "-", device_summary(device)) if wide else ()),
-                )
+            device = used[outcome.node].devices.get(result.device)
+            cells = {"claim": claim, "request": result.request, "node": outcome.node, "device": result.device}
+            if device is not None:
+                numa = device.pcie.numa_node
+                cells |= {
+                    "share": share_text(device, result) or "-",
+                    "numa": "-" if numa is None else str(numa),
+                    "switch": device.pcie.switch or "-",
+                    "what": _what(device),
+                }
+            add(**cells)
             claim = ""
     screen.print()
     screen.print(grid)
     _print_rest(screen, len(simulation.outcomes) - _ROWS_SHOWN, "claim")
 
 
-def _print_trees(screen: Console, simulation: Simulation) -> None:
-    held = _held(simulation)
-    busy = [inventory for inventory in simulation.inventories if held[inventory.node]]
+def _what(device: AllocatableDevice) -> str:
+    return device_summary(device.gpu if isinstance(device, GpuRatio | MigPartition) else device)
+
+
+def _print_trees(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
+    busy = [inventory for inventory in simulation.inventories if used[inventory.node].uses]
     for inventory in busy[:_TREES_SHOWN]:
         screen.print()
-        screen.print(pcie_tree(inventory, held[inventory.node]))
+        screen.print(pcie_tree(inventory, used[inventory.node].holders()))
     _print_rest(screen, len(busy) - _TREES_SHOWN, "node with claims")
 
 
@@ -153,7 +204,11 @@ def _print_notes(screen: Console, simulation: Simulation) -> None:
 
 
 def _notes(simulation: Simulation) -> list[str]:
-    notes = Counter(note for node in simulation.inventories for note in (*node.notes, *left_out_notes(node)))
+    notes = Counter(
+        note
+        for node in simulation.inventories
+        for note in (*node.notes, *left_out_notes(node, policies=simulation.policies))
+    )
     lines = [f"{note} ({times} nodes)" if times > 1 else note for note, times in notes.items()]
     assumed = sum(bool(outcome.plan and outcome.plan.notes) for outcome in simulation.outcomes)
     if assumed:
@@ -169,28 +224,11 @@ def _print_rest(screen: Console, count: int, what: str) -> None:
         screen.print(f"... and {plural(count, what, what)} more; -o json shows all", style="dim")
 
 
-def _held(simulation: Simulation) -> Mapping[str, dict[DeviceName, str]]:
-    """Node → device → the claims that hold it."""
-    held: defaultdict[str, dict[DeviceName, str]] = defaultdict(dict)
-    for outcome in simulation.outcomes:
-        allocation = outcome.claim.status.allocation
-        if outcome.node is None or allocation is None:
-            continue
-        for result in allocation.devices.results:
-            if result.driver == DRIVER_NAME:
-                device = DeviceName(result.device)
-                before = held[outcome.node].get(device)
-                held[outcome.node][device] = f"{before}, {_name(outcome)}" if before else _name(outcome)
-    return held
-
-
-def _published(simulation: Simulation) -> Mapping[str, Mapping[str, list[str]]]:
-    """Node → type → the names of the devices that the node publishes."""
-    published: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+def _published(simulation: Simulation) -> Mapping[str, list[tuple[Device, ...]]]:
+    """Node → the devices of each of its slices."""
+    published: defaultdict[str, list[tuple[Device, ...]]] = defaultdict(list)
     for resource_slice in simulation.slices:
-        for device in resource_slice.spec.devices:
-            type_ = device.attributes[attributes.TYPE].string_value or ""
-            published[resource_slice.spec.pool.name][type_].append(device.name)
+        published[resource_slice.spec.pool.name].append(resource_slice.spec.devices)
     return published
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 __all__ = [
     "ARCHITECTURE",
+    "CORE",
     "CUDA_COMPUTE_CAPABILITY",
     "CUDA_DRIVER_VERSION",
     "DRIVER_VERSION",
@@ -21,13 +22,16 @@ __all__ = [
     "LINK_SPEED",
     "LINK_TYPE",
     "MEMORY",
+    "MEMORY_RATIO",
     "MODEL",
     "NUMA_NODE",
     "NVLINK_DOMAIN",
     "PARENT",
     "PCIE_SWITCH",
+    "PROFILE",
     "RAIL",
     "RDMA_DEVICE",
+    "SHARES",
     "STANDARD_NUMA_NODE",
     "STANDARD_PCIE_ROOT",
     "STANDARD_PCI_BUS_ID",
@@ -51,7 +55,8 @@ STANDARD_NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 # Of every device.
 
 TYPE: Final = "type"
-"""String: ``gpu``, ``rdma``, ``rdma-vf`` or ``fpga`` (:class:`driver.model.devices.DeviceType`)."""
+"""String: ``gpu``, ``gpu-ratio`` (a GPU whose memory is given by percent), ``mig`` (a MIG partition), ``rdma``,
+``rdma-vf`` or ``fpga`` (:class:`driver.model.devices.DeviceType`)."""
 
 VENDOR: Final = "vendor"
 """String: ``nvidia`` (Mellanox included), ``amd``, ``intel``, ``amazon``, ``broadcom``, or the PCI vendor id."""
@@ -94,7 +99,23 @@ NVLINK_DOMAIN: Final = "nvlinkDomain"
 address of the first of them. Absent without such links."""
 
 MEMORY: Final = "memory"
-"""Capacity: the GPU's memory in bytes."""
+"""Capacity: of a GPU and of a MIG partition, its memory in bytes. A share of a GPU takes some of it."""
+
+CORE: Final = "core"
+"""Capacity: of a GPU and of its percent device, 100: the percentage of its compute. A share takes some of it."""
+
+MEMORY_RATIO: Final = "memoryRatio"
+"""Capacity: of a GPU's percent device, 100: the percentage of its memory. A share takes some of it. (Koordinator's
+``gpu-memory-ratio``.)"""
+
+SHARES: Final = "shares"
+"""Capacity: of a GPU and of its percent device, how many shares there can be, where an administrator limits that. Each
+share takes 1."""
+
+# Of MIG partitions.
+
+PROFILE: Final = "profile"
+"""String: the MIG profile as ``nvidia-smi mig -lgip`` names it, such as ``1g.10gb``."""
 
 # Of RDMA NICs and their VFs.
 

@@ -1,31 +1,41 @@
 """A node's ResourceSlices as a pure function of its inventory: the same hardware gives the same bytes.
 
-What is published: whole GPUs, RDMA NICs without VFs, VFs, FPGAs. A device that cannot be given as what it would be
-published as is left out, and :func:`left_out` says why. Shares, MIG partitions and VF pools are not laid out yet.
+What is published: each GPU whole, by percent and by MIG partition, RDMA NICs without VFs, VFs, FPGAs. A device that
+cannot be given as what it would be published as is left out, and :func:`left_out` says why.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api import resource_v1
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies, GpuPolicy
 from driver.api.validation.names import subdomain
-from driver.api.validation.slices import DEVICES_PER_SLICE
 from driver.errors import InputError
-from driver.layout.devices import fpga_device, gpu_device, nic_device, vf_device
+from driver.layout.chunks import Chunk, chunks
+from driver.layout.devices import (
+    fpga_device,
+    gpu_attributes,
+    nic_device,
+    partition_attributes,
+    ratio_attributes,
+    vf_device,
+)
+from driver.layout.gpu_devices import GpuDevices
 from driver.layout.neighbours import link_domains
+from driver.layout.offers import gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
+from driver.model.parts import GpuRatio, gpu_parts
 
-__all__ = ["left_out", "left_out_notes", "resource_slices"]
+__all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
-_IN_MIG_MODE: Final = "MIG mode is on, and MIG partitions are not published yet"
 _GIVEN_BY_VFS: Final = "in place of a NIC that has VFs, these are published"
 _NO_NODES: Final = (
     "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
@@ -35,22 +45,27 @@ _NAME_LENGTH: Final = 253
 _KINDS_OF_NODES: Final = 64
 
 
-def resource_slices(inventory: Inventory, *, generation: int = 1) -> tuple[resource_v1.ResourceSlice, ...]:
+def resource_slices(
+    inventory: Inventory, *, generation: int = 1, policies: GpuPolicies = DEFAULT_POLICIES
+) -> tuple[resource_v1.ResourceSlice, ...]:
     """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
 
     The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
-    with equal hardware share the tuples of devices (``is``), so that consumers can cache by identity.
+    with equal hardware share the tuples of devices (``is``), so that consumers can cache by identity. Slices with the
+    GPUs' counters come last.
 
     Args:
         inventory: The node.
         generation: The pool's generation: raised by the publisher with each change.
+        policies: What the administrator lets be given of GPUs.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
     """
     _check(inventory)
-    chunks = _chunks(inventory.gpus, inventory.nics, inventory.fpgas, _nodes_told(inventory))
-    pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(chunks))
+    rules = _rules(inventory, policies)
+    parts = _chunks(inventory.gpus, rules, inventory.nics, inventory.fpgas, _nodes_told(inventory))
+    pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
         resource_v1.ResourceSlice(
@@ -58,25 +73,62 @@ def resource_slices(inventory: Inventory, *, generation: int = 1) -> tuple[resou
             kind="ResourceSlice",
             metadata=resource_v1.ObjectMeta(name=_slice_name(inventory.node, index)),
             # A copy, because pydantic's constructor would make a tuple of its own.
-            spec=spec.model_copy(update={"devices": devices}),
+            spec=spec.model_copy(update={"devices": part.devices, "shared_counters": part.counter_sets}),
         )
-        for index, devices in enumerate(chunks)
+        for index, part in enumerate(parts)
     )
 
 
-def left_out(inventory: Inventory) -> dict[DeviceName, str]:
-    """Which devices of the node are in no slice, and why: a reason for a person, that names no device."""
-    told = _nodes_told(inventory)
-    reasons = {gpu.name: _IN_MIG_MODE for gpu in inventory.gpus if not _is_whole(gpu)}
+def device_attributes(
+    inventory: Inventory, names: Collection[str]
+) -> dict[str, Mapping[str, resource_v1.DeviceAttribute]]:
+    """The attributes of some devices as they are published, or would be, without laying out the whole node.
+
+    Args:
+        inventory: The node.
+        names: Of devices and of GPUs' parts; those that the node does not have are passed over.
+    """
+    found: dict[str, Mapping[str, resource_v1.DeviceAttribute]] = {}
+    domains = link_domains(inventory.gpus)
+    for gpu in inventory.gpus:
+        if gpu.name in names:
+            found[gpu.name] = gpu_attributes(gpu, domains=domains)
+        for part in gpu_parts(gpu):
+            if part.name not in names:
+                continue
+            if isinstance(part, GpuRatio):
+                found[part.name] = ratio_attributes(part, domains=domains)
+            else:
+                found[part.name] = partition_attributes(part)
+    for nic in inventory.nics:
+        if nic.name in names:
+            found[nic.name] = nic_device(nic).attributes
+        for vf in nic.vfs:
+            if vf.name in names:
+                found[vf.name] = vf_device(vf, vendor=nic.vendor).attributes
+    found.update((fpga.name, fpga_device(fpga).attributes) for fpga in inventory.fpgas if fpga.name in names)
+    return found
+
+
+def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> dict[DeviceName, str]:
+    """Which devices of the node are in no slice, and why: a reason for a person, that names no device.
+
+    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin.
+    """
+    rules = _rules(inventory, policies)
+    offers = [gpu_offer(gpu, policy) for gpu, policy in zip(inventory.gpus, rules, strict=True)]
+    reasons = {name: reason for offer in offers for name, reason in offer.left_out}
     reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
-    reasons |= {device.name: _NO_NODES for device in _candidates(inventory) if told and not device.device_nodes_known}
+    if _nodes_told(inventory):
+        wanted = (*(offer.gpu for offer in offers if offer), *_others(inventory))
+        reasons |= {device.name: _NO_NODES for device in wanted if not device.device_nodes_known}
     return reasons
 
 
-def left_out_notes(inventory: Inventory) -> tuple[str, ...]:
+def left_out_notes(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> tuple[str, ...]:
     """As :func:`left_out`, as one sentence per reason."""
     devices = defaultdict[str, list[DeviceName]](list)
-    for name, reason in left_out(inventory).items():
+    for name, reason in left_out(inventory, policies=policies).items():
         devices[reason].append(name)
     return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
@@ -86,9 +138,13 @@ def _nodes_told(inventory: Inventory) -> bool:
     return inventory.source is not InventorySource.NCCL_TOPOLOGY
 
 
-def _candidates(inventory: Inventory) -> Iterator[Device]:
-    """What would be published if all device nodes were known."""
-    yield from (gpu for gpu in inventory.gpus if _is_whole(gpu))
+def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]:
+    """Of each GPU. Nodes that differ in name alone get equal ones, so the cache below serves them all."""
+    return tuple(policies.of(model=gpu.model, node=inventory.node) for gpu in inventory.gpus)
+
+
+def _others(inventory: Inventory) -> Iterator[Device]:
+    """What would be published, GPUs apart, if all device nodes were known."""
     for nic in inventory.nics:
         yield from _given_as(nic)
     yield from inventory.fpgas
@@ -97,11 +153,6 @@ def _candidates(inventory: Inventory) -> Iterator[Device]:
 def _given_as(nic: RdmaNic) -> tuple[RdmaNic | RdmaVf, ...]:
     # A PF is not given to one claim while its VFs are given to others.
     return nic.vfs or (nic,)
-
-
-def _is_whole(gpu: Gpu) -> bool:
-    # NVIDIA MIG User Guide: with MIG mode on, no CUDA work runs on the GPU outside of its partitions.
-    return gpu.mig is None or not gpu.mig.enabled
 
 
 def _check(inventory: Inventory) -> None:
@@ -115,29 +166,42 @@ def _check(inventory: Inventory) -> None:
 @lru_cache(maxsize=_KINDS_OF_NODES)
 def _chunks(
     gpus: tuple[Gpu, ...],
+    rules: tuple[GpuPolicy, ...],
     nics: tuple[RdmaNic, ...],
     fpgas: tuple[Fpga, ...],
     nodes_told: bool,  # noqa: FBT001 - a part of the cache's key
-) -> tuple[tuple[resource_v1.Device, ...], ...]:
+) -> tuple[Chunk, ...]:
     def can_be_given(device: Device) -> bool:
         # prepare would refuse it each time, and the scheduler would choose it again.
         return device.device_nodes_known or not nodes_told
 
     domains = link_domains(gpus)
+    policies = {gpu.address: policy for gpu, policy in zip(gpus, rules, strict=True)}
+    offers = {gpu.address: gpu_offer(gpu, policies[gpu.address]) for gpu in gpus if can_be_given(gpu)}
     usable_nics = [nic for nic in nics if any(map(can_be_given, _given_as(nic)))]
-    # A GPU in MIG mode is no use as a whole one.
-    usable_gpus = [gpu for gpu in gpus if _is_whole(gpu) and can_be_given(gpu)]
-    ordered_gpus = gpus_in_order(usable_gpus, usable_nics, domains)
-    ordered_nics = nics_in_order(usable_nics, ordered_gpus)
+
+    def in_order(*, whole: bool) -> list[Gpu]:
+        # Groups are of GPUs that are given alike: one in partitions is no use to a claim for four whole ones.
+        alike = [offer.gpu for offer in offers.values() if offer and offer.is_whole is whole]
+        return gpus_in_order(alike, usable_nics, domains)
+
+    wholes, never_whole = in_order(whole=True), in_order(whole=False)
+    ordered_nics = nics_in_order(usable_nics, [*wholes, *never_whole])
     vendors = {nic.address: nic.vendor for nic in nics}
+    # Shares and partitions first come from GPUs that nobody can have whole.
+    gpu_devices = [
+        GpuDevices(offer=offers[gpu.address], policy=policies[gpu.address], counter_set=f"g{position}", domains=domains)
+        for position, gpu in enumerate((*never_whole, *wholes))
+    ]
     devices = (
-        *(gpu_device(gpu, domains=domains) for gpu in ordered_gpus),
+        *(device for of_gpu in gpu_devices for device in of_gpu.whole()),
         *(nic_device(nic) for nic in ordered_nics if not nic.vfs),
         *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics) if can_be_given(vf)),
         *(fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in fpgas if can_be_given(fpga)])),
+        *(device for of_gpu in gpu_devices for device in of_gpu.ratio()),
+        *(device for of_gpu in gpu_devices for device in of_gpu.partitions()),
     )
-    starts = range(0, max(len(devices), 1), DEVICES_PER_SLICE)
-    return tuple(devices[start : start + DEVICES_PER_SLICE] for start in starts)
+    return chunks(devices, [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
 
 
 def _slice_name(node: str, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import (
@@ -18,6 +18,7 @@ from driver.api.resource_v1 import (
 from driver.api.validation import FieldError
 from driver.cel import CelCompileError, compile_selector
 from driver.config import parse_config
+from driver.config.shares import share_errors
 
 __all__ = ["check_claim", "check_class"]
 
@@ -29,13 +30,17 @@ def check_class(device_class: DeviceClass) -> Iterator[FieldError]:
         yield from _check_parameters(f"spec.config[{index}].opaque", config.opaque)
 
 
-def check_claim(claim: ResourceClaim, class_names: Collection[str]) -> Iterator[FieldError]:
-    """As :func:`check_class`, and every class that is not among ``class_names``."""
+def check_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[FieldError]:
+    """As :func:`check_class`, every class that is not among ``classes``, and every share that no GPU can give."""
     for index, request in enumerate(claim.spec.devices.requests):
         for path, part in _parts(f"spec.devices.requests[{index}]", request):
-            if part.device_class_name not in class_names:
-                yield FieldError(f"{path}.deviceClassName", _unknown_class(part.device_class_name, class_names))
+            device_class = classes.get(part.device_class_name)
+            if device_class is None:
+                yield FieldError(f"{path}.deviceClassName", _unknown_class(part.device_class_name, classes))
             yield from _check_selectors(f"{path}.selectors", part.selectors)
+            # Of another driver's devices, core and memory may be anything.
+            if part.capacity is not None and device_class is not None and _is_ours(device_class):
+                yield from share_errors(part.capacity.requests, f"{path}.capacity.requests")
     for index, config in enumerate(claim.spec.devices.config):
         yield from _check_parameters(f"spec.devices.config[{index}].opaque", config.opaque)
 
@@ -45,6 +50,10 @@ def _parts(path: str, request: DeviceRequest) -> Iterator[tuple[str, ExactDevice
         yield f"{path}.exactly", request.exactly
     for index, part in enumerate(request.first_available):
         yield f"{path}.firstAvailable[{index}]", part
+
+
+def _is_ours(device_class: DeviceClass) -> bool:
+    return any(selector.cel and DRIVER_NAME in selector.cel.expression for selector in device_class.spec.selectors)
 
 
 def _unknown_class(name: str, known: Collection[str]) -> str:

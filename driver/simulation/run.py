@@ -7,6 +7,7 @@ nodes that fit by other scores; a claim alone does not say which.)
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +16,19 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.allocator import AllocationError, Allocator
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.resource_v1 import DeviceClass, Node, ObjectMeta, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from driver.errors import RootportError
 from driver.layout import resource_slices
 from driver.model.inventory import Inventory
-from driver.plan import PreparePlan, prepare_plan
+from driver.plan import IsolationHost, PreparePlan, prepare_plan
 
 __all__ = ["Outcome", "Simulation", "simulate"]
 
 # Claims in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
 _UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
 _HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+_HOST: Final = IsolationHost(simulated=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +61,13 @@ class Simulation:
         inventories: The nodes, as given.
         slices: All ResourceSlices, node by node.
         outcomes: One a claim, as given.
+        policies: What the administrator lets be given of GPUs.
     """
 
     inventories: tuple[Inventory, ...]
     slices: tuple[ResourceSlice, ...]
     outcomes: tuple[Outcome, ...]
+    policies: GpuPolicies = DEFAULT_POLICIES
 
 
 def simulate(
@@ -70,6 +75,7 @@ def simulate(
     classes: Sequence[DeviceClass],
     claims: Sequence[ResourceClaim],
     *,
+    policies: GpuPolicies = DEFAULT_POLICIES,
     progress: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Publish, allocate and plan.
@@ -78,17 +84,25 @@ def simulate(
         inventories: One a node; names are unique.
         classes: The DeviceClasses that claims may name.
         claims: Valid, with the API's defaults, a namespace and a name. One that is allocated keeps what it has.
+        policies: What the administrator lets be given of GPUs.
         progress: Called after each claim.
     """
-    slices = tuple(part for inventory in inventories for part in resource_slices(inventory))
+    slices = tuple(part for inventory in inventories for part in resource_slices(inventory, policies=policies))
     nodes = [_node(inventory.node) for inventory in inventories]
     by_name = {inventory.node: inventory for inventory in inventories}
-    allocator = Allocator(slices, classes, allocated=claims)
+    numbers = itertools.count(1)
+    # Kubernetes draws them; here the same input gives the same bytes.
+    allocator = Allocator(
+        slices,
+        classes,
+        allocated=claims,
+        new_share_id=lambda: str(uuid.uuid5(_UID_NAMESPACE, f"share {next(numbers)}")),
+    )
     outcomes = []
     for claim in _with_uids(claims):
         outcomes.append(_place(claim, allocator, nodes, by_name))
         progress()
-    return Simulation(inventories=tuple(inventories), slices=slices, outcomes=tuple(outcomes))
+    return Simulation(inventories=tuple(inventories), slices=slices, outcomes=tuple(outcomes), policies=policies)
 
 
 def _node(name: str) -> Node:
@@ -132,7 +146,7 @@ def _place(
 
 def _prepare(claim: ResourceClaim, node: str, inventory: Inventory) -> Outcome:
     try:
-        plan = prepare_plan(claim, inventory, assume_minors=True)
+        plan = prepare_plan(claim, inventory, assume_minors=True, host=_HOST)
     except RootportError as error:
         # What kubelet would report on the pod: it hangs on its node, with its devices held.
         return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from layout.machines import fpga, gpu, nic, node, published, value
+from layout.machines import fpga, nic, node, published, value
+from layout.mig_machines import mig_gpu
 
 from driver.api.resource_v1 import DeviceClass
 from driver.api.validation import validate_device_class
@@ -20,7 +21,8 @@ def test_each_class_is_valid_and_names_api_version_and_kind(device_class: Device
 
 
 def test_there_is_one_class_for_each_type_of_device() -> None:
-    types = {value(device, "type") for device in published(node(gpu("01"), nic("02"), nic("03", vfs=1), fpga("04")))}
+    inventory = node(mig_gpu("01"), nic("02"), nic("03", vfs=1), fpga("04"))
+    types = {value(device, "type") for device in published(inventory)}
     assert {device_class.metadata.name for device_class in CLASSES} == {f"{kind}.rootport.dev" for kind in types}
 
 

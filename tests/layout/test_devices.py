@@ -31,7 +31,7 @@ def test_a_gpu_is_published_with_all_that_is_known_of_it() -> None:
         driver_version="580.159.03",
         cuda_driver_version="13.0",
     )
-    (device,) = published(node(described))
+    (device,) = published(node(described), "gpu")
     assert device.to_wire() == {
         "name": "gpu-0000-0a-00-0",
         "attributes": {
@@ -51,7 +51,18 @@ def test_a_gpu_is_published_with_all_that_is_known_of_it() -> None:
             "cudaComputeCapability": {"version": "9.0.0"},
             "nvlinkDomain": {"string": "0000:0a:00.0"},
         },
-        "capacity": {"memory": {"value": "81559Mi"}},
+        "capacity": {
+            "core": {
+                "value": "100",
+                "requestPolicy": {"default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}},
+            },
+            "memory": {
+                "value": "81559Mi",
+                "requestPolicy": {"default": "81559Mi", "validRange": {"min": "1Mi", "max": "81559Mi", "step": "1Mi"}},
+            },
+        },
+        "consumesCounters": [{"counterSet": "g0", "counters": {"gpu": {"value": "1"}}}],
+        "allowMultipleAllocations": True,
     }
 
 
@@ -103,7 +114,7 @@ def test_an_fpga_is_published() -> None:
 def test_what_the_source_does_not_tell_is_absent() -> None:
     (device,) = published(node(gpu("0a", vendor="amd")))
     assert set(device.attributes) == {PCI_BUS_ID, "type", "vendor", "index"}
-    assert device.capacity == {}
+    assert set(device.capacity) == {"core"}
 
 
 def test_a_pci_domain_of_five_digits_has_no_standard_bus_id_but_a_name() -> None:

@@ -78,7 +78,8 @@ def test_gpus_of_one_model_stand_side_by_side_those_with_less_memory_first() -> 
         gpu("03", model="H100", memory_bytes=80 << 30),
         gpu("04", model="L4", memory_bytes=24 << 30),
     )
-    assert buses(published(inventory)) == ["02", "04", "01", "03"]
+    for kind in ("gpu", "gpu-ratio"):
+        assert buses(published(inventory, kind)) == ["02", "04", "01", "03"]
 
 
 def test_of_two_groups_the_smaller_is_first_so_that_single_gpus_do_not_break_the_larger() -> None:

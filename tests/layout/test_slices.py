@@ -12,13 +12,29 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layout.machines import TOPOLOGIES, fpga, gpu, nic, node, path
+from layout.mig_machines import A30, A100, H100
 
 from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.gpu_policies_file import read_gpu_policies
 from driver.adapters.nccl import read_topology
+from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
-from driver.layout import attributes, resource_slices
-from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort, RdmaVf
+from driver.layout import attributes, left_out, resource_slices
+from driver.model.devices import (
+    Fpga,
+    Gpu,
+    GpuLink,
+    LinkKind,
+    LinkLayer,
+    MigInstance,
+    MigPlacement,
+    MigProfile,
+    MigSupport,
+    RdmaNic,
+    RdmaPort,
+    RdmaVf,
+)
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
@@ -37,7 +53,8 @@ def test_every_topology_file_gives_valid_slices(topology: Path) -> None:
 def test_azure_nd_h100_v5_gives_the_reviewed_slices() -> None:
     topology = next(path for path in TOPOLOGIES if path.stem == GOLDEN.stem)
     facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
-    slices = resource_slices(read_topology(topology, node="h100", hardware=facts))
+    policies = read_gpu_policies(GOLDEN.parent / "without-mig.yaml")
+    slices = resource_slices(read_topology(topology, node="h100", hardware=facts), policies=policies)
     assert [item.to_wire() for item in slices] == list(yaml.safe_load_all(GOLDEN.read_text()))
 
 
@@ -113,6 +130,58 @@ PORTS = st.lists(
     max_size=2,
 ).map(tuple)
 
+PLACES = st.lists(st.builds(MigPlacement, start=st.integers(-1, 33), size=st.integers(0, 9)), max_size=5).map(tuple)
+ENGINES = st.integers(-1, 5) | st.just(2**62)
+ODD_PROFILES = st.builds(
+    MigProfile,
+    name=st.text(max_size=70) | st.sampled_from(["1g.10gb", "1g.10gb+me", "1g 10gb", "2g.20gb"]),
+    profile_id=st.integers(0, 4),
+    compute_slices=ENGINES,
+    memory_bytes=st.sampled_from([0, 1, 10 << 30, 2**63]),
+    max_instances=st.integers(0, 7),
+    placements=PLACES,
+    multiprocessors=ENGINES,
+    decoders=ENGINES,
+    ofa_engines=ENGINES,
+)
+PROFILES = st.sampled_from([H100, A100, A30, ()]) | st.lists(ODD_PROFILES, max_size=4).map(tuple)
+INSTANCES = st.builds(
+    MigInstance,
+    profile_id=st.integers(0, 20),
+    placement=st.builds(MigPlacement, start=st.integers(0, 7), size=st.integers(1, 8)),
+    gpu_instance=st.integers(0, 9),
+    compute_instance=st.just(0),
+    uuid=st.just("MIG-1"),
+    gpu_instance_minor=st.just(1),
+    compute_instance_minor=st.just(2),
+)
+MIG = st.builds(
+    MigSupport,
+    enabled=st.booleans(),
+    profiles=PROFILES,
+    instances=st.just(()) | st.lists(INSTANCES, max_size=2).map(tuple),
+)
+PERCENTS = st.sampled_from([{}, {"minimum": 10, "step": 15}, {"minimum": 100}, {"minimum": 50, "step": 50}])
+AMOUNTS = st.sampled_from(["1", "1Mi", "7k", "3Gi", "80Gi", "1Ei"])
+RULES = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "models": st.sampled_from([["*"], ["?"], ["*0*"]]),
+            "modes": st.lists(st.sampled_from(["gpu", "gpu-ratio", "mig"]), min_size=1, unique=True),
+            "core": PERCENTS,
+            "memoryRatio": PERCENTS,
+            "memory": st.fixed_dictionaries({}, optional={"minimum": AMOUNTS, "step": AMOUNTS}),
+            "maxShares": st.integers(1, 100),
+        },
+    ),
+    max_size=3,
+).map(
+    lambda rules: GpuPolicies.model_validate(
+        {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": rules}
+    )
+)
+
 
 @st.composite
 def inventories(draw: st.DrawFn) -> Inventory:
@@ -134,9 +203,11 @@ def inventories(draw: st.DrawFn) -> Inventory:
             index=index,
             uuid=draw(TEXT),
             model=draw(TEXT),
-            memory_bytes=draw(st.none() | st.sampled_from([24 << 30, 80 << 30])),
+            memory_bytes=draw(st.none() | st.sampled_from([24 << 30, 80 << 30, 1, 0, 2**63])),
+            minor=draw(st.sampled_from([None, index, index])),
+            cuda_compute_capability=draw(st.sampled_from([None, "8.0", "9.0", "10.0"])),
             driver_version=draw(TEXT | st.sampled_from(["580.159.03", "9.0"])),
-            mig=draw(st.none() | st.builds(MigSupport, enabled=st.booleans())),
+            mig=draw(st.none() | MIG),
             links=tuple(draw(st.lists(links, max_size=2))),
         )
         for index, one in enumerate(addresses)
@@ -154,9 +225,9 @@ def inventories(draw: st.DrawFn) -> Inventory:
 
 
 @settings(max_examples=60, deadline=None)
-@given(inventories(), st.integers(0, 2**32))
+@given(inventories(), RULES, st.integers(0, 2**32))
 def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_told(
-    inventory: Inventory, seed: int
+    inventory: Inventory, policies: GpuPolicies, seed: int
 ) -> None:
     draw = random.Random(seed)
     shuffled = Inventory(
@@ -166,24 +237,26 @@ def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_
         nics=tuple(draw.sample(inventory.nics, len(inventory.nics))),
         fpgas=tuple(draw.sample(inventory.fpgas, len(inventory.fpgas))),
     )
-    slices = resource_slices(inventory)
+    slices = resource_slices(inventory, policies=policies)
     assert validate_slices(slices) == ()
-    assert to_bytes(slices) == to_bytes(resource_slices(shuffled))
+    assert to_bytes(slices) == to_bytes(resource_slices(shuffled, policies=policies))
 
 
 @settings(max_examples=60, deadline=None)
 @given(inventories())
 def test_any_node_publishes_each_device_once_and_never_a_nic_beside_its_own_vfs(inventory: Inventory) -> None:
-    names = [device.name for item in resource_slices(inventory) for device in item.spec.devices]
-    expected = [
-        *(gpu for gpu in inventory.gpus if not (gpu.mig and gpu.mig.enabled)),
-        *(one for pf in inventory.nics for one in (pf.vfs or (pf,))),
-        *inventory.fpgas,
-    ]
-    assert sorted(names) == sorted(device.name for device in expected if device.device_nodes_known)
-    files = replace(inventory, source=InventorySource.NCCL_TOPOLOGY)
-    names = [device.name for item in resource_slices(files) for device in item.spec.devices]
-    assert sorted(names) == sorted(device.name for device in expected)
+    others = [*(one for pf in inventory.nics for one in (pf.vfs or (pf,))), *inventory.fpgas]
+    for given_as in (inventory, replace(inventory, source=InventorySource.NCCL_TOPOLOGY)):
+        names = [device.name for item in resource_slices(given_as) for device in item.spec.devices]
+        told = given_as is inventory
+        left = left_out(given_as)
+        assert sorted(name for name in names if not name.startswith(("gpu", "mig"))) == sorted(
+            device.name for device in others if device.device_nodes_known or not told
+        )
+        wholes = {name for name in names if name.startswith("gpu-") and not name.startswith("gpu-ratio-")}
+        # Each GPU is there, or it is told why not.
+        assert wholes == {gpu.name for gpu in inventory.gpus} - left.keys()
+        assert len(set(names)) == len(names)
 
 
 def test_random_nodes_reach_more_than_one_slice() -> None:

@@ -27,18 +27,34 @@ from driver.api.validation.capacity import capacity
 from driver.api.validation.errors import FieldError, each, shown
 from driver.api.validation.pools import pool_errors
 
-__all__ = ["DEVICES_PER_SLICE", "validate_slices"]
+__all__ = [
+    "COUNTERS_PER_SET",
+    "COUNTER_SETS_PER_SLICE",
+    "DEVICES_PER_SLICE",
+    "DEVICES_PER_SLICE_WITH_COUNTERS",
+    "validate_slices",
+]
 
 DEVICES_PER_SLICE: Final = 128
 """Of slices whose devices have neither taints nor counters (k8s.io/api v0.36.3, ResourceSliceMaxDevices)."""
 
-_DEVICES_ADVANCED: Final = 64
+DEVICES_PER_SLICE_WITH_COUNTERS: Final = 64
+"""Of slices with a device that has taints or consumes counters.
+
+Source: ResourceSliceMaxDevicesWithTaintsOrConsumesCounters.
+"""
+
+COUNTER_SETS_PER_SLICE: Final = 8
+"""Source: ResourceSliceMaxCounterSets."""
+
+COUNTERS_PER_SET: Final = 32
+"""Of a counter set, and of what a device consumes of one (ResourceSliceMaxCountersPerCounterSet and
+...PerDeviceCounterConsumption)."""
+
 _ATTRIBUTES_AND_CAPACITIES: Final = 32
 _ATTRIBUTE_VALUES: Final = 48
 _VALUE_LENGTH: Final = 64
 _TAINTS: Final = 16
-_COUNTER_SETS: Final = 8
-_COUNTERS: Final = 32
 _CONSUMPTIONS: Final = 2
 
 _NUMBER: Final = r"(0|[1-9][0-9]*)"
@@ -77,10 +93,15 @@ def _slice(path: str, item: ResourceSlice) -> Iterator[FieldError]:
     def device(item_path: str, item: Device) -> Iterator[FieldError]:
         return _device(item_path, item, per_device_nodes=spec.per_device_node_selection is True)
 
-    limit = _DEVICES_ADVANCED if any(_is_advanced(device) for device in spec.devices) else DEVICES_PER_SLICE
+    advanced = any(_is_advanced(device) for device in spec.devices)
+    limit = DEVICES_PER_SLICE_WITH_COUNTERS if advanced else DEVICES_PER_SLICE
     yield from each(f"{path}.devices", spec.devices, device, limit=limit, key=lambda item: item.name)
     yield from each(
-        f"{path}.sharedCounters", spec.shared_counters, _counter_set, limit=_COUNTER_SETS, key=lambda item: item.name
+        f"{path}.sharedCounters",
+        spec.shared_counters,
+        _counter_set,
+        limit=COUNTER_SETS_PER_SLICE,
+        key=lambda item: item.name,
     )
 
 
@@ -224,8 +245,8 @@ def _consumption(path: str, consumption: DeviceCounterConsumption) -> Iterator[F
 def _counters(path: str, counters: Mapping[str, Counter]) -> Iterator[FieldError]:
     if not counters:
         yield FieldError(path, "is required")
-    elif len(counters) > _COUNTERS:
-        yield FieldError(path, f"has {len(counters)} items, at most {_COUNTERS} are allowed")
+    elif len(counters) > COUNTERS_PER_SET:
+        yield FieldError(path, f"has {len(counters)} items, at most {COUNTERS_PER_SET} are allowed")
     else:
         for name in counters:
             yield from names.label(_key(path, name), name)

@@ -1,0 +1,189 @@
+"""Who has what of which device in a simulation: shares and partitions counted as parts of their GPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from driver import DRIVER_NAME
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import Device as SliceDevice
+from driver.api.resource_v1 import DeviceRequestAllocationResult
+from driver.layout import attributes
+from driver.model.devices import DeviceName, DeviceType, Gpu, MigPlacement
+from driver.model.inventory import Inventory
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices, has_static_layout
+from driver.simulation import Simulation
+
+__all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_text", "share_text", "usage"]
+
+_ALL: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One allocation result.
+
+    Attributes:
+        claim: ``namespace/name``.
+        device: What was given; a part of a GPU as the part.
+        result: The allocator's answer.
+    """
+
+    claim: str
+    device: AllocatableDevice
+    result: DeviceRequestAllocationResult
+
+    @property
+    def share(self) -> str:
+        """What was given of the device, in a few words; empty where it is the whole device."""
+        return share_text(self.device, self.result)
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeUsage:
+    """One node's devices and who has them.
+
+    Attributes:
+        devices: All that an allocation can name, by name.
+        uses: Device → its uses, a GPU's parts under the GPU.
+    """
+
+    devices: Mapping[str, AllocatableDevice]
+    uses: dict[DeviceName, list[Use]] = field(default_factory=lambda: defaultdict(list))
+
+    def holders(self) -> dict[DeviceName, str]:
+        """Device → who has it, for a person."""
+        return {
+            name: ", ".join(f"{use.claim} ({use.share})" if use.share else use.claim for use in uses)
+            for name, uses in self.uses.items()
+        }
+
+    def shared_gpus(self) -> Iterator[tuple[Gpu, list[Use]]]:
+        """GPUs of which parts are given."""
+        for name, uses in self.uses.items():
+            gpu = self.devices.get(name)
+            if isinstance(gpu, Gpu) and any(use.share for use in uses):
+                yield gpu, uses
+
+
+def usage(simulation: Simulation) -> dict[str, NodeUsage]:
+    """By node."""
+    known: dict[int, Mapping[str, AllocatableDevice]] = {}
+    nodes = {node.node: NodeUsage(devices=_devices(node, known)) for node in simulation.inventories}
+    for outcome in simulation.outcomes:
+        allocation = outcome.claim.status.allocation
+        if outcome.node is None or allocation is None:
+            continue
+        node = nodes[outcome.node]
+        for result in allocation.devices.results:
+            device = node.devices.get(result.device) if result.driver == DRIVER_NAME else None
+            if device is not None:
+                claim = f"{outcome.claim.metadata.namespace}/{outcome.claim.metadata.name}"
+                node.uses[_physical(device)].append(Use(claim=claim, device=device, result=result))
+    return nodes
+
+
+def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> bool:
+    """Whether a part of a GPU was given: a partition, or a share that leaves some of the core to others."""
+    if isinstance(device, MigPartition):
+        return True
+    core = result.consumed_capacity.get(attributes.CORE)
+    return isinstance(device, Gpu | GpuRatio) and core is not None and core < Quantity.of(_ALL)
+
+
+def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> str:
+    """What was given of a GPU, in a few words; empty where it is all of it, or no GPU."""
+    if not _is_part(device, result):
+        return ""
+    if isinstance(device, MigPartition):
+        return device.profile.name
+    return _amounts({name: value.ceil() for name, value in result.consumed_capacity.items()})
+
+
+def left_text(gpu: Gpu, uses: Sequence[Use]) -> str:
+    """What is left of a GPU of which parts are given, in the way in which it is given now."""
+    left = left_of(gpu, uses)
+    if "slices" in left:
+        return f"{left['slices']['free']} of {left['slices']['total']} memory slices"
+    if "partitions" in left:
+        return f"{left['partitions']['free']} of {left['partitions']['total']} partitions"
+    return _amounts(left)
+
+
+def left_of(gpu: Gpu, uses: Sequence[Use]) -> dict[str, Any]:
+    """As :func:`left_text`, as data: percent of core and memoryRatio, bytes of memory, memory slices or partitions."""
+    given = [use.device for use in uses]
+    if any(isinstance(device, MigPartition) for device in given):
+        if has_static_layout(gpu) and gpu.mig is not None:
+            total = len(gpu.mig.instances)
+            return {"partitions": {"free": total - len({device.name for device in given}), "total": total}}
+        taken = {number for device in given if isinstance(device, MigPartition) for number in _slices(device.placement)}
+        every = {number for place in _placements(gpu) for number in _slices(place)}
+        return {"slices": {"free": len(every - taken), "total": len(every)}}
+    whole = {attributes.CORE: _ALL}
+    if any(isinstance(device, GpuRatio) for device in given):
+        whole[attributes.MEMORY_RATIO] = _ALL
+    elif gpu.memory_bytes:
+        whole[attributes.MEMORY] = gpu.memory_bytes
+    none = Quantity.of(0)
+    return {
+        name: amount - sum(use.result.consumed_capacity.get(name, none).ceil() for use in uses)
+        for name, amount in whole.items()
+    }
+
+
+def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict[str, tuple[int, int]]:
+    """Type → how many of the devices on offer are free, and how many there are; a GPU with its parts is one.
+
+    Args:
+        node: The node.
+        published: The devices of each of its slices.
+    """
+    found: dict[str, set[DeviceName]] = {}
+    for devices in published:
+        for device in devices:
+            known = node.devices[device.name]
+            kind = DeviceType.GPU if isinstance(known, GpuRatio | MigPartition) else known.type
+            found.setdefault(kind.value, set()).add(_physical(known))
+    return {kind: (sum(name not in node.uses for name in names), len(names)) for kind, names in found.items()}
+
+
+def mode_text(uses: Sequence[Use]) -> str:
+    """As what a GPU is given now."""
+    first, count = uses[0].device, len(uses)
+    what = {DeviceType.MIG: "MIG partition", DeviceType.GPU_RATIO: "percent share"}.get(first.type, "share")
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _devices(node: Inventory, known: dict[int, Mapping[str, AllocatableDevice]]) -> Mapping[str, AllocatableDevice]:
+    """Simulated nodes of one file share their hardware, and this as well."""
+    key = id(node.gpus)
+    if key not in known:
+        known[key] = {device.name: device for device in allocatable_devices(node)}
+    return known[key]
+
+
+def _physical(device: AllocatableDevice) -> DeviceName:
+    return device.gpu.name if isinstance(device, GpuRatio | MigPartition) else device.name
+
+
+def _placements(gpu: Gpu) -> Iterator[MigPlacement]:
+    for profile in gpu.mig.profiles if gpu.mig is not None else ():
+        yield from profile.placements
+
+
+def _slices(place: MigPlacement) -> range:
+    return range(place.start, place.start + place.size)
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    words = {attributes.CORE: "{}% core", attributes.MEMORY_RATIO: "{}% memory"}
+    parts = [
+        str(Quantity.of(amount, binary=True)) if name == attributes.MEMORY else words[name].format(amount)
+        for name, amount in amounts.items()
+        if name == attributes.MEMORY or name in words
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,89 @@
+"""GpuPolicies: the first match wins, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies, GpuPolicy
+
+HEADER = {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies"}
+
+
+def test_without_a_match_the_defaults_hold() -> None:
+    policies = GpuPolicies.model_validate(HEADER | {"policies": [{"models": ["*H100*"], "maxShares": 2}]})
+    assert policies.of(model="NVIDIA H100 PCIe", node="n").max_shares == 2
+    assert policies.of(model="NVIDIA A100", node="n") == GpuPolicy() == DEFAULT_POLICIES.of(model=None, node="n")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "model", "matches"),
+    [
+        (["*"], None, True),
+        (["?*"], None, False),
+        (["A100", "H100"], "H100", True),
+        (["h100"], "H100", False),
+        (["NVIDIA [AH]100*"], "NVIDIA A100-SXM4-40GB", True),
+        (["NVIDIA"], "NVIDIA A100", False),
+    ],
+    ids=str,
+)
+def test_models_are_glob_patterns_on_the_whole_name(patterns: list[str], model: str | None, matches: bool) -> None:
+    policy = GpuPolicy.model_validate({"models": patterns})
+    assert policy.is_for(model=model, node="n") is matches
+
+
+def test_a_policy_is_for_its_models_on_its_nodes() -> None:
+    policy = GpuPolicy.model_validate({"models": ["H100"], "nodes": ["gpu-*", "big"]})
+    assert policy.is_for(model="H100", node="gpu-1")
+    assert policy.is_for(model="H100", node="big")
+    assert not policy.is_for(model="H100", node="cpu-1")
+
+
+def test_policies_can_be_a_part_of_a_caches_key() -> None:
+    one, other = (GpuPolicy.model_validate({"memory": {"minimum": text}}) for text in ("1Gi", "1024Mi"))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ({"core": {"minimum": 10, "step": 7}}, ("core",)),
+        ({"core": {"minimum": 0}}, ("core", "minimum")),
+        ({"core": {"minimum": 101}}, ("core", "minimum")),
+        ({"core": {"minimum": "5"}}, ("core", "minimum")),
+        ({"core": {"step": 2.0}}, ("core", "step")),
+        ({"memoryRatio": {"minimum": 99, "step": 2}}, ("memoryRatio",)),
+        ({"memory": {"minimum": "0"}}, ("memory", "minimum")),
+        ({"memory": {"step": "500m"}}, ("memory", "step")),
+        ({"memory": {"step": "1e30"}}, ("memory", "step")),
+        ({"memory": {"step": "many"}}, ("memory", "step")),
+        ({"maxShares": 0}, ("maxShares",)),
+        ({"maxShares": 101}, ("maxShares",)),
+        ({"max_shares": 1}, ("max_shares",)),
+        ({"modes": []}, ("modes",)),
+        ({"modes": ["gpu", "gpu"]}, ("modes",)),
+        ({"modes": ["mps"]}, ("modes", 0)),
+        ({"models": [""]}, ("models", 0)),
+        ({"models": []}, ("models",)),
+        ({"models": "H100"}, ("models",)),
+        ({"nodes": [1]}, ("nodes", 0)),
+        ({"colour": "red"}, ("colour",)),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_told_by_its_field(policy: dict[str, Any], field: tuple[str | int, ...]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        GpuPolicies.model_validate(HEADER | {"policies": [{}, policy]})
+    assert ("policies", 1, *field) in [error["loc"] for error in caught.value.errors()]
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"kind": "GpuPolicies"}, HEADER | {"kind": "GpuPolicy"}, HEADER | {"apiVersion": "v1"}], ids=str
+)
+def test_the_object_says_what_it_is(header: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        GpuPolicies.model_validate(header)
