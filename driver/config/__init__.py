@@ -6,8 +6,21 @@ webhook can each say them in their own way.
 """
 
 from driver.config.entries import ConfigEntry, config_for, read_entries
-from driver.config.kinds import API_VERSION, DeviceConfig, FpgaConfig, GpuConfig, GpuSharing, RdmaConfig, default_config
+from driver.config.kinds import (
+    API_VERSION,
+    DeviceConfig,
+    FpgaConfig,
+    GpuConfig,
+    GpuSharing,
+    HamiCoreSettings,
+    MigConfig,
+    MpsSettings,
+    RdmaConfig,
+    TimeSlicingSettings,
+    default_config,
+)
 from driver.config.parse import MAX_DEPTH, MAX_PARAMETERS_BYTES, UnsupportedFieldError, parse_config
+from driver.config.shares import share_errors
 
 __all__ = [
     "API_VERSION",
@@ -18,10 +31,15 @@ __all__ = [
     "FpgaConfig",
     "GpuConfig",
     "GpuSharing",
+    "HamiCoreSettings",
+    "MigConfig",
+    "MpsSettings",
     "RdmaConfig",
+    "TimeSlicingSettings",
     "UnsupportedFieldError",
     "config_for",
     "default_config",
     "parse_config",
     "read_entries",
+    "share_errors",
 ]

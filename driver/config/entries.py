@@ -16,7 +16,7 @@ from driver.api.resource_v1 import DeviceAllocationConfiguration
 from driver.api.validation.errors import FieldError, shown
 from driver.config.kinds import DeviceConfig, default_config
 from driver.config.parse import UnsupportedFieldError, parse_config
-from driver.model.devices import Device
+from driver.model.parts import AllocatableDevice
 
 __all__ = ["ConfigEntry", "config_for", "read_entries"]
 
@@ -76,7 +76,7 @@ def read_entries(
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0])), tuple(errors)
 
 
-def config_for(entries: Iterable[ConfigEntry], request: str, device: Device) -> DeviceConfig | FieldError:
+def config_for(entries: Iterable[ConfigEntry], request: str, device: AllocatableDevice) -> DeviceConfig | FieldError:
     """The config that applies to a device which an allocation gave to a request.
 
     An entry for all requests applies where its kind fits, because a claim may ask for GPUs and NICs at once. An entry

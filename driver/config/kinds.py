@@ -1,40 +1,41 @@
-"""The kinds of ``rootport.dev/v1alpha1`` that this version knows, with their defaults: the only place for both."""
+"""The kinds of ``rootport.dev/v1alpha1`` with their defaults: the only place for both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
-from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.devices import Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
 
 __all__ = [
     "API_VERSION",
     "KINDS",
-    "LATER_KINDS",
-    "LATER_STRATEGIES",
-    "UNSUPPORTED",
+    "PLAIN_ERROR",
     "DeviceConfig",
     "FpgaConfig",
     "GpuConfig",
     "GpuSharing",
+    "HamiCoreSettings",
+    "MigConfig",
+    "MpsSettings",
     "RdmaConfig",
+    "SharingStrategy",
+    "TimeSlicingSettings",
     "default_config",
 ]
 
 API_VERSION: Final = "rootport.dev/v1alpha1"
 
-LATER_KINDS: Final[Mapping[str, str]] = {"MigConfig": "comes with MIG partitions; not in this version"}
-"""Kinds of the design that this version refuses, and why."""
+PLAIN_ERROR: Final = "plain"
+"""The type of a validation error whose message says all, the value included."""
 
-LATER_STRATEGIES: Final = ("timeSlicing", "mps", "hamiCore")
-"""Sharing strategies of the design that this version refuses; each also names the object with its settings."""
-
-UNSUPPORTED: Final = "unsupported"
-"""The error type by which a validator says: right, but not in this version."""
+SharingStrategy: TypeAlias = Literal["exclusive", "timeSlicing", "mps", "hamiCore"]
 
 
 class _Parameters(Wire):
@@ -43,31 +44,103 @@ class _Parameters(Wire):
     model_config = ConfigDict(strict=True, populate_by_name=False)
 
 
-class GpuSharing(_Parameters):
-    """How the containers that are given a GPU share it.
+class TimeSlicingSettings(_Parameters):
+    """Settings of ``timeSlicing``.
 
     Attributes:
-        strategy: ``exclusive``: the GPU belongs to the claim alone.
+        interval: How long a program runs on the GPU before the next one's turn. It is set for the whole GPU, so all who
+            share one must ask for the same.
     """
 
-    strategy: Literal["exclusive"] = "exclusive"
+    interval: Literal["Default", "Short", "Medium", "Long"] = "Default"
 
-    @field_validator("strategy", mode="before")
+
+class MpsSettings(_Parameters):
+    """Settings of ``mps``. Each lowers what the claim's share is limited to anyway.
+
+    Attributes:
+        active_thread_percentage: Percent of the GPU's multiprocessors that each of the claim's processes may use; None
+            is the share's core.
+        pinned_device_memory_limit: Device memory of each of the claim's processes; None is the share's memory.
+    """
+
+    active_thread_percentage: Annotated[int, Field(ge=1, le=100)] | None = None
+    pinned_device_memory_limit: Quantity | None = None
+
+    @field_validator("pinned_device_memory_limit")
     @classmethod
-    def _later(cls, value: Any) -> Any:
-        if value in LATER_STRATEGIES:
+    def _whole_bytes(cls, value: Quantity | None) -> Quantity | None:
+        if value is not None and not (value.is_whole() and value.nano > 0):
             raise PydanticCustomError(
-                UNSUPPORTED, "{strategy} comes with GPU sharing; not in this version", {"strategy": value}
+                PLAIN_ERROR,
+                "{found} is not an amount of memory: expected whole bytes, such as 10Gi",
+                {"found": str(value)},
             )
         return value
 
 
+class HamiCoreSettings(_Parameters):
+    """Settings of ``hamiCore``.
+
+    Attributes:
+        core_policy: HAMi-core's ``GPU_CORE_UTILIZATION_POLICY``: ``default`` leaves it to HAMi-core, ``force`` always
+            limits the core, ``disable`` never does.
+    """
+
+    core_policy: Literal["default", "force", "disable"] = "default"
+
+
+class GpuSharing(_Parameters):
+    """How the containers that are given a GPU share it.
+
+    Attributes:
+        strategy: ``exclusive``: the GPU belongs to the claim alone; ``timeSlicing``: NVIDIA's driver lets programs take
+            turns; ``mps``: NVIDIA's Multi-Process Service; ``hamiCore``: HAMi-core's library in the container. None is
+            ``exclusive`` for a whole GPU and ``timeSlicing`` for a share of one.
+        time_slicing: Only beside its own strategy, as the next two.
+        mps: See :class:`MpsSettings`.
+        hami_core: See :class:`HamiCoreSettings`.
+    """
+
+    SETTINGS: ClassVar[Mapping[str, SharingStrategy]] = {
+        "time_slicing": "timeSlicing",
+        "mps": "mps",
+        "hami_core": "hamiCore",
+    }
+
+    strategy: SharingStrategy | None = None
+    time_slicing: TimeSlicingSettings | None = None
+    mps: MpsSettings | None = None
+    hami_core: HamiCoreSettings | None = None
+
+    @field_validator("time_slicing", "mps", "hami_core", mode="before")
+    @classmethod
+    def _beside_its_strategy(cls, value: Any, info: ValidationInfo) -> Any:
+        # A strategy that is wrong itself is not among the data; that error is enough.
+        strategy = info.data.get("strategy", "wrong")
+        own = cls.SETTINGS[str(info.field_name)]
+        if strategy in ("wrong", own):
+            return value
+        raise PydanticCustomError(
+            PLAIN_ERROR,
+            "is only for strategy {own}, but the strategy is {found}",
+            {"own": own, "found": strategy or "not set"},
+        )
+
+
 class GpuConfig(_Parameters):
-    """Parameters for whole GPUs."""
+    """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["GpuConfig"] = "GpuConfig"
     sharing: GpuSharing = GpuSharing()
+
+
+class MigConfig(_Parameters):
+    """Parameters for MIG partitions: none yet."""
+
+    api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
+    kind: Literal["MigConfig"] = "MigConfig"
 
 
 class RdmaConfig(_Parameters):
@@ -91,20 +164,23 @@ class FpgaConfig(_Parameters):
     kind: Literal["FpgaConfig"] = "FpgaConfig"
 
 
-DeviceConfig: TypeAlias = GpuConfig | RdmaConfig | FpgaConfig
+DeviceConfig: TypeAlias = GpuConfig | MigConfig | RdmaConfig | FpgaConfig
 
 KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
     "FpgaConfig": FpgaConfig,
     "GpuConfig": GpuConfig,
+    "MigConfig": MigConfig,
     "RdmaConfig": RdmaConfig,
 }
 
 
-def default_config(device: Device) -> DeviceConfig:
+def default_config(device: AllocatableDevice) -> DeviceConfig:
     """The config of a device for which neither class nor claim has one; its type is the kind that fits the device."""
     match device:
-        case Gpu():
+        case Gpu() | GpuRatio():
             return GpuConfig()
+        case MigPartition():
+            return MigConfig()
         case RdmaNic() | RdmaVf():
             return RdmaConfig()
         case Fpga():

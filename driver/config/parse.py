@@ -9,13 +9,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from driver.api.validation.errors import FieldError, shown
-from driver.config.kinds import API_VERSION, KINDS, LATER_KINDS, LATER_STRATEGIES, UNSUPPORTED, DeviceConfig
+from driver.config.kinds import API_VERSION, KINDS, PLAIN_ERROR, DeviceConfig
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
 
@@ -32,7 +32,7 @@ _SHOWN_LENGTH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedFieldError(FieldError):
-    """A field that the design knows, but not this version."""
+    """A field that Kubernetes knows, but not this version."""
 
 
 def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldError, ...]:
@@ -43,8 +43,7 @@ def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldEr
         where: The parameters' field path, for the errors.
 
     Returns:
-        The config with its defaults, or all errors (at least one). An error is an :class:`UnsupportedFieldError`
-        where a later version is to allow it.
+        The config with its defaults, or all errors (at least one).
     """
     if problem := _bounds(parameters):
         return (FieldError(where, problem),)
@@ -67,9 +66,7 @@ def _header(parameters: Mapping[str, object], where: str) -> Iterator[FieldError
     if api_version != API_VERSION:
         found = "is required" if api_version is None else f"{_shown(api_version)} is not known"
         yield FieldError(f"{where}.apiVersion", f"{found}: expected {API_VERSION}")
-    if isinstance(kind, str) and kind in LATER_KINDS:
-        yield UnsupportedFieldError(f"{where}.kind", f"{kind} {LATER_KINDS[kind]}")
-    elif not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         found = "is required" if kind is None else f"{_shown(kind)} is not known"
         yield FieldError(f"{where}.kind", f"{found}: expected one of {', '.join(KINDS)}")
 
@@ -103,13 +100,13 @@ def _bounds(parameters: object) -> str | None:
 def _field_error(detail: ErrorDetails, model: type[BaseModel], where: str) -> FieldError:
     loc = detail["loc"]
     path = where + "".join(f".{step}" if _PLAIN.fullmatch(str(step)) else f"[{_shown(step)}]" for step in loc)
-    if detail["type"] == UNSUPPORTED:
-        return UnsupportedFieldError(path, detail["msg"])
     match detail["type"]:
-        case "extra_forbidden" if loc[-1] in LATER_STRATEGIES and loc[:-1] == ("sharing",):
-            return UnsupportedFieldError(path, "comes with GPU sharing; not in this version")
+        case kind if kind == PLAIN_ERROR:
+            return FieldError(path, detail["msg"])
         case "extra_forbidden":
             return FieldError(path, f"unknown field; known are {', '.join(_known_fields(model, loc[:-1]))}")
+        case "value_error":
+            return FieldError(path, str(detail["ctx"]["error"]))
         case "literal_error":
             return FieldError(path, f"{_shown(detail['input'])} is not known: expected {detail['ctx']['expected']}")
         case "model_type":
@@ -122,9 +119,10 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel], where: str) -> Fi
 def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     """The fields of the object at ``loc``, as users write them."""
     for step in loc:
-        nested = next((field.annotation for field in model.model_fields.values() if field.alias == step), None)
-        if isinstance(nested, type) and issubclass(nested, BaseModel):
-            model = nested
+        annotation = next((field.annotation for field in model.model_fields.values() if field.alias == step), None)
+        for nested in (annotation, *get_args(annotation)):
+            if isinstance(nested, type) and issubclass(nested, BaseModel):
+                model = nested
     return [field.alias for field in model.model_fields.values() if field.alias]
 
 

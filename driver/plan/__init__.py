@@ -10,10 +10,13 @@ from driver.plan.cdi import (
     claim_uid_of,
     spec_file_name,
 )
+from driver.plan.decide import DecidedDevice, Decision, decide
 from driver.plan.driver_files import DriverFiles, DriverLibrary, HookProgram, HostFile
+from driver.plan.finish import PreparedDevice, PreparePlan, finish
+from driver.plan.gpu_use import GpuUse
 from driver.plan.host_paths import host_folder
-from driver.plan.metadata import MetadataFile
-from driver.plan.prepare import PreparedDevice, PreparePlan, prepare_plan
+from driver.plan.isolation.interface import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
+from driver.plan.prepare import prepare_plan
 
 __all__ = [
     "CDI_VERSION",
@@ -22,14 +25,22 @@ __all__ = [
     "CdiHook",
     "CdiMount",
     "CdiSpec",
+    "ClaimFile",
+    "DecidedDevice",
+    "Decision",
     "DriverFiles",
     "DriverLibrary",
+    "GpuUse",
+    "HamiCoreLibrary",
     "HookProgram",
     "HostFile",
-    "MetadataFile",
+    "Isolation",
+    "IsolationHost",
     "PreparePlan",
     "PreparedDevice",
     "claim_uid_of",
+    "decide",
+    "finish",
     "host_folder",
     "prepare_plan",
     "spec_file_name",

@@ -157,12 +157,12 @@ class CdiSpec:
         return to_json(spec, indent=2) + b"\n"
 
 
-def device_name(claim_uid: str, request: str, device: str) -> str:
-    """The CDI device of a device that a claim's request was given.
+def device_name(claim_uid: str, request: str, device: str, share_id: str | None = None) -> str:
+    """The CDI device of a device, or of a share of it, that a claim's request was given.
 
-    The parts are DNS labels, which have no ``_``: two different triples never get one name.
+    The parts are DNS labels, which have no ``_``: two that differ never get one name.
     """
-    return f"{claim_uid}_{request}_{device}"
+    return "_".join((claim_uid, request, device, *(() if share_id is None else (share_id,))))
 
 
 def driver_device_name(claim_uid: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import uuid
 from dataclasses import replace
 from typing import Final
 
 from driver.api.validation.errors import shown
 from driver.config import DeviceConfig, RdmaConfig
 from driver.errors import NodeError, UnsupportedError
-from driver.model.devices import Device, Fpga, Gpu, RdmaFunction, RdmaNic
+from driver.model.devices import Fpga, Gpu, MigInstance, RdmaFunction, RdmaNic
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
 
-__all__ = ["device_nodes", "with_assumed_minors"]
+__all__ = ["assumed_instance", "device_nodes", "mig_device_nodes", "with_assumed_minors"]
 
 _NVIDIA: Final = "nvidia"
 _AMD: Final = "amd"
@@ -22,10 +24,16 @@ _AMAZON: Final = "amazon"
 _NVIDIA_CONTROL: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 # Linux, drivers/gpu/drm/drm_drv.c: render nodes are numbered from 128.
 _FIRST_RENDER_MINOR: Final = 128
+# What /proc/driver/nvidia-caps/mig-minors lists: "gpu0/gi0/access 3", "gpu0/gi0/ci0/access 4", then 8 compute instances
+# a GPU instance and 15 GPU instances a GPU.
+_FIRST_MIG_MINOR: Final = 3
+_MINORS_OF_GPU_INSTANCE: Final = 9
+_MINORS_OF_GPU: Final = 15 * _MINORS_OF_GPU_INSTANCE
+_MIG_UUIDS: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "mig.simulate.rootport.dev")
 _DEVICE_PATH: Final = re.compile(r"/dev(?:/(?!\.\.?(?:/|$))[A-Za-z0-9_.:-]+)+", re.ASCII)
 
 
-def with_assumed_minors(device: Device) -> Device:
+def with_assumed_minors(device: AllocatableDevice) -> AllocatableDevice:
     """The device with the device node that its index suggests, where the inventory's source tells none.
 
     Only for simulation: a topology file has no minors, and on a real node they need not follow the index. An FPGA gets
@@ -33,7 +41,9 @@ def with_assumed_minors(device: Device) -> Device:
     """
     match device:
         case Gpu(minor=None):
-            return replace(device, minor=device.index + (_FIRST_RENDER_MINOR if device.vendor == _AMD else 0))
+            return _numbered(device)
+        case GpuRatio(gpu=Gpu(minor=None)) | MigPartition(gpu=Gpu(minor=None)):
+            return replace(device, gpu=_numbered(device.gpu))
         case RdmaNic(verbs_minor=None):
             return replace(device, verbs_minor=device.index)
         case Fpga(device_paths=()):
@@ -42,7 +52,39 @@ def with_assumed_minors(device: Device) -> Device:
             return device
 
 
-def device_nodes(device: Device, config: DeviceConfig, subject: str) -> tuple[str, ...]:
+def _numbered(gpu: Gpu) -> Gpu:
+    return replace(gpu, minor=gpu.index + (_FIRST_RENDER_MINOR if gpu.vendor == _AMD else 0))
+
+
+def assumed_instance(partition: MigPartition) -> MigInstance:
+    """A MIG device as it could be, once it is made; only for simulation, as :func:`with_assumed_minors`.
+
+    Its minors are those of a driver that numbers GPU instances by the memory slice they start at.
+    """
+    start = partition.placement.start
+    gpu_minor = partition.gpu.minor or 0
+    first = _FIRST_MIG_MINOR + gpu_minor * _MINORS_OF_GPU + start * _MINORS_OF_GPU_INSTANCE
+    return MigInstance(
+        profile_id=partition.profile.profile_id,
+        placement=partition.placement,
+        gpu_instance=start,
+        compute_instance=0,
+        uuid=f"MIG-{uuid.uuid5(_MIG_UUIDS, f'{partition.gpu.uuid or partition.gpu.address} {partition.name}')}",
+        gpu_instance_minor=first,
+        compute_instance_minor=first + 1,
+    )
+
+
+def mig_device_nodes(instance: MigInstance) -> tuple[str, ...]:
+    """What a MIG device takes beside its GPU's nodes: the right to use its GPU instance and its compute instance.
+
+    Source: NVIDIA's MIG User Guide, "Device Nodes and Capabilities".
+    """
+    minors = (instance.gpu_instance_minor, instance.compute_instance_minor)
+    return tuple(f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors)
+
+
+def device_nodes(device: AllocatableDevice, config: DeviceConfig, subject: str) -> tuple[str, ...]:
     """The paths of the device nodes, in the order in which the kernel's drivers would make them.
 
     Args:
@@ -57,6 +99,9 @@ def device_nodes(device: Device, config: DeviceConfig, subject: str) -> tuple[st
     match device:
         case Gpu():
             return _gpu(device, subject)
+        case GpuRatio() | MigPartition():
+            # A MIG device is reached through its GPU's nodes; its own are added when it is there.
+            return _gpu(device.gpu, subject)
         case RdmaFunction():
             return _rdma(device, config, subject)
         case Fpga():

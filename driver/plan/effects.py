@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["CreateMigDevice", "Effect", "RunMpsDaemon", "SetTimeSlice", "TimeSliceInterval"]
+__all__ = ["CreateMigDevice", "Effect", "LeaveMigMode", "RunMpsDaemon", "SetTimeSlice", "TimeSliceInterval"]
 
 TimeSliceInterval: TypeAlias = Literal["Default", "Short", "Medium", "Long"]
 """``nvidia-smi compute-policy --set-timeslice``: 0, 1, 2, 3."""
@@ -49,6 +49,15 @@ class CreateMigDevice(_Effect):
     size: int
 
 
+class LeaveMigMode(_Effect):
+    """Switch MIG mode off, which an administrator has left on: CUDA does not work on the whole GPU in it.
+
+    There is nothing to undo: the next MIG device switches it on.
+    """
+
+    kind: Literal["LeaveMigMode"] = "LeaveMigMode"
+
+
 class SetTimeSlice(_Effect):
     """Set the GPU's time slice. Undone, it is the driver's default again.
 
@@ -73,4 +82,4 @@ class RunMpsDaemon(_Effect):
     folder: str
 
 
-Effect: TypeAlias = Annotated[CreateMigDevice | SetTimeSlice | RunMpsDaemon, Field(discriminator="kind")]
+Effect: TypeAlias = Annotated[CreateMigDevice | LeaveMigMode | SetTimeSlice | RunMpsDaemon, Field(discriminator="kind")]

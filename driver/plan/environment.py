@@ -8,29 +8,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from driver.api.resource_v1 import ObjectMeta
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import NodeError
-from driver.model.devices import Device, Gpu, RdmaFunction
+from driver.model.devices import Gpu
 
-__all__ = ["device_environment", "pod_claim_name", "request_environment"]
+__all__ = ["Told", "device_environment", "pod_claim_name", "request_environment"]
 
 _POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """What the pod calls the claim, on claims made from a template (k8s.io/api v0.36.3, PodResourceClaimAnnotation)."""
 
-_VALUE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+_VALUE: Final = re.compile(r"[A-Za-z0-9_.:+-]{1,128}", re.ASCII)
 
 
-def device_environment(device: Device) -> tuple[str, ...]:
-    """What goes with a device, whatever claim it is in.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a container is told of one device that its request was given.
+
+    Attributes:
+        address: The device's PCI address; of a part of a GPU, the GPU's.
+        is_gpu: Whether it is a GPU or a part of one.
+        uuid: By which CUDA and nvidia-smi know it: a GPU's or a MIG device's UUID.
+        rdma_device: By which verbs know it.
+        core: Percent of the GPU's core.
+        memory_bytes: Bytes of the GPU's memory.
+        profile: A MIG device's.
+    """
+
+    address: str
+    is_gpu: bool = False
+    uuid: str | None = None
+    rdma_device: str | None = None
+    core: int | None = None
+    memory_bytes: int | None = None
+    profile: str | None = None
+
+
+def device_environment(gpu: Gpu | None) -> tuple[str, ...]:
+    """What goes with a GPU or a part of it, whatever claim it is in.
 
     ``NVIDIA_VISIBLE_DEVICES=void`` keeps NVIDIA's own container runtime, where it is installed, from adding the GPUs
     that an image's environment asks for (``nvidia-ctk cdi generate`` sets it for the same reason).
     """
-    return ("NVIDIA_VISIBLE_DEVICES=void",) if isinstance(device, Gpu) and device.vendor == "nvidia" else ()
+    return ("NVIDIA_VISIBLE_DEVICES=void",) if gpu is not None and gpu.vendor == "nvidia" else ()
 
 
 def pod_claim_name(metadata: ObjectMeta) -> str | None:
@@ -42,8 +66,11 @@ def pod_claim_name(metadata: ObjectMeta) -> str | None:
     return None if any(names.label("", annotation)) else annotation
 
 
-def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Device], subject: str) -> tuple[str, ...]:
-    """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,RDMA}=a,b,…``.
+def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Told], subject: str) -> tuple[str, ...]:
+    """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,…}=a,b,…``.
+
+    CORE, MEMORY and PROFILE are there only where each GPU of the request has one: the n-th of one list belongs to the
+    n-th of another.
 
     Args:
         metadata: The claim's.
@@ -56,10 +83,14 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[De
     """
     claim = pod_claim_name(metadata) or metadata.name
     prefix = f"ROOTPORT_{_upper(claim)}__{_upper(request)}"
+    gpus = [device for device in devices if device.is_gpu]
     lists: dict[str, Sequence[str]] = {
         "PCI": [device.address for device in devices],
-        "UUID": [device.uuid for device in devices if isinstance(device, Gpu) and device.uuid],
-        "RDMA": [device.rdma_device for device in devices if isinstance(device, RdmaFunction) and device.rdma_device],
+        "UUID": [device.uuid for device in gpus if device.uuid],
+        "CORE": _of_all([device.core for device in gpus]),
+        "MEMORY": _of_all([device.memory_bytes for device in gpus]),
+        "PROFILE": _of_all([device.profile for device in gpus]),
+        "RDMA": [device.rdma_device for device in devices if device.rdma_device],
     }
     for values in lists.values():
         for value in values:
@@ -69,6 +100,10 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[De
                     hint="read the node's inventory again",
                 )
     return tuple(f"{prefix}_{suffix}={','.join(values)}" for suffix, values in lists.items() if values)
+
+
+def _of_all(values: Sequence[int | str | None]) -> list[str]:
+    return [] if None in values else [str(value) for value in values]
 
 
 def _upper(name: str) -> str:

@@ -22,6 +22,7 @@ class GpuUse:
         core: Percent of the GPU's core, 1 to 100; None for MIG.
         memory_bytes: Memory in bytes, whichever way it was asked for; None where the GPU's is not known.
         placement: Of a MIG partition, its place.
+        gpu_memory_bytes: All of the GPU's memory in bytes; None where it is not known.
     """
 
     gpu: DeviceName
@@ -31,3 +32,4 @@ class GpuUse:
     core: int | None
     memory_bytes: int | None
     placement: MigPlacement | None = None
+    gpu_memory_bytes: int | None = None

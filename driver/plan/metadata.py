@@ -7,19 +7,17 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
-from driver.layout import resource_slices
-from driver.model.inventory import Inventory
 from driver.plan.cdi import CdiMount
 from driver.plan.environment import pod_claim_name
+from driver.plan.isolation.interface import ClaimFile
 
-__all__ = ["MetadataFile", "metadata_file", "metadata_mount", "published_attributes"]
+__all__ = ["metadata_file", "metadata_mount"]
 
 _API_VERSIONS: Final = ("metadata.resource.k8s.io/v1alpha1",)
 """Newest first."""
@@ -29,35 +27,13 @@ _GENERATION: Final = 1
 """The files are written once and never updated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataFile:
-    """One file to write before a container of the claim starts.
-
-    Attributes:
-        relative_path: ``<claim uid>/<request>.json``, below the folder of all metadata files.
-        content: All of it.
-    """
-
-    relative_path: str
-    content: bytes
-
-
-def published_attributes(inventory: Inventory) -> dict[str, Mapping[str, DeviceAttribute]]:
-    """The attributes of each device in the node's ResourceSlices, by the device's name.
-
-    Raises:
-        InputError: The inventory cannot be published.
-    """
-    return {device.name: device.attributes for item in resource_slices(inventory) for device in item.spec.devices}
-
-
 def metadata_file(
     metadata: ObjectMeta,
     request: str,
     pool: str,
     devices: Sequence[str],
     attributes: Mapping[str, Mapping[str, DeviceAttribute]],
-) -> MetadataFile:
+) -> ClaimFile:
     """The file of one request.
 
     Args:
@@ -65,7 +41,7 @@ def metadata_file(
         request: The request as the allocation writes it: ``request`` or ``request/subrequest``.
         pool: The pool of the devices.
         devices: Their names, in the allocation's order.
-        attributes: From :func:`published_attributes`; a device that is not published has none.
+        attributes: From :func:`driver.layout.device_attributes`; a device that is not published has none.
     """
     pod_claim = pod_claim_name(metadata)
     body = {
@@ -82,7 +58,7 @@ def metadata_file(
         to_json({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2) + b"\n"
         for version in _API_VERSIONS
     )
-    return MetadataFile(relative_path=_relative_path(metadata.uid, request), content=stream)
+    return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)
 
 
 def metadata_mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:

@@ -7,11 +7,23 @@ from plan.builders import config, fpga, gpu, nic, parameters, vf
 
 from driver.api.resource_v1 import DeviceAllocationConfiguration
 from driver.api.validation.errors import FieldError
-from driver.config import FpgaConfig, GpuConfig, RdmaConfig, UnsupportedFieldError, config_for, read_entries
+from driver.config import FpgaConfig, GpuConfig, MigConfig, RdmaConfig, config_for, read_entries
+from driver.model.devices import MigPlacement, MigProfile
+from driver.model.parts import GpuRatio, MigPartition
 
 WHERE = "status.allocation.devices.config"
 WITH_CM = parameters("RdmaConfig", rdmaCM=True)
 WITHOUT_CM = parameters("RdmaConfig", rdmaCM=False)
+PLACEMENT = MigPlacement(start=0, size=1)
+PROFILE = MigProfile(
+    name="1g.10gb",
+    profile_id=19,
+    compute_slices=1,
+    memory_bytes=10 * 2**30,
+    max_instances=7,
+    placements=(PLACEMENT,),
+)
+PARTITION = MigPartition(gpu=gpu(0), profile=PROFILE, placement=PLACEMENT, label="1g-10gb")
 
 
 def rdma_cm(*entries: DeviceAllocationConfiguration, request: str = "nic") -> bool:
@@ -25,8 +37,15 @@ def rdma_cm(*entries: DeviceAllocationConfiguration, request: str = "nic") -> bo
 
 @pytest.mark.parametrize(
     ("device", "expected"),
-    [(gpu(0), GpuConfig()), (nic(0), RdmaConfig()), (vf(0, 0), RdmaConfig()), (fpga(0), FpgaConfig())],
-    ids=["gpu", "rdma", "rdma-vf", "fpga"],
+    [
+        (gpu(0), GpuConfig()),
+        (GpuRatio(gpu=gpu(0)), GpuConfig()),
+        (PARTITION, MigConfig()),
+        (nic(0), RdmaConfig()),
+        (vf(0, 0), RdmaConfig()),
+        (fpga(0), FpgaConfig()),
+    ],
+    ids=["gpu", "gpu-ratio", "mig", "rdma", "rdma-vf", "fpga"],
 )
 def test_a_device_without_configuration_gets_its_kinds_defaults(device: object, expected: object) -> None:
     assert config_for((), "r", device) == expected
@@ -89,18 +108,35 @@ def test_an_entry_that_names_a_request_of_another_type_is_an_error_that_names_bo
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "device", "given", "expected"),
+    [
+        ("GpuConfig", PARTITION, "mig-0000-10-00-0-1g-10gb-0, a device of type mig", "MigConfig"),
+        ("MigConfig", gpu(0), "gpu-0000-10-00-0, a device of type gpu", "GpuConfig"),
+        ("MigConfig", GpuRatio(gpu=gpu(0)), "gpu-ratio-0000-10-00-0, a device of type gpu-ratio", "GpuConfig"),
+    ],
+    ids=["gpu-config-on-mig", "mig-config-on-gpu", "mig-config-on-gpu-ratio"],
+)
+def test_a_config_of_one_mode_does_not_fit_another(kind: str, device: object, given: str, expected: str) -> None:
+    entries, _ = read_entries((config(parameters(kind), "r"),), WHERE)
+    error = config_for(entries, "r", device)
+    assert isinstance(error, FieldError)
+    assert error.path == f"{WHERE}[0]"
+    assert error.message == f"{kind} does not fit request r, which was given {given}: expected {expected}"
+
+
 def test_the_errors_of_all_entries_are_told_at_once() -> None:
     entries = (
         config(parameters("GpuConfig", a=1)),
-        config(parameters("MigConfig"), source="FromClass"),
+        config(parameters("PciConfig"), source="FromClass"),
         config(parameters("GpuConfig"), source="FromNowhere"),
         DeviceAllocationConfiguration(source="FromClaim"),
     )
     read, errors = read_entries(entries, WHERE)
     assert read == ()
-    assert [(error.path, type(error)) for error in errors] == [
-        (f"{WHERE}[0].opaque.parameters.a", FieldError),
-        (f"{WHERE}[1].opaque.parameters.kind", UnsupportedFieldError),
-        (f"{WHERE}[2].source", FieldError),
-        (f"{WHERE}[3]", UnsupportedFieldError),
+    assert [error.path for error in errors] == [
+        f"{WHERE}[0].opaque.parameters.a",
+        f"{WHERE}[1].opaque.parameters.kind",
+        f"{WHERE}[2].source",
+        f"{WHERE}[3]",
     ]

@@ -8,14 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver.api.quantity import Quantity
 from driver.config import (
     API_VERSION,
     MAX_DEPTH,
     MAX_PARAMETERS_BYTES,
     FpgaConfig,
     GpuConfig,
+    GpuSharing,
+    HamiCoreSettings,
+    MigConfig,
+    MpsSettings,
     RdmaConfig,
-    UnsupportedFieldError,
+    TimeSlicingSettings,
     parse_config,
 )
 
@@ -47,20 +52,61 @@ def nested(depth: int) -> object:
     [
         (parameters("GpuConfig"), GpuConfig()),
         (parameters("GpuConfig", sharing={}), GpuConfig()),
-        (parameters("GpuConfig", sharing={"strategy": "exclusive"}), GpuConfig()),
+        (
+            parameters("GpuConfig", sharing={"strategy": "exclusive"}),
+            GpuConfig(sharing=GpuSharing(strategy="exclusive")),
+        ),
+        (
+            parameters("GpuConfig", sharing={"strategy": "timeSlicing", "timeSlicing": {}}),
+            GpuConfig(sharing=GpuSharing(strategy="timeSlicing", timeSlicing=TimeSlicingSettings(interval="Default"))),
+        ),
+        (
+            parameters("GpuConfig", sharing={"strategy": "timeSlicing", "timeSlicing": {"interval": "Long"}}),
+            GpuConfig(sharing=GpuSharing(strategy="timeSlicing", timeSlicing=TimeSlicingSettings(interval="Long"))),
+        ),
+        (
+            parameters(
+                "GpuConfig",
+                sharing={"strategy": "mps", "mps": {"activeThreadPercentage": 30, "pinnedDeviceMemoryLimit": "10Gi"}},
+            ),
+            GpuConfig(
+                sharing=GpuSharing(
+                    strategy="mps",
+                    mps=MpsSettings(activeThreadPercentage=30, pinnedDeviceMemoryLimit=Quantity("10Gi")),
+                )
+            ),
+        ),
+        (
+            parameters("GpuConfig", sharing={"strategy": "hamiCore", "hamiCore": {"corePolicy": "force"}, "mps": None}),
+            GpuConfig(sharing=GpuSharing(strategy="hamiCore", hamiCore=HamiCoreSettings(corePolicy="force"))),
+        ),
+        (parameters("MigConfig"), MigConfig()),
         (parameters("GpuConfig", sharing=None), GpuConfig()),
         (parameters("RdmaConfig"), RdmaConfig(rdmaCM=True)),
         (parameters("RdmaConfig", rdmaCM=False), RdmaConfig(rdmaCM=False)),
         (parameters("FpgaConfig"), FpgaConfig()),
     ],
-    ids=["gpu", "gpu-empty-sharing", "gpu-exclusive", "null-is-absent", "rdma", "rdma-without-cm", "fpga"],
+    ids=[
+        "gpu",
+        "gpu-empty-sharing",
+        "gpu-exclusive",
+        "time-slicing",
+        "time-slicing-long",
+        "mps",
+        "hami-core",
+        "mig",
+        "null-is-absent",
+        "rdma",
+        "rdma-without-cm",
+        "fpga",
+    ],
 )
 def test_valid_parameters_become_a_config_with_defaults(value: object, config: object) -> None:
     assert parse_config(value, WHERE) == config
 
 
-def test_a_whole_gpu_is_exclusive_by_default() -> None:
-    assert GpuConfig().sharing.strategy == "exclusive"
+def test_no_strategy_is_chosen_before_it_is_known_what_the_claim_was_given() -> None:
+    assert GpuConfig().sharing.strategy is None
 
 
 @pytest.mark.parametrize(
@@ -69,12 +115,12 @@ def test_a_whole_gpu_is_exclusive_by_default() -> None:
         (parameters("GpuConfig", sharring={}), {".sharring": "unknown field; known are apiVersion, kind, sharing"}),
         (
             parameters("GpuConfig", sharing={"strategie": "exclusive"}),
-            {".sharing.strategie": "unknown field; known are strategy"},
+            {".sharing.strategie": "unknown field; known are strategy, timeSlicing, mps, hamiCore"},
         ),
         (parameters("GpuConfig", sharing="exclusive"), {".sharing": "expected an object"}),
         (
             parameters("GpuConfig", sharing={"strategy": "greedy"}),
-            {".sharing.strategy": "'greedy' is not known: expected 'exclusive'"},
+            {".sharing.strategy": "'greedy' is not known: expected 'exclusive', 'timeSlicing', 'mps' or 'hamiCore'"},
         ),
         (parameters("RdmaConfig", rdmaCM="yes"), {".rdmaCM": "input should be a valid boolean, not 'yes'"}),
         (parameters("RdmaConfig", rdmaCM=1), {".rdmaCM": "input should be a valid boolean, not 1"}),
@@ -85,20 +131,20 @@ def test_a_whole_gpu_is_exclusive_by_default() -> None:
         ),
         (
             parameters("GPUConfig"),
-            {".kind": "'GPUConfig' is not known: expected one of FpgaConfig, GpuConfig, RdmaConfig"},
+            {".kind": "'GPUConfig' is not known: expected one of FpgaConfig, GpuConfig, MigConfig, RdmaConfig"},
         ),
         (
             {},
             {
                 ".apiVersion": "is required: expected rootport.dev/v1alpha1",
-                ".kind": "is required: expected one of FpgaConfig, GpuConfig, RdmaConfig",
+                ".kind": "is required: expected one of FpgaConfig, GpuConfig, MigConfig, RdmaConfig",
             },
         ),
         (
             {"apiVersion": {}, "kind": ["GpuConfig"]},
             {
                 ".apiVersion": "{} is not known: expected rootport.dev/v1alpha1",
-                ".kind": '["GpuConfig"] is not known: expected one of FpgaConfig, GpuConfig, RdmaConfig',
+                ".kind": '["GpuConfig"] is not known: expected one of FpgaConfig, GpuConfig, MigConfig, RdmaConfig',
             },
         ),
         ("GpuConfig", {"": "expected an object with apiVersion rootport.dev/v1alpha1 and a kind"}),
@@ -130,21 +176,77 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "paths"),
+    ("sharing", "expected"),
     [
-        (parameters("MigConfig"), [".kind"]),
-        (parameters("GpuConfig", sharing={"strategy": "timeSlicing"}), [".sharing.strategy"]),
-        (parameters("GpuConfig", sharing={"strategy": "hamiCore"}), [".sharing.strategy"]),
-        (parameters("GpuConfig", sharing={"strategy": "mps", "mps": {}}), [".sharing.strategy", ".sharing.mps"]),
+        (
+            {"strategy": "exclusive", "mps": {"nonsense": 1}, "timeSlicing": {}},
+            {
+                ".timeSlicing": "is only for strategy timeSlicing, but the strategy is exclusive",
+                ".mps": "is only for strategy mps, but the strategy is exclusive",
+            },
+        ),
+        ({"hamiCore": {}}, {".hamiCore": "is only for strategy hamiCore, but the strategy is not set"}),
+        (
+            {"strategy": "MPS", "mps": {}},
+            {".strategy": "'MPS' is not known: expected 'exclusive', 'timeSlicing', 'mps' or 'hamiCore'"},
+        ),
+        (
+            {"strategy": "timeSlicing", "timeSlicing": {"interval": "rm -rf /"}},
+            {".timeSlicing.interval": "'rm -rf /' is not known: expected 'Default', 'Short', 'Medium' or 'Long'"},
+        ),
+        (
+            {"strategy": "mps", "mps": {"activeThreadPercentage": 0, "pinnedDeviceMemoryLimit": "0", "limit": 1}},
+            {
+                ".mps.activeThreadPercentage": "input should be greater than or equal to 1, not 0",
+                ".mps.pinnedDeviceMemoryLimit": "0 is not an amount of memory: expected whole bytes, such as 10Gi",
+                ".mps.limit": "unknown field; known are activeThreadPercentage, pinnedDeviceMemoryLimit",
+            },
+        ),
+        (
+            {"strategy": "mps", "mps": {"activeThreadPercentage": 33.3, "pinnedDeviceMemoryLimit": "all"}},
+            {
+                ".mps.activeThreadPercentage": "input should be a valid integer, not 33.3",
+                ".mps.pinnedDeviceMemoryLimit": "'all' is not a quantity: expected a number with an optional suffix "
+                "such as 500m, 80Gi or 1e3",
+            },
+        ),
+        (
+            {"strategy": "mps", "mps": {"activeThreadPercentage": 101, "pinnedDeviceMemoryLimit": "-1Gi"}},
+            {
+                ".mps.activeThreadPercentage": "input should be less than or equal to 100, not 101",
+                ".mps.pinnedDeviceMemoryLimit": "-1Gi is not an amount of memory: expected whole bytes, such as 10Gi",
+            },
+        ),
+        (
+            {"strategy": "mps", "mps": {"pinnedDeviceMemoryLimit": "500m"}},
+            {".mps.pinnedDeviceMemoryLimit": "500m is not an amount of memory: expected whole bytes, such as 10Gi"},
+        ),
+        (
+            {"strategy": "hamiCore", "hamiCore": {"corePolicy": "off"}},
+            {".hamiCore.corePolicy": "'off' is not known: expected 'default', 'force' or 'disable'"},
+        ),
+        ({"strategy": "hamiCore", "hamiCore": "force"}, {".hamiCore": "expected an object"}),
     ],
-    ids=["mig", "time-slicing", "hami-core", "mps-with-settings"],
+    ids=[
+        "settings-of-others",
+        "settings-without-strategy",
+        "strategy-in-capitals",
+        "interval",
+        "mps-zero-and-unknown",
+        "mps-fractions",
+        "mps-too-much",
+        "mps-half-a-byte",
+        "core-policy",
+        "no-object",
+    ],
 )
-def test_what_a_later_version_allows_is_unsupported_not_wrong(value: object, paths: list[str]) -> None:
-    parsed = parse_config(value, WHERE)
-    assert isinstance(parsed, tuple)
-    assert [type(error) for error in parsed] == [UnsupportedFieldError] * len(paths)
-    assert [error.path.removeprefix(WHERE) for error in parsed] == paths
-    assert all("not in this version" in error.message for error in parsed)
+def test_a_mistake_in_sharing_is_told_with_its_path(sharing: object, expected: dict[str, str]) -> None:
+    found = errors(parameters("GpuConfig", sharing=sharing))
+    assert found == {f".sharing{path}": message for path, message in expected.items()}
+
+
+def test_a_mig_config_has_no_fields_yet() -> None:
+    assert errors(parameters("MigConfig", sharing={})) == {".sharing": "unknown field; known are apiVersion, kind"}
 
 
 def test_an_unknown_field_with_a_hostile_name_is_quoted_and_cut() -> None:
@@ -195,7 +297,8 @@ json_values = st.recursive(
     max_leaves=8,
 )
 fields = st.dictionaries(
-    st.sampled_from(["sharing", "strategy", "rdmaCM", "mps", "apiVersion", "x"]) | st.text(), json_values
+    st.sampled_from(["sharing", "strategy", "rdmaCM", "mps", "timeSlicing", "hamiCore", "apiVersion", "x"]) | st.text(),
+    json_values,
 )
 
 
@@ -208,3 +311,24 @@ def test_any_json_gives_a_config_or_errors_below_its_path(kind: str, extra: obje
         assert all(error.path.startswith(WHERE) and error.message for error in parsed)
     else:
         assert parsed.kind == kind
+
+
+settings = st.dictionaries(
+    st.sampled_from(["interval", "activeThreadPercentage", "pinnedDeviceMemoryLimit", "corePolicy"]),
+    json_values | st.sampled_from(["Default", "10Gi", "force"]) | st.integers(-1, 101),
+)
+
+
+@given(
+    strategy=st.none() | st.sampled_from(["exclusive", "timeSlicing", "mps", "hamiCore", "none"]),
+    objects=st.dictionaries(st.sampled_from(["timeSlicing", "mps", "hamiCore"]), settings),
+)
+def test_what_is_accepted_has_settings_of_its_own_strategy_alone(
+    strategy: str | None, objects: dict[str, object]
+) -> None:
+    parsed = parse_config(parameters("GpuConfig", sharing={"strategy": strategy, **objects}), WHERE)
+    if isinstance(parsed, GpuConfig):
+        assert set(parsed.sharing.to_wire()) <= {"strategy", strategy}
+    else:
+        assert isinstance(parsed, tuple)
+        assert all(error.path.startswith(WHERE) for error in parsed)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan.builders import UID, claim, fpga, given, gpu, nic, node, vf
+from plan.builders import UID, claim, fpga, given, gpu, h100, nic, node, share, vf
 from plan.driver_files import FILES, HOOKS, VERSION
 
 from driver.adapters.cdi_files import write_spec
@@ -83,6 +83,7 @@ def test_a_container_gets_what_the_requests_it_names_were_given(oracle: Path, tm
         "NVIDIA_VISIBLE_DEVICES=void",
         "ROOTPORT_TRAIN__GPU_PCI=0000:10:00.0,0000:11:00.0",
         "ROOTPORT_TRAIN__GPU_UUID=GPU-00000000,GPU-00000001",
+        "ROOTPORT_TRAIN__GPU_CORE=100,100",
     ]
     assert vfs["deviceNodes"] == ["/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm"]
     assert vfs["env"] == ["ROOTPORT_TRAIN__RDMA_VF_PCI=0000:40:00.1", "ROOTPORT_TRAIN__RDMA_VF_RDMA=mlx5_10"]
@@ -103,8 +104,10 @@ def test_claims_of_one_pod_do_not_hide_each_others_variables(oracle: Path, tmp_p
         "NVIDIA_VISIBLE_DEVICES=void",
         "ROOTPORT_LEFT__GPU_PCI=0000:10:00.0",
         "ROOTPORT_LEFT__GPU_UUID=GPU-00000000",
+        "ROOTPORT_LEFT__GPU_CORE=100",
         "ROOTPORT_RIGHT__GPU_PCI=0000:11:00.0",
         "ROOTPORT_RIGHT__GPU_UUID=GPU-00000001",
+        "ROOTPORT_RIGHT__GPU_CORE=100",
     }
 
 
@@ -157,6 +160,23 @@ def test_a_nic_alone_gets_nothing_of_nvidias_driver(oracle: Path, tmp_path: Path
     write(plan, tmp_path)
     (container,) = judge(oracle, tmp_path, ids_of(plan, "nic"))["injected"]
     assert (container["error"], container["mounts"], container["hooks"]) == ("", None, None)
+
+
+def test_the_library_takes_shares_and_mig_devices(oracle: Path, tmp_path: Path) -> None:
+    of = claim(
+        share("gpu", "gpu-0000-10-00-0", 0, core=20, memory="10Gi"),
+        share("gpu", "gpu-0000-10-00-0", 1, core=30, memory="20Gi"),
+        given("mig", "mig-0000-11-00-0-1g-10gb-2"),
+    )
+    plan = prepare_plan(of, node(h100(0), h100(1)), assume_minors=True)
+    write(plan, tmp_path)
+    answer = judge(oracle, tmp_path, ids_of(plan), ids_of(plan, "mig"))
+    assert answer["errors"] == {}
+    assert list(answer["minimumVersions"].values()) == [CDI_VERSION]
+    whole, of_mig = answer["injected"]
+    assert whole["error"] == of_mig["error"] == ""
+    assert "ROOTPORT_TRAIN__GPU_CORE=20,30" in whole["env"]
+    assert len([path for path in of_mig["deviceNodes"] if path.startswith("/dev/nvidia-caps/")]) == 2
 
 
 def test_device_nodes_are_looked_up_below_the_device_root(oracle: Path, tmp_path: Path) -> None:

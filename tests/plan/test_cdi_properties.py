@@ -163,7 +163,7 @@ def test_what_is_added_keeps_the_schema_and_takes_nothing_away(
     assert plan.device_paths == tuple(root + path for path in bare.device_paths)
     assert (plan.spec is None) == (bare.spec is None)
     requests = {name for device in plan.devices for name in device.request_names}
-    assert {file.relative_path for file in plan.metadata_files} == {
+    assert {file.relative_path for file in plan.files} == {
         f"{of.metadata.uid}/{request}.json" for request in requests if metadata
     }
     for device, alone in zip(plan.devices, bare.devices, strict=True):
@@ -179,7 +179,7 @@ def test_what_is_added_keeps_the_schema_and_takes_nothing_away(
     handed_over = {cdi_id for device in plan.devices for cdi_id in device.cdi_device_ids}
     assert handed_over == {device.id for device in plan.spec.devices}
     mounted = {mount.host_path for device in plan.spec.devices for mount in device.mounts}
-    assert {f"/var/lib/metadata/{file.relative_path}" for file in plan.metadata_files} <= mounted
+    assert {f"/var/lib/metadata/{file.relative_path}" for file in plan.files} <= mounted
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=[path.stem for path in TOPOLOGIES])

@@ -29,6 +29,7 @@ def test_a_request_lists_its_devices_in_the_allocations_order() -> None:
     assert environment(of) == {
         "ROOTPORT_TRAIN__GPUS_PCI": "0000:11:00.0,0000:10:00.0",
         "ROOTPORT_TRAIN__GPUS_UUID": "GPU-00000001,GPU-00000000",
+        "ROOTPORT_TRAIN__GPUS_CORE": "100,100",
         "ROOTPORT_TRAIN__NICS_PCI": "0000:41:00.0",
         "ROOTPORT_TRAIN__NICS_RDMA": "mlx5_1",
     }
@@ -41,25 +42,29 @@ def test_a_container_that_names_one_request_learns_of_no_other() -> None:
 
 def test_a_fact_that_the_node_does_not_tell_is_left_out() -> None:
     of = claim(given("gpu", "gpu-0000-12-00-0"), given("nic", "rdma-0000-42-00-0"))
-    assert set(environment(of)) == {"ROOTPORT_TRAIN__GPU_PCI", "ROOTPORT_TRAIN__NIC_PCI"}
+    assert set(environment(of)) == {
+        "ROOTPORT_TRAIN__GPU_PCI",
+        "ROOTPORT_TRAIN__GPU_CORE",
+        "ROOTPORT_TRAIN__NIC_PCI",
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "annotations", "expected"),
     [
-        ("train", {}, "ROOTPORT_TRAIN__GPU_PCI"),
-        ("train-0-gpus-x7k2p", {POD_CLAIM: "gpus"}, "ROOTPORT_GPUS__GPU_PCI"),
-        ("a.b-c", {}, "ROOTPORT_A_B_C__GPU_PCI"),
-        ("train", {POD_CLAIM: "../../etc"}, "ROOTPORT_TRAIN__GPU_PCI"),
-        ("train", {POD_CLAIM: "x=y\nLD_PRELOAD=/evil"}, "ROOTPORT_TRAIN__GPU_PCI"),
-        ("train", {POD_CLAIM: "x" * 10_000}, "ROOTPORT_TRAIN__GPU_PCI"),
+        ("train", {}, "ROOTPORT_TRAIN__NIC_PCI"),
+        ("train-0-gpus-x7k2p", {POD_CLAIM: "gpus"}, "ROOTPORT_GPUS__NIC_PCI"),
+        ("a.b-c", {}, "ROOTPORT_A_B_C__NIC_PCI"),
+        ("train", {POD_CLAIM: "../../etc"}, "ROOTPORT_TRAIN__NIC_PCI"),
+        ("train", {POD_CLAIM: "x=y\nLD_PRELOAD=/evil"}, "ROOTPORT_TRAIN__NIC_PCI"),
+        ("train", {POD_CLAIM: "x" * 10_000}, "ROOTPORT_TRAIN__NIC_PCI"),
     ],
     ids=["own-name", "name-in-the-pod", "dots", "path", "injection", "long"],
 )
 def test_a_variable_is_named_after_the_claim_as_the_pod_calls_it(
     name: str, annotations: dict[str, str], expected: str
 ) -> None:
-    of = claim(given("gpu", "gpu-0000-12-00-0"), name=name, annotations=annotations)
+    of = claim(given("nic", "rdma-0000-42-00-0"), name=name, annotations=annotations)
     assert set(environment(of)) == {expected}
 
 
@@ -70,7 +75,7 @@ def test_claim_and_request_cannot_be_taken_for_each_other() -> None:
 
 
 def test_a_choice_of_a_prioritized_list_goes_by_its_base_request() -> None:
-    assert set(environment(claim(given("gpu/large", "gpu-0000-12-00-0")))) == {"ROOTPORT_TRAIN__GPU_PCI"}
+    assert set(environment(claim(given("nic/large", "rdma-0000-42-00-0")))) == {"ROOTPORT_TRAIN__NIC_PCI"}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_the_file_has_the_bytes_that_kubernetes_own_helper_writes() -> None:
         name="train-gpus-x7k2p",
         annotations={ANNOTATION: "gpus"},
     )
-    (file,) = prepare_plan(of, NODE, metadata_root=ROOT).metadata_files
+    (file,) = prepare_plan(of, NODE, metadata_root=ROOT).files
     assert file.relative_path == f"{UID}/gpu.json"
     assert file.content == GOLDEN.read_bytes()
 
@@ -50,7 +50,7 @@ def test_each_requests_first_device_brings_its_file() -> None:
     ]
     assert plan.spec is not None
     assert plan.spec.devices[0].mounts[0].options == ("ro", "bind")
-    assert [file.relative_path for file in plan.metadata_files] == [f"{UID}/gpu.json", f"{UID}/nic.json"]
+    assert [file.relative_path for file in plan.files] == [f"{UID}/gpu.json", f"{UID}/nic.json"]
 
 
 def test_a_claim_from_a_template_is_found_by_the_pods_name_for_it() -> None:
@@ -64,7 +64,7 @@ def test_an_annotation_that_is_no_name_never_becomes_a_path(value: str) -> None:
     of = claim(given("gpu", "gpu-0000-10-00-0"), annotations={ANNOTATION: value})
     plan = prepare_plan(of, NODE, metadata_root=ROOT)
     assert mounts(plan)[0][0][1] == f"{IN_CONTAINER}/resourceclaims/train/gpu/rootport.dev-metadata.json"
-    assert "podClaimName" not in json.loads(plan.metadata_files[0].content)
+    assert "podClaimName" not in json.loads(plan.files[0].content)
 
 
 def test_the_attributes_are_those_of_the_published_slices() -> None:
@@ -72,19 +72,19 @@ def test_the_attributes_are_those_of_the_published_slices() -> None:
         device.name: device.to_wire()["attributes"] for item in resource_slices(NODE) for device in item.spec.devices
     }
     plan = prepare_plan(claim(*(given("all", name) for name in published)), NODE, metadata_root=ROOT)
-    (request,) = json.loads(plan.metadata_files[0].content)["requests"]
+    (request,) = json.loads(plan.files[0].content)["requests"]
     assert {device["name"]: device["attributes"] for device in request["devices"]} == published
 
 
-def test_a_device_that_is_not_published_has_no_attributes() -> None:
+def test_a_device_that_is_not_published_has_those_that_it_would_have() -> None:
     bare = node(gpu(0, minor=None))
     plan = prepare_plan(claim(given("gpu", "gpu-0000-10-00-0")), bare, assume_minors=True, metadata_root=ROOT)
-    (request,) = json.loads(plan.metadata_files[0].content)["requests"]
-    assert request["devices"] == [{"driver": "rootport.dev", "pool": "node-a", "name": "gpu-0000-10-00-0"}]
+    (request,) = json.loads(plan.files[0].content)["requests"]
+    assert request["devices"][0]["attributes"]["uuid"] == {"string": "GPU-00000000"}
 
 
 def test_no_root_and_no_device_mean_no_file() -> None:
     plan = prepare_plan(claim(given("gpu", "gpu-0000-10-00-0")), NODE)
-    assert (plan.metadata_files, mounts(plan)) == ((), [[]])
+    assert (plan.files, mounts(plan)) == ((), [[]])
     other = claim(given("tpu", "tpu-0", driver="tpu.example.com", pool="elsewhere"))
-    assert prepare_plan(other, NODE, metadata_root=ROOT).metadata_files == ()
+    assert prepare_plan(other, NODE, metadata_root=ROOT).files == ()

@@ -9,9 +9,10 @@ from plan.builders import UID, claim, config, fpga, given, gpu, nic, node, param
 
 from driver.errors import NodeError
 from driver.layout import resource_slices
-from driver.model.devices import Fpga, Gpu, RdmaNic
+from driver.model.devices import DeviceName, DeviceType, Fpga, Gpu, RdmaNic
 from driver.model.inventory import InventorySource
-from driver.plan import PreparedDevice, PreparePlan, prepare_plan
+from driver.plan import GpuUse, PreparedDevice, PreparePlan, prepare_plan
+from driver.plan.isolation.gpu_shares import WHOLE_GPU
 
 GPUS = node(gpu(0), gpu(1), gpu(2), gpu(3), nic(0), nic(1))
 
@@ -29,8 +30,18 @@ def test_one_gpu_becomes_one_cdi_device_named_after_the_claims_uid() -> None:
             pool="node-a",
             device="gpu-0000-11-00-0",
             cdi_device_ids=(f"rootport.dev/claim={UID}_gpu_gpu-0000-11-00-0",),
+            use=GpuUse(
+                gpu=DeviceName("gpu-0000-11-00-0"),
+                mode=DeviceType.GPU,
+                whole=True,
+                sharing="exclusive",
+                core=100,
+                memory_bytes=None,
+            ),
+            isolation=WHOLE_GPU,
         ),
     )
+    assert (plan.effects, plan.files) == ((), ())
     assert plan.spec is not None
     assert plan.spec.file_name == f"rootport.dev-claim_{UID}.json"
     assert json.loads(plan.spec.to_json()) == {
@@ -44,6 +55,7 @@ def test_one_gpu_becomes_one_cdi_device_named_after_the_claims_uid() -> None:
                         "NVIDIA_VISIBLE_DEVICES=void",
                         "ROOTPORT_TRAIN__GPU_PCI=0000:11:00.0",
                         "ROOTPORT_TRAIN__GPU_UUID=GPU-00000001",
+                        "ROOTPORT_TRAIN__GPU_CORE=100",
                     ],
                     "deviceNodes": [
                         {"path": "/dev/nvidia1"},

@@ -52,17 +52,6 @@ def test_a_device_given_to_two_requests() -> None:
     assert message == f"{CLAIM}, request c, device {GPU} is allocated to request a as well"
 
 
-@pytest.mark.parametrize(
-    "fields", [{"shareID": "6c3b"}, {"consumedCapacity": {"memory": "1Gi"}}], ids=["id", "capacity"]
-)
-def test_a_share_of_a_device_is_not_given_the_whole_of_it(fields: dict[str, object]) -> None:
-    message = refusal(claim(given("gpu", GPU, **fields)), UnsupportedError)
-    assert (
-        message
-        == f"{CLAIM}, request gpu, device '{GPU}': a share of a device comes with GPU sharing; not in this version"
-    )
-
-
 def test_wrong_parameters_are_all_told_at_once() -> None:
     configs = (config(parameters("GpuConfig", x=1)), config(parameters("RdmaConfig"), "gpu"))
     message = refusal(claim(given("gpu", GPU), configs=configs), InputError)
@@ -82,16 +71,6 @@ def test_a_misfit_is_told_once_for_a_request_and_a_flood_of_mistakes_is_cut() ->
     message = refusal(claim(given("gpu", GPU), configs=(flood,)), InputError)
     assert message.endswith("; and 880 more")
     assert len(message) < 3500
-
-
-def test_parameters_of_a_later_version_are_unsupported() -> None:
-    later = config(parameters("GpuConfig", sharing={"strategy": "mps"}))
-    assert "mps comes with GPU sharing" in refusal(claim(given("gpu", GPU), configs=(later,)), UnsupportedError)
-
-
-def test_parameters_that_are_wrong_and_of_a_later_version_are_wrong() -> None:
-    mixed = config(parameters("GpuConfig", sharing={"strategy": "mps"}, x=1))
-    refusal(claim(given("gpu", GPU), configs=(mixed,)), InputError)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from driver.plan.isolation.interface import (
     IsolationPlan,
     IsolationProvider,
 )
+from driver.plan.isolation.providers import plan_isolation, providers
 
 __all__ = [
     "ClaimFile",
@@ -18,4 +19,6 @@ __all__ = [
     "IsolationHost",
     "IsolationPlan",
     "IsolationProvider",
+    "plan_isolation",
+    "providers",
 ]

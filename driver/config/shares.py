@@ -1,0 +1,62 @@
+"""What a request may ask of a GPU: its ``capacity.requests``, checked where a claim is written or prepared.
+
+kube-scheduler itself compares a request with a device's capacity and says of one that can never be met only that it
+cannot allocate the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.quantity import Quantity
+from driver.api.validation.errors import FieldError
+
+__all__ = ["share_errors"]
+
+_MAX_PERCENT: Final = 100
+_DOMAIN: Final = f"{DRIVER_NAME}/"
+
+
+def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldError, ...]:
+    """Every mistake in one request for a share of a GPU.
+
+    Other capacities than a GPU's, and those of other domains, are left alone. Whether a device has so much is for the
+    scheduler.
+
+    Args:
+        requests: A request's ``capacity.requests``: names with or without the domain ``rootport.dev/``.
+        where: Its field path, for the errors.
+    """
+    own = {key: key.removeprefix(_DOMAIN) for key in requests}
+    errors = [
+        FieldError(f"{where}[{key}]", message)
+        for key, name in own.items()
+        if name in _CHECKS
+        for message in _CHECKS[name](requests[key])
+    ]
+    if {"memory", "memoryRatio"} <= set(own.values()):
+        errors.append(
+            FieldError(
+                where, "memory and memoryRatio are two ways to ask for memory: expected one of them in a request"
+            )
+        )
+    return tuple(errors)
+
+
+def _percent(value: Quantity) -> Iterator[str]:
+    if not (value.is_whole() and Quantity.of(1) <= value <= Quantity.of(_MAX_PERCENT)):
+        yield f"{value} is not a percentage: expected a whole number from 1 to {_MAX_PERCENT}"
+
+
+def _bytes(value: Quantity) -> Iterator[str]:
+    if not (value.is_whole() and value >= Quantity.of(1)):
+        yield f"{value} is not an amount of memory: expected whole bytes, at least 1, such as 20Gi"
+
+
+_CHECKS: Final[Mapping[str, Callable[[Quantity], Iterator[str]]]] = {
+    "core": _percent,
+    "memory": _bytes,
+    "memoryRatio": _percent,
+}

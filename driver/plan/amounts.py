@@ -1,0 +1,182 @@
+"""How much of a GPU an allocation gave: percent of its core, bytes of its memory.
+
+kube-scheduler writes what a share takes of each capacity into ``consumedCapacity``, after the request policies of the
+ResourceSlice (KEP-5075). What stands there is checked again: this is the last place before a container gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from driver.api.validation.errors import FieldError, shown
+from driver.config.shares import share_errors
+from driver.model.devices import Gpu
+from driver.model.parts import GpuRatio
+from driver.plan.given import Given
+
+__all__ = ["Amount", "amount_of", "request_errors"]
+
+_CORE: Final = "core"
+_MEMORY: Final = "memory"
+_MEMORY_RATIO: Final = "memoryRatio"
+_SHARES: Final = "shares"
+_ALL: Final = 100
+_DOMAIN: Final = f"{DRIVER_NAME}/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much of a GPU.
+
+    Attributes:
+        core: Percent of its core, 1 to 100.
+        memory_bytes: Bytes of its memory, at least 1 and at most all of it; None where the GPU's is not known.
+        whole: Whether nobody else can be given a share: it is all of the core.
+    """
+
+    core: int
+    memory_bytes: int | None
+    whole: bool
+
+
+def amount_of(item: Given) -> Amount | tuple[FieldError, ...] | None:
+    """How much was given of a GPU; None of a device that has no shares; or what is wrong with the allocation.
+
+    Without ``consumedCapacity`` it is the whole GPU: slices of before shares, and clusters without the feature gate
+    DRAConsumableCapacity.
+    """
+    if not isinstance(item.device, Gpu | GpuRatio):
+        return tuple(_no_share(item)) or None
+    if not item.consumed:
+        if item.share_id is not None:
+            what = "is missing: a share of a device says how much of it"
+            return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({_at(item)})"),)
+        gpu = item.device.gpu if isinstance(item.device, GpuRatio) else item.device
+        return Amount(core=_ALL, memory_bytes=gpu.memory_bytes, whole=True)
+    return _consumed(item, item.device)
+
+
+def request_errors(claim: ResourceClaim, given: Sequence[Given]) -> Iterator[FieldError]:
+    """What is wrong with the capacities that the claim asks for, of each request that was given a GPU or a part of one.
+
+    A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
+    The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
+    """
+    by_request: dict[str, list[Given]] = {}
+    for item in given:
+        if item.gpu is not None:
+            by_request.setdefault(item.request, []).append(item)
+    for index, request in enumerate(claim.spec.devices.requests):
+        for path, name, part in _parts(f"spec.devices.requests[{index}]", request):
+            if name in by_request and part.capacity is not None:
+                where = f"{path}.capacity.requests"
+                yield from share_errors(part.capacity.requests, where)
+                yield from _over_the_card(part.capacity.requests, where, by_request[name])
+
+
+def _parts(path: str, request: DeviceRequest) -> Iterator[tuple[str, str, ExactDeviceRequest | DeviceSubRequest]]:
+    if request.exactly is not None:
+        yield f"{path}.exactly", request.name, request.exactly
+    for index, part in enumerate(request.first_available):
+        yield f"{path}.firstAvailable[{index}]", f"{request.name}/{part.name}", part
+
+
+def _over_the_card(requests: Mapping[str, Quantity], where: str, given: Sequence[Given]) -> Iterator[FieldError]:
+    for key, value in requests.items():
+        if key.removeprefix(_DOMAIN) != _MEMORY:
+            continue
+        for item in given:
+            memory = item.gpu.memory_bytes if item.gpu else None
+            if memory is not None and value > Quantity.of(memory):
+                has = Quantity.of(memory, binary=True)
+                yield FieldError(f"{where}[{key}]", f"{shown(str(value))} is more than {item.device.name} has ({has})")
+                break
+
+
+def _no_share(item: Given) -> Iterator[FieldError]:
+    """Of a device that is given once and as a whole."""
+    if item.share_id is not None:
+        what = f"{shown(item.share_id)}: devices of type {item.device.type} are not given in shares"
+        yield FieldError(f"{item.where}.shareID", f"{what} ({_at(item)})")
+    for key, value in item.consumed.items():
+        what = f"{shown(str(value))}: devices of type {item.device.type} have no capacity to consume"
+        yield FieldError(_path(item, key), f"{what} ({_at(item)})")
+
+
+def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError, ...]:
+    errors: list[FieldError] = []
+    values = _values(item, _MEMORY_RATIO if isinstance(device, GpuRatio) else _MEMORY, errors)
+    if item.share_id is None and not errors:
+        what = "is missing: kube-scheduler gives one to each share of a device"
+        errors.append(FieldError(f"{item.where}.shareID", f"{what} ({_at(item)})"))
+    core = _within(item, values, _CORE, _ALL, "percent", errors)
+    if isinstance(device, GpuRatio):
+        ratio = _within(item, values, _MEMORY_RATIO, _ALL, "percent", errors)
+        # Rounded down: percents that add up to 100 never add up to more bytes than there are.
+        memory = None if device.gpu.memory_bytes is None else device.gpu.memory_bytes * ratio // _ALL
+    elif device.memory_bytes is None:
+        # What the slice said once is not known any more; only all of the core needs no limit.
+        memory = None
+        if core != _ALL and _MEMORY in values:
+            what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not tell the GPU's memory any more"
+            errors.append(FieldError(_path(item, values[_MEMORY][0]), f"{what} ({_at(item)})"))
+    elif _MEMORY not in values and core == _ALL:
+        memory = device.memory_bytes
+    else:
+        memory = _within(item, values, _MEMORY, device.memory_bytes, "bytes", errors)
+    if errors:
+        return tuple(errors)
+    return Amount(core=core, memory_bytes=memory, whole=core == _ALL)
+
+
+def _values(item: Given, memory: str, errors: list[FieldError]) -> dict[str, tuple[str, Quantity]]:
+    """What the result says, by the capacity's name without the driver's domain, with the key as it is written."""
+    values: dict[str, tuple[str, Quantity]] = {}
+    for key, value in item.consumed.items():
+        name = key.removeprefix(_DOMAIN)
+        if name not in (_CORE, memory, _SHARES):
+            known = f"a device of type {item.device.type} has {_CORE} and {memory}"
+            what = f"{shown(str(value))}: {known} to consume ({_at(item)})"
+            errors.append(FieldError(_path(item, key), what))
+        elif name in values:
+            errors.append(FieldError(_path(item, key), f"{shown(str(value))}: {name} is named twice ({_at(item)})"))
+        else:
+            values[name] = (key, value)
+    if _SHARES in values and values[_SHARES][1] != Quantity.of(1):
+        key, value = values[_SHARES]
+        errors.append(FieldError(_path(item, key), f"{shown(str(value))}: expected 1 ({_at(item)})"))
+    return values
+
+
+def _within(
+    item: Given,
+    values: Mapping[str, tuple[str, Quantity]],
+    name: str,
+    most: int,
+    unit: str,
+    errors: list[FieldError],
+) -> int:
+    if name not in values:
+        errors.append(FieldError(_path(item, name), f"is missing: a share says how much it takes ({_at(item)})"))
+        return 1
+    key, value = values[name]
+    if not value.is_whole() or not 1 <= value.ceil() <= most:
+        expected = f"expected a whole number of {unit} from 1 to {most}"
+        errors.append(FieldError(_path(item, key), f"{shown(str(value))}: {expected} ({_at(item)})"))
+        return 1
+    return value.ceil()
+
+
+def _path(item: Given, key: str) -> str:
+    return (
+        f"{item.where}.consumedCapacity[{key if len(key) <= len(_DOMAIN) + 32 and key.isprintable() else shown(key)}]"
+    )
+
+
+def _at(item: Given) -> str:
+    return f"request {item.base_request}, device {item.device.name}"

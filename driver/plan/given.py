@@ -1,0 +1,175 @@
+"""What an allocation gave: its results for this driver, each with the device of the inventory that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from driver import DRIVER_NAME
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import ClaimReference, DeviceRequestAllocationResult, ResourceClaim
+from driver.api.validation import names
+from driver.api.validation.errors import shown
+from driver.errors import InputError, NodeError
+from driver.model.devices import Gpu
+from driver.model.inventory import Inventory
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices, has_static_layout
+from driver.plan.cdi import spec_file_name
+from driver.plan.field_errors import joined
+
+__all__ = ["Given", "given_devices", "gpu_of", "reference_of"]
+
+_RESULTS = "status.allocation.devices.results"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A device, or a part of one, that the allocation gave to a request.
+
+    Attributes:
+        request: As the result writes it: ``request`` or ``request/subrequest``.
+        device: What was given.
+        admin_access: Whether it is only watched over, which is no use of it (KEP-5018).
+        share_id: Which share of the device; None where it is given once.
+        consumed: How much of it, as the result says it.
+        where: The result's field path.
+        subject: Names claim, request and device in errors.
+    """
+
+    request: str
+    device: AllocatableDevice
+    admin_access: bool
+    share_id: str | None
+    consumed: Mapping[str, Quantity]
+    where: str
+    subject: str
+
+    @property
+    def base_request(self) -> str:
+        """The request without the subrequest: the kubelet knows no others."""
+        return self.request.partition("/")[0]
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU that the device is, or is a part of; None for other devices."""
+        return gpu_of(self.device)
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        """Whether it is an NVIDIA GPU or a part of one."""
+        gpu = self.gpu
+        return gpu is not None and gpu.vendor == "nvidia"
+
+
+def gpu_of(device: AllocatableDevice) -> Gpu | None:
+    """The GPU that a device is, or is a part of; None for other devices."""
+    match device:
+        case Gpu():
+            return device
+        case GpuRatio() | MigPartition():
+            return device.gpu
+        case _:
+            return None
+
+
+def reference_of(claim: ResourceClaim) -> ClaimReference:
+    """Which claim it is.
+
+    Raises:
+        InputError: Its UID or names could not come from Kubernetes.
+    """
+    meta = claim.metadata
+    spec_file_name(meta.uid)
+    errors = [*names.subdomain("metadata.name", meta.name)]
+    if meta.namespace:
+        errors += names.label("metadata.namespace", meta.namespace)
+    if errors:
+        raise InputError(f"the claim with UID {meta.uid} cannot come from Kubernetes: {joined(errors)}")
+    return claim.reference
+
+
+def given_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Given, ...]:
+    """What the claim was given of this driver's devices, in the allocation's order.
+
+    Raises:
+        InputError: The claim is not allocated, not to this node, or could not come from Kubernetes.
+        NodeError: A device is not there, or is given by an administrator's MIG partitions alone.
+    """
+    reference = reference_of(claim)
+    if claim.status.allocation is None:
+        raise InputError(
+            f"claim {reference} is not allocated", hint="prepare it after the scheduler has set status.allocation"
+        )
+    results = claim.status.allocation.devices.results
+    ours = [(index, result) for index, result in enumerate(results) if result.driver == DRIVER_NAME]
+    for _, result in ours:
+        _check_names(result, inventory.node, reference)
+    devices = _devices(inventory, {result.device for _, result in ours})
+    return tuple(
+        _given(result, f"{_RESULTS}[{index}]", devices.get(result.device), inventory, reference)
+        for index, result in ours
+    )
+
+
+def _devices(inventory: Inventory, wanted: Collection[str]) -> dict[str, AllocatableDevice]:
+    """The named devices. A GPU has some twenty places for MIG devices: what is not asked for is not looked at."""
+    found: dict[str, AllocatableDevice] = {}
+    if wanted:
+        for device in allocatable_devices(inventory):
+            if device.name in wanted:
+                found[device.name] = device
+                if len(found) == len(wanted):
+                    break
+    return found
+
+
+def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimReference) -> None:
+    base, slash, sub = result.request.partition("/")
+    errors = [*names.label("request", base), *(names.label("subrequest", sub) if slash else ())]
+    if result.share_id is not None:
+        # It becomes a part of a CDI device's name. The API server demands a UUID, which is a label.
+        errors += names.label("shareID", result.share_id)
+    if errors:
+        raise InputError(f"claim {claim}: an allocation result cannot come from Kubernetes: {joined(errors)}")
+    if result.pool != node:
+        raise InputError(
+            f"{_subject(claim, result)} of pool {shown(result.pool)} is not on node {node}",
+            hint="each node is the pool of its own devices: prepare the claim on the node it was allocated to",
+        )
+
+
+def _given(
+    result: DeviceRequestAllocationResult,
+    where: str,
+    device: AllocatableDevice | None,
+    inventory: Inventory,
+    claim: ClaimReference,
+) -> Given:
+    if device is None:
+        number = sum(1 for _ in allocatable_devices(inventory))
+        raise NodeError(
+            f"{_subject(claim, result)} is not among the {number} devices of node {inventory.node}",
+            hint="it may have left the node since it was allocated: check the node's hardware and driver, or delete "
+            "the pod so that its claim is allocated anew",
+        )
+    item = Given(
+        request=result.request,
+        device=device,
+        admin_access=result.admin_access is True,
+        share_id=result.share_id,
+        consumed=result.consumed_capacity,
+        where=where,
+        subject=f"claim {claim}, request {result.request.partition('/')[0]}, device {device.name}",
+    )
+    # A GPU with a layout has no part for percent, and no partitions but the layout's: those were not found above.
+    if isinstance(device, Gpu) and has_static_layout(device) and not item.admin_access:
+        raise NodeError(
+            f"{item.subject} was partitioned by an administrator since it was allocated: it is given by its MIG "
+            "partitions alone",
+            hint="remove the MIG partitions, or delete the pod so that its claim is allocated anew",
+        )
+    return item
+
+
+def _subject(claim: ClaimReference, result: DeviceRequestAllocationResult) -> str:
+    return f"claim {claim}, request {result.request}, device {shown(result.device)}"

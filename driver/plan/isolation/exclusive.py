@@ -1,0 +1,35 @@
+"""``exclusive``: the GPU belongs to the claim alone."""
+
+from __future__ import annotations
+
+from driver.api.resource_v1 import ClaimReference
+from driver.config import GpuSharing
+from driver.errors import InputError
+from driver.plan.isolation.gpu_shares import WHOLE_GPU
+from driver.plan.isolation.interface import GpuShare, IsolationHost, IsolationPlan
+
+__all__ = ["Exclusive"]
+
+
+class Exclusive:
+    """A whole GPU; kube-scheduler gives nobody else a share of it."""
+
+    strategy = "exclusive"
+
+    def plan(
+        self,
+        share: GpuShare,
+        sharing: GpuSharing,  # noqa: ARG002 - not asked by this strategy
+        host: IsolationHost,  # noqa: ARG002 - not asked by this strategy
+        claim: ClaimReference,  # noqa: ARG002 - not asked by this strategy
+        request: str,  # noqa: ARG002 - not asked by this strategy
+        subject: str,
+    ) -> IsolationPlan:
+        """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
+        if not share.whole:
+            raise InputError(
+                f"{subject}: strategy exclusive does not fit a share of {share.core} % of the GPU's core",
+                hint="leave out capacity.requests to get the whole GPU, or set sharing.strategy to timeSlicing, mps or "
+                "hamiCore",
+            )
+        return IsolationPlan(isolation=WHOLE_GPU, sharing=self.strategy)
