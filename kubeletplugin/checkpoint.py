@@ -1,6 +1,6 @@
 """What the plugin remembers of the claims it prepared: one file, versioned and checksummed, whole or not there.
 
-The file is JSON: ``{"version": 1, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
+The file is JSON: ``{"version": 2, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
 is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. docs/design/checkpoint.md says why.
 """
 
@@ -10,42 +10,30 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.durable_files import entries, read_regular_file, replace_file, sync_folder, told
-from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
-from driver.plan import PreparedDevice
-from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.entry import Entry
+from kubeletplugin.migrations import MIGRATIONS, Migration
 
 __all__ = [
     "MAX_BYTES",
-    "MIGRATIONS",
     "VERSION",
     "CheckpointFile",
     "CorruptCheckpointError",
-    "Entry",
-    "EntryDevice",
-    "EntryFile",
-    "Migration",
     "NewerCheckpointError",
     "decode",
     "encode",
 ]
 
-VERSION: Final = 1
-
-Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-"""Turns the data of one version into that of the next; raises ValueError, KeyError or TypeError where it cannot."""
-
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
-"""By version, what leads to the next one. Empty: there has been no version before this one."""
+VERSION: Final = 2
 
 MAX_BYTES: Final = 16 << 20
 """A claim takes a few KiB, 8 GPUs with their driver's libraries some 50; a node has some hundreds of claims."""
@@ -63,82 +51,9 @@ class CorruptCheckpointError(NodeError):
     """What stands in the checkpoint's place is no checkpoint."""
 
 
-class _Model(BaseModel):
-    # Every field is in the file: none has a default, so that a file that lacks one does not pass.
+class _Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-
-class EntryDevice(_Model):
-    """One device of the answer to the kubelet: :class:`driver.plan.PreparedDevice` as it stands in the file."""
-
-    request_names: tuple[str, ...]
-    pool: str
-    device: str
-    cdi_device_ids: tuple[str, ...]
-    share_id: str | None
-    admin_access: bool
-
-
-class EntryFile(_Model):
-    """A metadata file of a claim (KEP-5304).
-
-    Attributes:
-        path: Relative to the folder for such files.
-        content: The file's text.
-    """
-
-    path: str
-    content: str
-
-
-class Entry(_Model):
-    """A claim that is prepared.
-
-    Attributes:
-        uid: The claim's UID: the only thing that identifies it.
-        namespace: For messages, and to find the claim in the API.
-        name: As namespace.
-        state: ``prepared``: what it says is what the kubelet was told. ``rebuilt``: read back from the claim's CDI file
-            after the checkpoint was lost; planned anew from the claim before it is told to the kubelet again.
-        boot_id: The boot of the node it was prepared in: after another boot device nodes may be numbered anew.
-        devices: The answer to the kubelet, in its order.
-        cdi_spec: The content of the claim's CDI file.
-        metadata: The claim's metadata files.
-    """
-
-    uid: str
-    namespace: str
-    name: str
-    state: Literal["prepared", "rebuilt"]
-    boot_id: str
-    devices: tuple[EntryDevice, ...]
-    cdi_spec: str
-    metadata: tuple[EntryFile, ...]
-
-    @property
-    def claim(self) -> ClaimReference:
-        """Which claim it is."""
-        return ClaimReference(namespace=self.namespace, name=self.name, uid=self.uid)
-
-    @property
-    def answer(self) -> ClaimPrepared:
-        """What the kubelet is told."""
-        return ClaimPrepared(
-            devices=tuple(
-                PreparedDevice(
-                    request_names=device.request_names,
-                    pool=device.pool,
-                    device=device.device,
-                    cdi_device_ids=device.cdi_device_ids,
-                    share_id=device.share_id,
-                    admin_access=device.admin_access,
-                )
-                for device in self.devices
-            )
-        )
-
-
-class _Data(_Model):
     claims: tuple[Entry, ...]
 
 

@@ -1,11 +1,12 @@
-"""Plans claims on this node: :func:`driver.plan.prepare_plan`, given the node's driver files and folders."""
+"""Plans claims on this node: :mod:`driver.plan`, given the node's driver files, folders and means of isolation."""
 
 from __future__ import annotations
 
 import logging
+import posixpath
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,14 +14,17 @@ from driver import DRIVER_NAME
 from driver.adapters.nvidia_driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
 from driver.api.resource_v1 import ResourceClaim
 from driver.errors import NodeError
+from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
-from driver.plan import DriverFiles, PreparePlan, prepare_plan
+from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
+from kubeletplugin.hami_core_library import HamiCoreFile
 from kubeletplugin.roots import Roots
 
 __all__ = ["ClaimPlanner"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FRESH_S: Final = 60.0
+_RUNTIME_ROOT: Final = "/run/rootport"
 
 
 class ClaimPlanner:
@@ -31,48 +35,90 @@ class ClaimPlanner:
 
     Args:
         roots: Where the host is.
-        metadata_dir: The folder for device metadata files, by the path that the host knows it by.
+        metadata_dir: The folder for the files of claims, by the path that the host knows it by.
+        runtime_root: The host's folder for what lives until the next boot.
+        hami_core: The host's path of HAMi-core's ``libvgpu.so``; None where the node has none.
         clock: Seconds that never go back.
     """
 
-    def __init__(self, roots: Roots, *, metadata_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        metadata_dir: Path,
+        runtime_root: str = _RUNTIME_ROOT,
+        hami_core: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._roots = roots
         self._metadata_dir = metadata_dir
+        self._runtime_root = runtime_root
+        self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
         self._lock = threading.Lock()
         self._clock = clock
         self._files: DriverFiles | None = None
         self._looked_at = 0.0
 
-    def __call__(self, claim: ResourceClaim, inventory: Inventory) -> PreparePlan:
-        """Decide how to prepare a claim.
+    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
+        """Decide how to prepare a claim; nothing has been done when this fails.
 
         Raises:
-            RootportError: As ``prepare_plan`` does; and NodeError where the claim has an NVIDIA GPU whose driver's
-                files are not on the node.
+            RootportError: As :func:`driver.plan.decide` does; and NodeError where the claim has an NVIDIA GPU, or a
+                part of one, whose driver's files are not on the node.
         """
-        nvidia = {gpu.name for gpu in inventory.gpus if gpu.vendor == "nvidia"}
-        # For the others the driver's files are not looked for: trouble with them must not keep a NIC from its claim.
-        wanted = claim.status.allocation.devices.results if claim.status.allocation else ()
-        needed = any(result.driver == DRIVER_NAME and result.device in nvidia for result in wanted)
+        # For other devices the driver's files are not looked for: trouble with them must not keep a NIC from its claim.
+        needed = _names_nvidia_gpu(claim, inventory)
         version = self._driver_version(inventory) if needed else None
         files = self._driver_files(version) if version else None
-        plan = prepare_plan(
-            claim,
-            inventory,
+        decision = decide(claim, inventory, host=self._isolation_host(version, files))
+        if files is None:
+            self._refuse_nvidia(decision, version)
+        return decision
+
+    def finish(self, decision: Decision, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+        """Say what kubelet and runtime are told, after the decision's effects are done.
+
+        Args:
+            decision: From :meth:`decide`.
+            mig_devices: What the effects have made, by the partition's name (:attr:`Decision.mig_effects`).
+
+        Raises:
+            RootportError: As :func:`driver.plan.finish` does.
+        """
+        # Those that the decision was made with, or newer ones: they are not looked for twice for one claim.
+        with self._lock:
+            files = self._files if decision.has_nvidia_gpu else None
+        if files is None:
+            self._refuse_nvidia(decision, None)
+        return finish(
+            decision,
+            mig_devices=mig_devices,
             driver_files=files,
             device_root=self._roots.device_root,
             metadata_root=str(self._metadata_dir),
         )
-        given = [device.device for device in plan.devices if device.device in nvidia]
-        if given and files is None:
-            # A container with the device nodes alone would start and find no CUDA driver.
+
+    def _refuse_nvidia(self, decision: Decision, version: str | None) -> None:
+        """A container with the device nodes alone would start and find no CUDA driver."""
+        given = next((device.given for device in decision.devices if device.given.is_nvidia_gpu), None)
+        if given is not None:
             raise NodeError(
-                f"claim {plan.claim}, device {given[0]}: the files of NVIDIA's driver {version or '(none is loaded)'}, "
-                f"libcuda first, are not below {self._roots.host.path / self._roots.driver_root.lstrip('/')}",
+                f"{given.subject}: the files of NVIDIA's driver {version or '(none is loaded)'}, libcuda first, are "
+                f"not below {self._roots.host.path / self._roots.driver_root.lstrip('/')}",
                 hint="install the driver with its libraries on the node; where it is in a container of its own "
                 "(GPU Operator), name its folder with --device-root",
             )
-        return plan
+
+    def _isolation_host(self, version: str | None, files: DriverFiles | None) -> IsolationHost:
+        programs = {posixpath.basename(file.container_path): file.host_path for file in (files.files if files else ())}
+        return IsolationHost(
+            driver_version=version,
+            nvidia_smi=programs.get("nvidia-smi"),
+            mps_control=programs.get("nvidia-cuda-mps-control"),
+            hami_core=self._hami_core.found() if self._hami_core and files else None,
+            runtime_root=self._runtime_root,
+            files_root=str(self._metadata_dir),
+        )
 
     def _driver_version(self, inventory: Inventory) -> str | None:
         versions = (gpu.driver_version for gpu in inventory.gpus if gpu.vendor == "nvidia")
@@ -95,3 +141,11 @@ class ClaimPlanner:
                 if self._files != known:
                     _LOG.info("looked for NVIDIA's driver files", extra={"version": version, "files": found})
             return self._files
+
+
+def _names_nvidia_gpu(claim: ResourceClaim, inventory: Inventory) -> bool:
+    """Whether a result names an NVIDIA GPU or a part of one: each of these names has the GPU's PCI address in it."""
+    results = claim.status.allocation.devices.results if claim.status.allocation else ()
+    ours = [result.device for result in results if result.driver == DRIVER_NAME]
+    addresses = [gpu.name.removeprefix(f"{gpu.type}-") for gpu in inventory.gpus if gpu.vendor == "nvidia"]
+    return any(address in name for name in ours for address in addresses)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from driver.model.inventory import Inventory
+from driver.model.parts import gpu_parts
 from kubeletplugin.claim_service import DeviceHealth
 
 __all__ = ["DevicesHealth"]
@@ -60,6 +61,10 @@ class DevicesHealth:
         if inventory is None:
             return [DeviceHealth(pool=self._node, device=n, healthy=None, message=_NOT_SEEN) for n in sorted(names)]
         found = {str(device.name): device.device_nodes_known for device in inventory.devices()}
+        if names - found.keys():
+            # A part of a GPU that a claim holds is as well as its GPU.
+            parts = (part for gpu in inventory.gpus for part in gpu_parts(gpu))
+            found |= {part.name: part.device_nodes_known for part in parts if part.name in names}
         return [self._health(name, found.get(name), certain=certain) for name in sorted(names)]
 
     def version(self) -> int:

@@ -25,8 +25,9 @@ from driver.model.merge import merge_nvml
 from driver.objects import node_inventory
 from kubeletplugin.conditions import Concern, Finding, Findings, State
 from kubeletplugin.loop import ProcessOutdatedError
-from kubeletplugin.nvml_library import load_from_host, outdated_version
+from kubeletplugin.nvml_library import outdated_version, with_nvml
 from kubeletplugin.own_devices import hidden_device
+from kubeletplugin.own_partitions import OwnPartitions, without_own_partitions
 from kubeletplugin.roots import Roots
 
 __all__ = ["Discovery", "Sighting", "look"]
@@ -56,7 +57,13 @@ class Sighting:
     outdated: bool = False
 
 
-def look(roots: Roots, *, node: str, own: Path = Path("/")) -> Sighting:
+def look(
+    roots: Roots,
+    *,
+    node: str,
+    own: Path = Path("/"),
+    own_partitions: Callable[[], OwnPartitions] = frozenset,
+) -> Sighting:
     """Look at the node's devices.
 
     Unlike ``rootport topo --live``, which shows all there is, this leaves out NVIDIA GPUs whose driver library does not
@@ -67,6 +74,7 @@ def look(roots: Roots, *, node: str, own: Path = Path("/")) -> Sighting:
         roots: Where the node's ``sys``, ``proc`` and ``dev`` are.
         node: The node's name.
         own: This process's own ``/``, whose ``dev`` NVML opens.
+        own_partitions: Tells the MIG devices that Rootport makes, which are no part of a GPU's static layout.
 
     Raises:
         RootportError: sysfs cannot be read, or tells what no NodeInventory can hold.
@@ -74,7 +82,9 @@ def look(roots: Roots, *, node: str, own: Path = Path("/")) -> Sighting:
     tree = replace(sysfs.discover(roots.hardware, node=node), source=InventorySource.LIVE)
     failure: NodeError | None = None
     try:
-        report = _nvml_report(roots)
+        # Asked twice, since one may be made or destroyed while NVML is asked.
+        before = own_partitions()
+        report = without_own_partitions(_nvml_report(roots), before | own_partitions())
     except NodeError as error:
         failure = error
         others = (gpu for gpu in tree.gpus if gpu.vendor != _NVIDIA)
@@ -237,12 +247,7 @@ def _unseen(roots: Roots, own: Path, blind: int, failure: NodeError | None) -> t
 
 
 def _nvml_report(roots: Roots) -> nvml.NvmlReport:
-    try:
-        return nvml.read_gpus()
-    except nvml.NvmlUnavailableError:
-        if not load_from_host(roots):
-            raise
-        return nvml.read_gpus()
+    return with_nvml(roots, lambda: nvml.read_gpus(roots.hardware.fresh()))
 
 
 def _with_kept(inventory: Inventory, kept: tuple[Gpu, ...]) -> Inventory:

@@ -7,12 +7,14 @@ device, which no answer to the kubelet ever names: no container sees it.
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.plan import CdiDevice, CdiSpec, PreparePlan
-from kubeletplugin.checkpoint import Entry, EntryDevice, EntryFile
+from driver.plan.effects import Effect
+from kubeletplugin.entry import Entry, EntryDevice, EntryFile
+from kubeletplugin.migrations import device_of_version_1
 
 __all__ = ["Found", "entry_of_plan", "found_in_spec"]
 
@@ -27,7 +29,8 @@ class Found(BaseModel):
         name: As there.
         boot_id: As there.
         devices: As there.
-        metadata: The paths of the claim's metadata files.
+        effects: As there.
+        files: The paths of the claim's other files.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -36,7 +39,8 @@ class Found(BaseModel):
     name: str
     boot_id: str
     devices: tuple[EntryDevice, ...]
-    metadata: tuple[str, ...]
+    effects: tuple[Effect, ...]
+    files: tuple[str, ...]
 
 
 def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
@@ -47,24 +51,15 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
         spec: The plan's CDI spec.
         boot_id: The node's current boot.
     """
-    devices = tuple(
-        EntryDevice(
-            request_names=device.request_names,
-            pool=device.pool,
-            device=device.device,
-            cdi_device_ids=device.cdi_device_ids,
-            share_id=device.share_id,
-            admin_access=device.admin_access,
-        )
-        for device in plan.devices
-    )
-    metadata = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.metadata_files)
+    devices = tuple(EntryDevice.of(device) for device in plan.devices)
+    files = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.files)
     found = Found(
         namespace=plan.claim.namespace,
         name=plan.claim.name,
         boot_id=boot_id,
         devices=devices,
-        metadata=tuple(file.path for file in metadata),
+        effects=plan.effects,
+        files=tuple(file.path for file in files),
     )
     marker = CdiDevice(name=_marker_name(plan.claim.uid), env=(f"{_VARIABLE}{found.model_dump_json()}",))
     return Entry(
@@ -74,8 +69,9 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
         state="prepared",
         boot_id=boot_id,
         devices=devices,
+        effects=plan.effects,
         cdi_spec=CdiSpec(claim=spec.claim, devices=(*spec.devices, marker)).to_json().decode(),
-        metadata=metadata,
+        files=files,
     )
 
 
@@ -83,17 +79,26 @@ def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
     """What a claim's CDI spec says, or None where it is damaged or none of this plugin's.
 
     Args:
-        content: The file's.
+        content: The file's, of this version or an older one.
         claim_uid: From the file's name.
     """
     try:
         for device in json.loads(content)["devices"]:
             if device["name"] == _marker_name(claim_uid):
                 (variable,) = device["containerEdits"]["env"]
-                return Found.model_validate_json(variable.removeprefix(_VARIABLE))
+                note = json.loads(variable.removeprefix(_VARIABLE))
+                # From JSON, since strict models take no list for a tuple from Python.
+                return Found.model_validate_json(json.dumps(_of_version_1(note) if "effects" not in note else note))
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return None
+
+
+def _of_version_1(note: dict[str, Any]) -> dict[str, Any]:
+    """What Rootport wrote when its checkpoint had version 1: see :mod:`kubeletplugin.migrations`."""
+    kept = {name: value for name, value in note.items() if name != "metadata"}
+    devices = [device_of_version_1(device) for device in note["devices"]]
+    return kept | {"files": note["metadata"], "effects": [], "devices": devices}
 
 
 def _marker_name(claim_uid: str) -> str:

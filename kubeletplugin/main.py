@@ -65,6 +65,12 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "(a driver in a container: /run/nvidia/driver).",
 )
 @click.option(
+    "--hami-core",
+    type=_PATH,
+    default=_DEFAULTS.hami_core,
+    help="HAMi-core's library on the host, for claims with sharing strategy hamiCore; need not be there.",
+)
+@click.option(
     "--plugin-dir",
     type=_PATH,
     default=_DEFAULTS.plugin_dir,

@@ -1,4 +1,4 @@
-"""Writes and removes the device metadata files of claims (KEP-5304): a folder per claim, a file per request.
+"""Writes and removes the files of claims: device metadata (KEP-5304) and what isolates shares. A folder per claim.
 
 The files are not synced to disk: after a power cut every claim is planned and written anew before a container starts
 (docs/design/checkpoint.md), and short of that the kernel loses nothing.
@@ -17,21 +17,21 @@ from driver.api.resource_v1 import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.plan import spec_file_name
-from kubeletplugin.checkpoint import EntryFile
+from kubeletplugin.entry import EntryFile
 
 __all__ = ["claim_folders", "remove_metadata", "remove_metadata_leftovers", "write_metadata"]
 
-_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.json", re.ASCII)
-"""A request's name and the suffix (driver.plan.metadata)."""
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.[a-z]{1,16}", re.ASCII)
+"""As :class:`driver.plan.isolation.ClaimFile` says: ``<request>.json``, ``hami-core.preload``."""
 
 
 def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path) -> None:
-    """Write a claim's metadata files; one that already says the same is left as it is.
+    """Write a claim's files; one that already says the same is left as it is.
 
     Args:
         claim: Whose files they are.
-        files: Their paths are ``<claim uid>/<request>.json``.
-        root: The folder of all metadata files; made where missing.
+        files: Their paths are ``<claim uid>/<name>``.
+        root: The folder of all such files; made where missing.
 
     Raises:
         InputError: A path is none of that form.
@@ -40,17 +40,17 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
     for file in files:
         folder, _, name = file.path.partition("/")
         if folder != claim.uid or _NAME.fullmatch(name) is None:
-            raise InputError(f"claim {claim}: {shown(file.path)} is not the path of a metadata file")
+            raise InputError(f"claim {claim}: {shown(file.path)} is not the path of a claim's file")
         path = _folder(claim.uid, root) / name
         content = file.content.encode()
-        with told(f"claim {claim}: the metadata file {path} cannot be written"):
+        with told(f"claim {claim}: the file {path} cannot be written"):
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not file_holds(path, content):
                 replace_file(path, content, sync=False)
 
 
 def remove_metadata(claim_uid: str, root: Path) -> None:
-    """Remove a claim's metadata folder with all that is in it. One that is not there is fine.
+    """Remove a claim's folder of files with all that is in it. One that is not there is fine.
 
     Raises:
         InputError: ``claim_uid`` could not come from Kubernetes.
@@ -58,7 +58,7 @@ def remove_metadata(claim_uid: str, root: Path) -> None:
     """
     folder = _folder(claim_uid, root)
     with (
-        told(f"claim with UID {claim_uid}: the metadata folder {folder} cannot be removed"),
+        told(f"claim with UID {claim_uid}: the folder of its files {folder} cannot be removed"),
         suppress(FileNotFoundError),
     ):
         if folder.is_symlink() or not folder.is_dir():
@@ -70,17 +70,17 @@ def remove_metadata(claim_uid: str, root: Path) -> None:
 
 
 def claim_folders(root: Path) -> tuple[str, ...]:
-    """The UIDs of the claims that have a metadata folder, sorted.
+    """The UIDs of the claims that have a folder of files, sorted.
 
     Raises:
         NodeError: The folder of all could not be read; one that is not there holds none.
     """
-    with told(f"the metadata folder {root} cannot be read"):
+    with told(f"the folder of claims' files {root} cannot be read"):
         return tuple(sorted(path.name for path in entries(root) if _is_uid(path.name)))
 
 
 def remove_metadata_leftovers(claim_uid: str, root: Path) -> tuple[Path, ...]:
-    """Remove the temporary files in a claim's metadata folder, and return them.
+    """Remove the temporary files in a claim's folder, and return them.
 
     Raises:
         NodeError: The folder could not be read, or a file not be removed.

@@ -8,17 +8,39 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from driver.adapters.nvidia_driver_files import find_driver_files, kernel_driver_version
+from driver.adapters.nvml_session import NvmlUnavailableError
 from driver.errors import RootportError
 from kubeletplugin.roots import Roots
 
-__all__ = ["load_from_host", "outdated_version"]
+__all__ = ["load_from_host", "outdated_version", "with_nvml"]
+
+_T = TypeVar("_T")
 
 _LOG: Final = logging.getLogger(__name__)
 _NAME: Final = "libnvidia-ml.so.1"
 _loaded: list[str] = []  # what the linker has loaded is the whole process's, and stays
+
+
+def with_nvml(roots: Roots, act: Callable[[], _T]) -> _T:
+    """Do what needs NVML, with the host's where this process has none.
+
+    Args:
+        roots: Where the host is.
+        act: What to do; it is done again once the library is there.
+
+    Raises:
+        NvmlUnavailableError: The host has none either.
+    """
+    try:
+        return act()
+    except NvmlUnavailableError:
+        if not load_from_host(roots):
+            raise
+        return act()
 
 
 def load_from_host(roots: Roots) -> bool:

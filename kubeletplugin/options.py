@@ -31,6 +31,7 @@ class Options:
         host_root: Where the host's ``sys``, ``proc``, ``dev`` and driver files are seen.
         device_root: What stands before host paths in CDI specs; empty on a real host.
         plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
+        hami_core: HAMi-core's library on the host; it need not be there.
         registry_dir: Where the kubelet watches for plugins.
         cdi_dir: Where the runtime reads CDI specs.
         namespace: Rootport's namespace, for the node's Lease.
@@ -45,6 +46,7 @@ class Options:
     instance: str = "local"
     host_root: Path = Path("/")
     device_root: str = ""
+    hami_core: Path = Path("/usr/local/vgpu/libvgpu.so")
     plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
     registry_dir: Path = _KUBELET / "plugins_registry"
     cdi_dir: Path = Path("/var/run/cdi")
@@ -81,12 +83,17 @@ class Options:
             raise InputError(f"--health-port: expected 0 (none) to {_MAX_PORT}")
 
     def _check_folders(self) -> None:
-        paths = {"--plugin-dir": self.plugin_dir, "--registry-dir": self.registry_dir, "--cdi-dir": self.cdi_dir}
+        paths = {
+            "--hami-core": self.hami_core,
+            "--plugin-dir": self.plugin_dir,
+            "--registry-dir": self.registry_dir,
+            "--cdi-dir": self.cdi_dir,
+        }
         for flag, path in paths.items():
             if not path.is_absolute() or ".." in path.parts or not str(path).isprintable():
                 raise InputError(
                     f"{flag}: expected an absolute path without ..",
-                    hint="kubelet or runtime must find the folder by the same path",
+                    hint="kubelet or runtime must find it by the same path",
                 )
         sockets = {
             "--plugin-dir": self.plugin_dir / f"dra-{self.instance}.sock",

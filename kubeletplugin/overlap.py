@@ -1,49 +1,144 @@
-"""Whether two claims may have one device at the same time: the one place that says so.
+"""Whether two claims may have one device, or one GPU, at the same time: the one place that says so.
 
 The scheduler allocates; this is the last line of defence behind it. It matters in practice when a pod was
-force-deleted: its claim is free in the API, and its containers still run.
+force-deleted (its claim is free in the API, and its containers still run), and for what no scheduler can know: two
+shares of one GPU must be kept apart in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
-from kubeletplugin.checkpoint import Entry, EntryDevice
+from driver.model.devices import DeviceType, MigPlacement
+from driver.plan import PreparedDevice
+from driver.plan.gpu_use import GpuUse
+from kubeletplugin.entry import Entry, EntryDevice
 
 __all__ = ["refuse_overlap"]
 
+_UNTIL_FREE: Final = (
+    "the kubelet retries; it is free once that claim's pods have ended on this node and the kubelet has unprepared it"
+)
+_ONE_WAY: Final = (
+    "all shares of a GPU are kept apart in one way at a time: give both claims the same sharing in their GpuConfig, or "
+    "have them allocated on different GPUs by different DeviceClasses; the kubelet retries, and this claim is prepared "
+    "once the other one's pods have ended"
+)
 
-def refuse_overlap(entry: Entry, others: Iterable[Entry]) -> None:
-    """Refuse a claim that would get a device which another prepared claim holds.
+
+def refuse_overlap(
+    claim: ClaimReference, devices: Sequence[PreparedDevice], others: Iterable[Entry], *, boot_id: str
+) -> None:
+    """Refuse a claim that would get what another prepared claim holds.
 
     A claim prepared in an earlier boot of the node holds nothing: none of its containers can run. Should the kubelet
     want it again, it is planned anew, and refused then.
 
     Args:
-        entry: The claim that is to be prepared.
+        claim: The claim that is to be prepared.
+        devices: What it is to be given.
         others: All prepared claims; the claim itself may be among them.
+        boot_id: The node's current boot.
 
     Raises:
-        NodeError: Names the device and the claim that holds it. A retry helps once that one is unprepared.
+        NodeError: Names the device or GPU and the claim that holds it. A retry helps once that one is unprepared.
     """
-    wanted = {(device.pool, device.device): device for device in entry.devices if not device.admin_access}
-    for other in others:
-        if other.uid == entry.uid or other.boot_id != entry.boot_id:
-            continue
+    holders = [other for other in others if other.uid != claim.uid and other.boot_id == boot_id]
+    used = [device for device in devices if not device.admin_access]
+    _refuse_devices(claim, used, holders)
+    for device in used:
+        if device.use is not None:
+            _refuse_use(claim, device, device.use, holders)
+    _refuse_oversold(claim, [device.use for device in used if device.use], holders)
+
+
+def _refuse_devices(claim: ClaimReference, devices: Sequence[PreparedDevice], holders: Sequence[Entry]) -> None:
+    wanted: dict[tuple[str, str], list[PreparedDevice]] = {}
+    for device in devices:
+        wanted.setdefault((device.pool, device.device), []).append(device)
+    for other in holders:
         for held in other.devices:
-            device = wanted.get((held.pool, held.device))
-            if device is not None and not _together(device, held):
+            for device in wanted.get((held.pool, held.device), ()):
+                if not _together(device, held):
+                    raise NodeError(
+                        f"{_subject(claim, device)} is still in use by claim {other.claim}", hint=_UNTIL_FREE
+                    )
+
+
+def _together(wanted: PreparedDevice, held: EntryDevice) -> bool:
+    """Whether two claims may have a device together: one only watches over it (KEP-5018), or each has another share."""
+    if held.admin_access:
+        return True
+    return wanted.share_id is not None and held.share_id is not None and wanted.share_id != held.share_id
+
+
+def _refuse_use(claim: ClaimReference, device: PreparedDevice, use: GpuUse, holders: Sequence[Entry]) -> None:
+    for other in holders:
+        for held in other.uses:
+            if held.gpu == use.gpu and (why := _contradiction(use, held)):
+                what, hint = why
                 raise NodeError(
-                    f"claim {entry.claim}, request {', '.join(device.request_names)}, device {device.device} is still "
-                    f"in use by claim {other.claim}",
-                    hint="the kubelet retries; the device is free once that claim's pods have ended on this node and "
-                    "the kubelet has unprepared it",
+                    f"{_subject(claim, device)}: GPU {use.gpu} is in use by claim {other.claim}: {what}", hint=hint
                 )
 
 
-def _together(one: EntryDevice, other: EntryDevice) -> bool:
-    """Whether two claims may have a device together: one only watches over it (KEP-5018), or each has another share."""
-    if one.admin_access or other.admin_access:
-        return True
-    return one.share_id is not None and other.share_id is not None and one.share_id != other.share_id
+def _contradiction(use: GpuUse, held: GpuUse) -> tuple[str, str] | None:
+    """Why two claims cannot use one GPU at a time, and what to do."""
+    if use.mode != held.mode:
+        return f"that one has {_shown(held)}, and this one wants {_shown(use)}", _UNTIL_FREE
+    if use.mode == DeviceType.MIG:
+        if _apart(use.placement, held.placement):
+            return None
+        return f"that one has {_shown(held)}, which overlaps {_shown(use)}", _UNTIL_FREE
+    if use.whole or held.whole:
+        return f"that one has {_shown(held)}, and this one wants {_shown(use)}", _UNTIL_FREE
+    if use.sharing != held.sharing:
+        return f"its share is kept apart by {held.sharing!r}, and this one's would be by {use.sharing!r}", _ONE_WAY
+    return None
+
+
+def _apart(one: MigPlacement | None, other: MigPlacement | None) -> bool:
+    if one is None or other is None:
+        return False
+    return one.start + one.size <= other.start or other.start + other.size <= one.start
+
+
+def _shown(use: GpuUse) -> str:
+    if use.mode == DeviceType.MIG:
+        place = use.placement
+        return f"the MIG partition on slices {place.start} to {place.start + place.size - 1}" if place else "MIG"
+    if use.whole:
+        return "all of it"
+    return "a share by percent of memory" if use.mode == DeviceType.GPU_RATIO else "a share"
+
+
+def _refuse_oversold(claim: ClaimReference, uses: Sequence[GpuUse], holders: Sequence[Entry]) -> None:
+    """The shares of a GPU together: what the scheduler ensures, counted again."""
+    for gpu in dict.fromkeys(use.gpu for use in uses):
+        own = [use for use in uses if use.gpu == gpu]
+        held = [(other.claim, use) for other in holders for use in other.uses if use.gpu == gpu]
+        together = [*own, *(use for _, use in held)]
+        if not held or own[0].mode == DeviceType.MIG:
+            continue
+        who = ", ".join(dict.fromkeys(str(reference) for reference, _ in held))
+        core = sum(use.core or 0 for use in together)
+        if core > 100:
+            raise NodeError(
+                f"claim {claim}: GPU {gpu} would be given twice: with claim {who}, {core} percent of its core",
+                hint=_UNTIL_FREE,
+            )
+        total = next((use.gpu_memory_bytes for use in together if use.gpu_memory_bytes is not None), None)
+        memory = sum(use.memory_bytes or 0 for use in together)
+        if total is not None and memory > total:
+            raise NodeError(
+                f"claim {claim}: GPU {gpu} would be given twice: with claim {who}, {memory} of its {total} bytes of "
+                "memory",
+                hint=_UNTIL_FREE,
+            )
+
+
+def _subject(claim: ClaimReference, device: PreparedDevice) -> str:
+    return f"claim {claim}, request {', '.join(device.request_names)}, device {device.device}"

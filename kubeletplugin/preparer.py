@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import NodeError, RootportError
+from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
-from driver.plan import PreparePlan, prepare_plan
+from driver.plan import Decision, PreparedDevice, PreparePlan
+from driver.plan.effects import Effect
+from kubeletplugin.claim_effects import ClaimEffects, Mended
 from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.effects import Effector
+from kubeletplugin.entry import Entry
 from kubeletplugin.entry_in_spec import entry_of_plan
+from kubeletplugin.overlap import refuse_overlap
 from kubeletplugin.store import ClaimStore, OpenStore
 
 __all__ = ["GetClaim", "Planner", "Preparer"]
@@ -20,10 +26,19 @@ __all__ = ["GetClaim", "Planner", "Preparer"]
 GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
 """Reads a claim, as :class:`kubeletplugin.claims.ClaimReader` does; raises RootportErrors."""
 
-Planner: TypeAlias = Callable[[ResourceClaim, Inventory], PreparePlan]
-""":func:`driver.plan.prepare_plan`, with the node's driver files and roots already given."""
-
 _LOG: Final = logging.getLogger(__name__)
+
+
+class Planner(Protocol):
+    """Plans claims for this node, as :class:`kubeletplugin.claim_planner.ClaimPlanner` does; raises RootportErrors."""
+
+    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
+        """Check a claim, and decide what preparing it takes."""
+        ...
+
+    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+        """Plan the files, once the decision's effects are done; with the MIG devices that they made."""
+        ...
 
 
 class Preparer:
@@ -34,7 +49,8 @@ class Preparer:
         inventory: What the node has now; raises NodeError while that is not known.
         get_claim: Reads a claim from the API server; called without the state's lock.
         host: The host's ``/``: device nodes must exist below it.
-        plan: Decides how to prepare a claim.
+        planner: Decides how to prepare a claim.
+        effects: Does to the node what the decision says.
     """
 
     def __init__(
@@ -44,13 +60,15 @@ class Preparer:
         inventory: Callable[[], Inventory],
         get_claim: GetClaim,
         host: HostRoot,
-        plan: Planner = prepare_plan,
+        planner: Planner,
+        effects: Effector[Effect],
     ) -> None:
         self._store = store
         self._inventory = inventory
         self._get_claim = get_claim
         self._host = host
-        self._plan = plan
+        self._planner = planner
+        self._effects = ClaimEffects(store, effects)
 
     def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
         """Prepare claims; one that is prepared already gets the same answer again, without the API server.
@@ -80,10 +98,50 @@ class Preparer:
         try:
             with self._store.opened() as state:
                 for claim in claims:
-                    answers[claim.uid] = _removed(claim, state)
+                    answers[claim.uid] = self._removed(claim, state)
         except RootportError as error:
             answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
         return answers
+
+    def remove(self, entries: Sequence[Entry]) -> Mapping[str, RootportError | None]:
+        """As :meth:`unprepare`, but only where the entry still is what it was: else it was unprepared meanwhile.
+
+        Raises:
+            NodeError: The state is not to be had.
+        """
+        with self._store.opened() as state:
+            same = [entry for entry in entries if state.entries.get(entry.uid) == entry]
+            return {entry.uid: self._removed(entry.claim, state) for entry in same}
+
+    def mend(self) -> Mended:
+        """Do the effects of prepared claims again where they are gone, and undo those that former claims left.
+
+        The state is let go between two claims: nobody waits for all of it.
+
+        Raises:
+            NodeError: The state is not to be had.
+        """
+        with self._store.opened() as state:
+            claims = self._effects.claims(state)
+        parts = []
+        for uid in claims:
+            with self._store.opened() as state:
+                parts.append(self._effects.mend(uid, state))
+        return Mended(
+            undone=tuple(claim for part in parts for claim in part.undone),
+            outdated=tuple(claim for part in parts for claim in part.outdated),
+            failed=tuple(error for part in parts for error in part.failed),
+        )
+
+    def _removed(self, claim: ClaimReference, state: OpenStore) -> RootportError | None:
+        former = state.entries.get(claim.uid)
+        try:
+            state.remove(claim)
+        except RootportError as error:
+            return error
+        # After the entry: what a crash leaves then is a leftover, never a prepared claim without its effects.
+        self._effects.settle(claim, state, former=former)
+        return None
 
     def _prepare(
         self, claims: Sequence[ClaimReference], *, only_known: bool
@@ -114,8 +172,7 @@ class Preparer:
         try:
             entry = state.current(claim.uid)
             if entry is not None:
-                state.restore(entry)
-                return entry.answer
+                return self._again(entry, state)
             if not only_known:
                 state.begin(claim)
         except RootportError as error:
@@ -135,22 +192,40 @@ class Preparer:
             # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
             entry = state.current(reference.uid)
             if entry is not None:
-                state.restore(entry)
-                return entry.answer
+                return self._again(entry, state)
             wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
             if not wanted:
                 return _unprepared(reference)
-            plan = self._plan(claim, self._inventory())
-            for note in plan.notes:
-                _LOG.info("claim %s: %s", reference, note)
-            if plan.spec is None:
-                state.remove(reference)
-                return ClaimPrepared(devices=())
-            self._check_device_nodes(plan)
-            entry = entry_of_plan(plan, plan.spec, self._store.boot_id)
-            state.add(entry)
+            decision = self._planner.decide(claim, self._inventory())
+            refuse_overlap(reference, _wanted(decision), state.entries.values(), boot_id=self._store.boot_id)
+            try:
+                return self._acted(decision, state)
+            finally:
+                # Well or not: undone is what the claim's entry, if there is one now, does not have.
+                self._effects.settle(reference, state)
         except RootportError as error:
             return error
+
+    def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
+        """Everything that preparing a claim does to the node."""
+        gpus = {use.gpu for use in decision.uses}
+        made = self._effects.do(decision.claim, decision.effects, gpus, state)
+        mig_devices = {name: made[effect] for name, effect in decision.mig_effects.items() if effect in made}
+        plan = self._planner.finish(decision, mig_devices=mig_devices)
+        for note in plan.notes:
+            _LOG.info("claim %s: %s", plan.claim, note)
+        if plan.spec is None:
+            state.remove(plan.claim)
+            return ClaimPrepared(devices=())
+        self._check_device_nodes(plan)
+        entry = entry_of_plan(plan, plan.spec, self._store.boot_id)
+        state.add(entry)
+        return entry.answer
+
+    def _again(self, entry: Entry, state: OpenStore) -> ClaimPrepared:
+        """The answer for a claim that is prepared already."""
+        self._effects.revive(entry)
+        state.restore(entry)
         return entry.answer
 
     def _check_device_nodes(self, plan: PreparePlan) -> None:
@@ -172,12 +247,20 @@ class Preparer:
                     )
 
 
-def _removed(claim: ClaimReference, state: OpenStore) -> RootportError | None:
-    try:
-        state.remove(claim)
-    except RootportError as error:
-        return error
-    return None
+def _wanted(decision: Decision) -> list[PreparedDevice]:
+    """What the claim is to be given, before anything is done for it."""
+    return [
+        PreparedDevice(
+            request_names=(device.given.base_request,),
+            pool=decision.inventory.node,
+            device=device.given.device.name,
+            cdi_device_ids=(),
+            share_id=device.given.share_id,
+            admin_access=device.given.admin_access,
+            use=device.use,
+        )
+        for device in decision.devices
+    ]
 
 
 def _unprepared(claim: ClaimReference) -> NodeError:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,16 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import NodeError, RootportError
 from kubeletplugin import memory
 from kubeletplugin.claim_planner import ClaimPlanner
+from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.claims import ClaimReader
 from kubeletplugin.conditions import Concern, Finding, Findings, State
 from kubeletplugin.device_health import DevicesHealth
 from kubeletplugin.discovery import Discovery, look
+from kubeletplugin.effects import HostEffects
+from kubeletplugin.effects.mig import MigDevices
+from kubeletplugin.effects.mps import MpsDaemons
+from kubeletplugin.effects.time_slice import TimeSlices
+from kubeletplugin.entry import Entry
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.heartbeat import Heartbeat
 from kubeletplugin.host_checks import HostChecks
@@ -46,6 +52,8 @@ _FIRST_LOOK_S: Final = 20.0  # NVML may hang on a broken GPU; what is prepared m
 _PATIENCE_S: Final = 15.0  # the kubelet looks for plugins every second
 _CHECKS_S: Final = 600.0
 _RECONCILE_S: Final = 300.0
+_CLAIM_STATUS_S: Final = 300.0
+_RUNTIME_FOLDER: Final = "/run/rootport"
 _PUBLISH_S: Final = 60.0
 _CALLS_S: Final = 6.0
 _LOOPS_S: Final = 1.0
@@ -71,16 +79,16 @@ class Plugin:
         roots = Roots.of(options.host_root, options.device_root)
         self._api = KubernetesApi.connect(kubeconfig=options.kubeconfig)
         self._findings = Findings(self._changed)
-        self._discovery = Discovery(
-            partial(look, roots, node=options.node),
-            findings=self._findings,
-            on_change=self._discovered,
-        )
         self._store = ClaimStore(
             plugin_dir=options.plugin_dir,
             cdi_dir=options.cdi_dir,
             instance=options.instance,
             boot_id=_BOOT_ID.read_text().strip(),
+        )
+        self._discovery = Discovery(
+            partial(look, roots, node=options.node, own_partitions=self._store.journal.own_partitions),
+            findings=self._findings,
+            on_change=self._discovered,
         )
         read_claim = ClaimReader(self._api)
         preparer = Preparer(
@@ -88,7 +96,14 @@ class Plugin:
             inventory=self._discovery.inventory,
             get_claim=read_claim,
             host=roots.host,
-            plan=ClaimPlanner(roots, metadata_dir=self._store.metadata_dir),
+            planner=ClaimPlanner(
+                roots,
+                metadata_dir=self._store.metadata_dir,
+                # Programs of a driver in a container of its own see that container's files alone.
+                runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
+                hami_core=options.hami_core,
+            ),
+            effects=HostEffects(mig=MigDevices(roots), time_slices=TimeSlices(roots), mps=MpsDaemons(roots)),
         )
         self._health = DevicesHealth(options.node, held=self._held)
         self._checks = HostChecks(
@@ -103,6 +118,7 @@ class Plugin:
             self._api, node=options.node, inventory=self._discovery.latest, findings=self._findings.latest
         )
         heartbeat = Heartbeat(self._api, namespace=options.namespace, node=options.node, instance=options.instance)
+        claim_status = ClaimStatusPublisher(self._api, entries=self._entries)
         reconciler = Reconciler(store=self._store, preparer=preparer, get_claim=read_claim)
         loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
         interval_s = options.discovery_interval_s
@@ -114,8 +130,9 @@ class Plugin:
         self._reconcile_loop = loop(
             "reconcile", partial(_reconcile, reconciler), interval_s=_RECONCILE_S, max_delay_s=60
         )
+        self._status_loop = loop("claim status", claim_status.publish, interval_s=_CLAIM_STATUS_S, max_delay_s=60)
         self._server = PluginServer(
-            claims=preparer,
+            claims=TellingClaims(preparer, self._status_loop.wake),
             health=self._health,
             listener=self,
             plugin_dir=options.plugin_dir,
@@ -184,7 +201,7 @@ class Plugin:
         self._checks_loop.wake()
 
     def _api_loops(self) -> tuple[Loop, ...]:
-        return (self._publish_loop, self._beat_loop, self._checks_loop, self._reconcile_loop)
+        return (self._publish_loop, self._beat_loop, self._checks_loop, self._reconcile_loop, self._status_loop)
 
     def _changed(self) -> None:
         self._publish_loop.wake()
@@ -202,12 +219,15 @@ class Plugin:
             )
         )
 
+    def _entries(self) -> Collection[Entry]:
+        return (self._store.checkpoint.load() or {}).values()
+
     def _held(self) -> Iterator[str]:
         try:
-            entries = self._store.checkpoint.load() or {}
+            entries = self._entries()
         except RootportError:
             return  # a damaged checkpoint is told, and mended, where claims are prepared
-        for entry in entries.values():
+        for entry in entries:
             yield from (device.device for device in entry.devices if device.pool == self._options.node)
 
     def _broken(self) -> str | None:
@@ -277,9 +297,12 @@ def _reconcile(reconciler: Reconciler) -> None:
         _LOG.warning("a claim that was rebuilt and is gone from the API server was unprepared", extra={"claim": claim})
     for claim in report.planned:
         _LOG.info("a rebuilt claim was planned anew", extra={"claim": claim})
-    if report.unknown:
-        first = report.unknown[0]
-        raise NodeError(f"{len(report.unknown)} prepared claims could not be looked up, the first: {first}")
+    for claim in report.mended.undone:
+        _LOG.warning("what a former claim had left on the node was undone", extra={"claim": claim})
+    for claim in report.mended.outdated:
+        _LOG.warning("a prepared claim's MIG device was gone and was made anew", extra={"claim": claim})
+    if problems := (*report.mended.failed, *report.unknown):
+        raise NodeError(f"{len(problems)} prepared claims could not be looked after, the first: {problems[0]}")
 
 
 def _registration(state: State, reason: str, message: str) -> Finding:

@@ -1,6 +1,7 @@
 """At the plugin's start: whatever a crash, a reboot or a person left is finished or undone. Later: is a claim gone?
 
-At the start nothing but the state on disk is needed: no hardware, no API server, so a plugin always starts.
+At the start nothing but the state on disk is needed: no hardware, no API server, so a plugin always starts. What claims
+do to GPUs is mended by the reconciler, whose first look is right after the start.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from driver.adapters import cdi_files
 from driver.adapters.durable_files import entries, file_holds, remove_temporary_files, told
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import RootportError
-from kubeletplugin.checkpoint import Entry
+from kubeletplugin.claim_effects import Mended, complete_journal
 from kubeletplugin.claim_gone import ClaimGoneError
+from kubeletplugin.entry import Entry
 from kubeletplugin.metadata_files import claim_folders, remove_metadata, remove_metadata_leftovers
 from kubeletplugin.preparer import Preparer
 from kubeletplugin.store import CHECKPOINT, PREPARING, ClaimStore, OpenStore
@@ -38,6 +40,7 @@ class RecoveryReport:
         set_aside: Where a corrupt checkpoint is kept.
         restored: The claims whose files were missing, or said something else, and were written again.
         removed: Files and folders without an entry, and temporary files, that were removed.
+        left: The claims that have no entry and left something on the node's GPUs: undone by the reconciler.
         problems: What could not be done; tried again at the next start, or with the claim's next call.
     """
 
@@ -46,6 +49,7 @@ class RecoveryReport:
     set_aside: Path | None = None
     restored: list[ClaimReference] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
+    left: list[ClaimReference] = field(default_factory=list)
     problems: list[RootportError] = field(default_factory=list)
 
     @contextmanager
@@ -66,6 +70,8 @@ class RecoveryReport:
             parts.append(f"files restored: {', '.join(map(str, self.restored))}")
         if self.removed:
             parts.append(f"removed: {', '.join(map(str, self.removed))}")
+        if self.left:
+            parts.append(f"left on the node's GPUs, to be undone: {', '.join(map(str, self.left))}")
         parts += [f"problem: {problem}" for problem in self.problems]
         return "; ".join(parts)
 
@@ -91,6 +97,13 @@ def recover(store: ClaimStore) -> RecoveryReport:
                 if not _is_whole(entry, store):
                     state.restore(entry)
                     report.restored.append(entry.claim)
+        # Before the hardware is looked at: what is not in the journal is taken for an administrator's partition.
+        for entry in state.entries.values():
+            with report.noting():
+                if state.holds(entry):
+                    complete_journal(store.journal, entry)
+        with report.noting():
+            report.left += [item.claim for uid, item in store.journal.all().items() if uid not in state.entries]
         # So that a checkpoint which goes missing later is not taken for a first start.
         with report.noting():
             if not store.checkpoint.path.exists():
@@ -104,6 +117,8 @@ def _remove_temporary_files(store: ClaimStore, report: RecoveryReport) -> None:
         report.removed += remove_temporary_files(store.plugin_dir, lambda name: name.startswith(CHECKPOINT))
     with report.noting():
         report.removed += cdi_files.remove_leftovers(store.cdi_dir)
+    with report.noting():
+        report.removed += store.journal.remove_leftovers()
     with report.noting():
         for uid in claim_folders(store.metadata_dir):
             report.removed += remove_metadata_leftovers(uid, store.metadata_dir)
@@ -125,7 +140,7 @@ def _remove_without_entry(store: ClaimStore, state: OpenStore, report: RecoveryR
 
 def _is_whole(entry: Entry, store: ClaimStore) -> bool:
     paths = {cdi_files.spec_path(entry.uid, store.cdi_dir): entry.cdi_spec}
-    paths |= {store.metadata_dir / file.path: file.content for file in entry.metadata}
+    paths |= {store.metadata_dir / file.path: file.content for file in entry.files}
     with told(f"claim {entry.claim}: its files cannot be read"):
         return all(file_holds(path, content.encode()) for path, content in paths.items())
 
@@ -146,18 +161,20 @@ class ReconcileReport:
     Attributes:
         gone: Prepared claims that the API server no longer has, and for how many seconds that is known. They stay.
         removed: Claims that it no longer had for long enough, and that were rebuilt or of an earlier boot: removed.
-        planned: Rebuilt claims that it still has: planned anew.
+        planned: Rebuilt or outdated claims that it still has: planned anew.
         unknown: What could not be found out or done; tried again the next time.
+        mended: What was done about the effects of claims.
     """
 
     gone: tuple[tuple[ClaimReference, float], ...] = ()
     removed: tuple[ClaimReference, ...] = ()
     planned: tuple[ClaimReference, ...] = ()
     unknown: tuple[RootportError, ...] = ()
+    mended: Mended = field(default_factory=Mended)
 
 
 class Reconciler:
-    """Compares what is prepared with the claims in the API, now and then.
+    """Compares what is prepared with the claims in the API and with the node's GPUs, now and then.
 
     A claim that is gone from the API is normally left alone: the kubelet writes into its own checkpoint which claims it
     wants before it asks for them, and unprepares each of them, after restarts too, once their pods are inactive
@@ -171,7 +188,7 @@ class Reconciler:
 
     Args:
         store: The state on disk.
-        preparer: Plans rebuilt claims anew.
+        preparer: Mends effects, and plans rebuilt claims anew.
         get_claim: Reads a claim from the API server.
         gone_after_s: Seconds for which a claim must be gone before it is reported or removed.
         clock: Seconds that never go back.
@@ -194,11 +211,12 @@ class Reconciler:
         self._gone_since: dict[str, float] = {}
 
     def run_once(self) -> ReconcileReport:
-        """Ask for every prepared claim once.
+        """Mend the effects of all claims, then ask the API server for every prepared claim once.
 
         Raises:
             NodeError: The state is not to be had.
         """
+        mended = self._preparer.mend()
         with self._store.opened() as state:
             known = tuple(state.entries.values())
         gone: list[tuple[Entry, float]] = []
@@ -218,7 +236,7 @@ class Reconciler:
                 self._gone_since.pop(entry.uid, None)
         self._gone_since = {entry.uid: self._gone_since[entry.uid] for entry in known if entry.uid in self._gone_since}
         removed = self._remove([entry for entry, _ in gone if not self._may_run(entry)], unknown)
-        rebuilt = [entry.claim for entry in present if entry.state == "rebuilt"]
+        rebuilt = [entry.claim for entry in present if entry.state != "prepared"]
         answers = self._preparer.plan_anew(rebuilt) if rebuilt else {}
         unknown += [answer for answer in answers.values() if isinstance(answer, RootportError)]
         return ReconcileReport(
@@ -226,23 +244,14 @@ class Reconciler:
             removed=removed,
             planned=tuple(claim for claim in rebuilt if not isinstance(answers[claim.uid], RootportError)),
             unknown=tuple(unknown),
+            mended=mended,
         )
 
     def _may_run(self, entry: Entry) -> bool:
         """Whether the kubelet has to be waited for."""
-        return entry.state == "prepared" and entry.boot_id == self._store.boot_id
+        return entry.state != "rebuilt" and entry.boot_id == self._store.boot_id
 
     def _remove(self, gone: list[Entry], unknown: list[RootportError]) -> tuple[ClaimReference, ...]:
-        removed = []
-        if gone:
-            with self._store.opened() as state:
-                for entry in gone:
-                    # Only what is still as it was: it may have been unprepared meanwhile.
-                    if state.entries.get(entry.uid) != entry:
-                        continue
-                    try:
-                        state.remove(entry.claim)
-                        removed.append(entry.claim)
-                    except RootportError as error:
-                        unknown.append(error)
-        return tuple(removed)
+        answers = self._preparer.remove(gone) if gone else {}
+        unknown += [error for error in answers.values() if error is not None]
+        return tuple(entry.claim for entry in gone if entry.uid in answers and answers[entry.uid] is None)

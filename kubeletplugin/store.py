@@ -1,8 +1,9 @@
-"""The plugin's state on disk: the checkpoint, a CDI spec and a metadata folder per claim, all behind one lock.
+"""The plugin's state on disk: the checkpoint, a CDI spec and a folder of files per claim, all behind one lock.
 
 The checkpoint is what counts; the other files follow from it. Preparing writes them first and the entry last,
 unpreparing removes them first and the entry last, so a crash in between leaves either files without an entry (removed
-at the next start) or an entry without files (written again at the next start). docs/design/checkpoint.md has it all.
+at the next start) or an entry without files (written again at the next start). What claims do to the node beside files
+is in a journal of its own (:mod:`kubeletplugin.claim_effects`). docs/design/checkpoint.md has it all.
 """
 
 from __future__ import annotations
@@ -18,23 +19,18 @@ from driver.adapters.durable_files import read_regular_file, told
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from driver.plan import spec_file_name
-from kubeletplugin.checkpoint import (
-    MAX_BYTES,
-    MIGRATIONS,
-    CheckpointFile,
-    CorruptCheckpointError,
-    Entry,
-    EntryFile,
-    Migration,
-)
+from kubeletplugin.checkpoint import MAX_BYTES, CheckpointFile, CorruptCheckpointError
+from kubeletplugin.effects.journal import EffectJournal
+from kubeletplugin.entry import Entry, EntryFile
 from kubeletplugin.entry_in_spec import found_in_spec
 from kubeletplugin.file_lock import FileLock
 from kubeletplugin.metadata_files import remove_metadata, write_metadata
-from kubeletplugin.overlap import refuse_overlap
+from kubeletplugin.migrations import MIGRATIONS, Migration
 
-__all__ = ["CHECKPOINT", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
+__all__ = ["CHECKPOINT", "EFFECTS", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
 
 CHECKPOINT: Final = "checkpoint.json"
+EFFECTS: Final = "effects"
 LOCK: Final = "state.lock"
 METADATA: Final = "device-metadata"
 PREPARING: Final = "preparing"
@@ -42,14 +38,19 @@ PREPARING: Final = "preparing"
 
 STEPS: Final = (
     "prepare: begun",
+    "prepare: journal written",
+    "prepare: effect done",
     "prepare: metadata written",
     "prepare: CDI spec written",
     "prepare: checkpoint written",
     "unprepare: CDI spec removed",
     "unprepare: metadata removed",
     "unprepare: checkpoint written",
+    "unprepare: effect undone",
+    "unprepare: journal removed",
 )
-"""What :class:`ClaimStore` calls its hook with, each time after the named effect."""
+"""What :class:`ClaimStore` calls its hook with, each time after what the name says; the journal and the effects only
+for claims that have effects."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class ClaimStore:
         boot_id: The node's ``/proc/sys/kernel/random/boot_id``.
         lock_timeout_s: Seconds to wait for another caller or instance.
         migrations: What brings older checkpoints up to date.
-        step: Called after each effect with its name from :data:`STEPS`, so that tests can kill the process there.
+        step: Called with the names of :data:`STEPS`, so that tests can kill the process there.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class ClaimStore:
         self.metadata_dir = plugin_dir / METADATA
         self.boot_id = boot_id
         self.step = step
+        self.journal = EffectJournal(plugin_dir / EFFECTS)
         self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT, migrations=migrations)
         self._lock = FileLock(plugin_dir / LOCK, holder=instance, timeout_s=lock_timeout_s)
 
@@ -133,14 +135,15 @@ class ClaimStore:
                 state="rebuilt",
                 boot_id=known.boot_id,
                 devices=known.devices,
+                effects=known.effects,
                 cdi_spec=content.decode(),
-                metadata=tuple(self._metadata_files(known.metadata)),
+                files=tuple(self._files(known.files)),
             )
         if found:
             _LOG.warning("the checkpoint was rebuilt from the CDI specs of claims %s", ", ".join(found))
         return found
 
-    def _metadata_files(self, paths: tuple[str, ...]) -> Iterator[EntryFile]:
+    def _files(self, paths: tuple[str, ...]) -> Iterator[EntryFile]:
         for path in paths:
             # One that cannot be read is written anew when its claim is planned anew.
             with suppress(OSError, UnicodeDecodeError):
@@ -170,8 +173,21 @@ class OpenStore:
     def current(self, claim_uid: str) -> Entry | None:
         """The claim's entry where it can be told to the kubelet as it is: prepared, and since the node's last boot."""
         entry = self._entries.get(claim_uid)
-        usable = entry is not None and entry.state == "prepared" and entry.boot_id == self._store.boot_id
-        return entry if usable else None
+        return entry if entry is not None and entry.state == "prepared" and self.holds(entry) else None
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether an entry holds devices and effects: none that was prepared in an earlier boot does."""
+        return entry.boot_id == self._store.boot_id
+
+    def outdate(self, entry: Entry) -> None:
+        """Have a claim planned anew before the kubelet is told of it again.
+
+        Raises:
+            NodeError: The checkpoint could not be written.
+        """
+        after = self._entries | {entry.uid: entry.model_copy(update={"state": "outdated"})}
+        self._store.checkpoint.save(after.values())
+        self._entries = after
 
     def begin(self, claim: ClaimReference) -> None:
         """Note that the kubelet wants a claim prepared, before the lock is let go to read the claim from the API.
@@ -204,16 +220,14 @@ class OpenStore:
             path.unlink(missing_ok=True)
 
     def add(self, entry: Entry) -> None:
-        """Write a claim's files and its entry, all of it or nothing.
+        """Write a claim's files and its entry, all of it or nothing. That it may have its devices is checked before.
 
         Raises:
-            NodeError: Another claim has one of the devices, or something could not be written; what was written is
-                undone.
+            NodeError: Something could not be written; what was written is undone.
         """
-        refuse_overlap(entry, self._entries.values())
         store = self._store
         try:
-            write_metadata(entry.claim, entry.metadata, store.metadata_dir)
+            write_metadata(entry.claim, entry.files, store.metadata_dir)
             store.step("prepare: metadata written")
             cdi_files.write_content(entry.claim, entry.cdi_spec.encode(), store.cdi_dir)
             store.step("prepare: CDI spec written")
@@ -227,7 +241,7 @@ class OpenStore:
         self.end(entry.claim)
 
     def remove(self, claim: ClaimReference) -> None:
-        """Remove a claim's files and its entry; what is not there is fine.
+        """Remove a claim's files and its entry; what is not there is fine. Its effects are undone after this.
 
         Raises:
             InputError: The claim's UID could not come from Kubernetes.
@@ -251,7 +265,7 @@ class OpenStore:
         Raises:
             NodeError: They could not be written.
         """
-        write_metadata(entry.claim, entry.metadata, self._store.metadata_dir)
+        write_metadata(entry.claim, entry.files, self._store.metadata_dir)
         cdi_files.write_content(entry.claim, entry.cdi_spec.encode(), self._store.cdi_dir)
 
     def _undo(self, entry: Entry) -> None:

@@ -79,3 +79,12 @@ def test_a_change_wakes_who_waits_and_no_change_does_not(inventory: Inventory) -
     waiter.join(5)
     assert not waiter.is_alive()
     assert health.version() == version + 1
+
+
+def test_a_part_of_a_gpu_that_a_claim_holds_is_as_well_as_its_gpu(inventory: Inventory) -> None:
+    gpu = replace(inventory.gpus[0], memory_bytes=1 << 30)
+    health = DevicesHealth("n", held=lambda: ["gpu-ratio-0000-13-00-0"])
+    health.update(replace(inventory, gpus=(gpu, *inventory.gpus[1:])), certain=True)
+    assert states(health) == HEALTHY | {"gpu-ratio-0000-13-00-0": True}
+    health.update(replace(inventory, gpus=inventory.gpus[1:]), certain=True)
+    assert states(health)["gpu-ratio-0000-13-00-0"] is False

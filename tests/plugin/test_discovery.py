@@ -9,12 +9,22 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import stub_nvml
 from plugin.harness import GPUS, NICS
-from stub_nvml import H100_80GB, Machine, StubNvml, run
+from stub_nvml import (
+    H100_80GB,
+    Machine,
+    StubComputeInstance,
+    StubGpuInstance,
+    StubNvml,
+    StubState,
+    run,
+    write_state,
+)
 from sysfs_tree import dgx
 
 from driver.errors import InputError, NodeError, RootportError
@@ -73,6 +83,43 @@ def test_a_whole_node_is_seen(look: Look) -> None:
     assert usable(found.inventory) == [*GPUS, *NICS]
     assert (found.unseen, found.unusable) == (None, ())
     assert found.inventory.gpus[0].mig is not None
+
+
+OWN = StubGpuInstance(1, 14, 2, 2, compute=(StubComputeInstance(0, 1, 0, 2),))
+HALF_MADE = StubGpuInstance(1, 14, 2, 2)
+STATIC = StubGpuInstance(2, 9, 4, 4, compute=(StubComputeInstance(0, 2, 0, 3),))
+HALF_STATIC = StubGpuInstance(2, 9, 4, 4)
+LEFT_OUT = (
+    "NVML GPU 0: the GPU instance 3g.40gb at memory slice 4 is left out: it has no compute instance that has all of it"
+)
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize(
+    ("there", "static", "notes"),
+    [
+        pytest.param((OWN,), [], (), id="own"),
+        pytest.param((HALF_MADE,), [], (), id="half-made"),
+        pytest.param((OWN, STATIC), [9], (), id="beside-an-administrators"),
+        pytest.param(
+            (OWN, HALF_STATIC),
+            [],
+            (LEFT_OUT,),
+            id="beside-an-unusable-one",
+        ),
+    ],
+)
+def test_mig_devices_that_rootport_makes_are_no_part_of_the_static_layout(
+    host: Path, nvml_stub: StubNvml, there: tuple[StubGpuInstance, ...], static: list[int], notes: tuple[str, ...]
+) -> None:
+    machine = replace(
+        MACHINE, state=str(host / "nvml-state"), capabilities=str(host / "proc/driver/nvidia/capabilities")
+    )
+    write_state(host / "nvml-state", 0, StubState(mig=(1, 1), instances=there))
+    own = partial(frozenset, [("gpu-0000-13-00-0", 14, 2), ("gpu-0000-23-00-0", 9, 4)])
+    found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n", own_partitions=own).inventory
+    assert [part.profile_id for part in found.gpus[0].mig.instances] == static
+    assert found.notes == notes
 
 
 def test_without_nvml_the_nics_are_seen_and_the_gpus_are_not_offered(host: Path, tmp_path: Path) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from plan.builders import NODE_NAME, claim, given, gpu, node
+from preparer.gpus import GIB, MIG, NodeOfFiles
 
 from driver.adapters.cdi_files import claim_uids, spec_path
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import NodeError, RootportError
+from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
-from driver.plan import prepare_plan
-from kubeletplugin.checkpoint import Entry
+from driver.plan import Decision, IsolationHost, PreparePlan, decide, finish
+from kubeletplugin.claim_effects import Mended
 from kubeletplugin.claim_gone import ClaimGoneError
 from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.effects import HostEffects
+from kubeletplugin.entry import Entry
 from kubeletplugin.metadata_files import claim_folders
 from kubeletplugin.preparer import Preparer
 from kubeletplugin.recovery import RecoveryReport, recover
@@ -41,6 +44,28 @@ def gpu_claim(number: int, *gpus: int, name: str | None = None, **fields: object
     return claim(*results, uid=uid(number), name=name or f"claim-{number}")
 
 
+class Plans:
+    """The planner without a driver's files.
+
+    Args:
+        metadata_dir: As for :class:`kubeletplugin.claim_planner.ClaimPlanner`.
+    """
+
+    def __init__(self, metadata_dir: Path) -> None:
+        self._metadata_dir = str(metadata_dir)
+
+    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
+        host = IsolationHost(
+            nvidia_smi="/usr/bin/nvidia-smi",
+            mps_control="/usr/bin/nvidia-cuda-mps-control",
+            files_root=self._metadata_dir,
+        )
+        return decide(claim, inventory, host=host)
+
+    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+        return finish(decision, mig_devices=mig_devices, metadata_root=self._metadata_dir)
+
+
 class Machine:
     """One node's folders; any number of instances of the plugin may use it."""
 
@@ -53,10 +78,24 @@ class Machine:
         self.claims: dict[tuple[str, str], ResourceClaim] = {}
         self.api_is_away = False
         self.asked: list[ClaimReference] = []
-        self.inventory: Inventory = node(*(gpu(index, vendor="nvidia") for index in range(GPUS)))
+        self.inventory: Inventory = node(
+            *(
+                gpu(index, vendor="nvidia", memory_bytes=80 * GIB, mig=MIG, cuda_compute_capability="9.0")
+                for index in range(GPUS)
+            )
+        )
+        self.gpus = NodeOfFiles(root / "gpus")
         dev = root / "host" / "dev"
         dev.mkdir(parents=True)
-        for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{index}" for index in range(GPUS))):
+        (dev / "nvidia-caps").mkdir()
+        for name in (
+            "nvidia-caps/nvidia-cap3",
+            "nvidia-caps/nvidia-cap4",
+            "nvidiactl",
+            "nvidia-uvm",
+            "nvidia-uvm-tools",
+            *(f"nvidia{index}" for index in range(GPUS)),
+        ):
             (dev / name).touch()
 
     def offer(self, *claims: ResourceClaim) -> list[ClaimReference]:
@@ -82,17 +121,25 @@ class Machine:
             plugin_dir=self.plugin_dir, cdi_dir=self.cdi_dir, instance="test", boot_id=boot_id, **hook, **options
         )
 
-    def preparer(self, store: ClaimStore | None = None) -> Preparer:
+    def preparer(self, store: ClaimStore | None = None, effects: HostEffects | None = None) -> Preparer:
         return Preparer(
             store=store or self.store(),
             inventory=lambda: self.inventory,
             get_claim=self.get_claim,
             host=HostRoot(self.root / "host"),
-            plan=functools.partial(prepare_plan, metadata_root=str(self.metadata_dir)),
+            planner=Plans(self.metadata_dir),
+            effects=effects or HostEffects(mig=self.gpus, time_slices=self.gpus, mps=self.gpus, deadline_s=10),
         )
 
     def recover(self) -> RecoveryReport:
         return recover(self.store())
+
+    def mend(self) -> Mended:
+        """What the reconciler does right after the start; all of it must work."""
+        mended = self.preparer().mend()
+        assert mended.failed == ()
+        self.check_gpus()
+        return mended
 
     def entries(self) -> dict[str, Entry]:
         """What a fresh process reads."""
@@ -103,13 +150,13 @@ class Machine:
         """The invariants after a recovery; returns the UIDs of the prepared claims."""
         entries = self.entries()
         assert set(claim_uids(self.cdi_dir)) == set(entries)
-        assert set(claim_folders(self.metadata_dir)) == {uid for uid, entry in entries.items() if entry.metadata}
+        assert set(claim_folders(self.metadata_dir)) == {uid for uid, entry in entries.items() if entry.files}
         for entry in entries.values():
             assert spec_path(entry.uid, self.cdi_dir).read_text() == entry.cdi_spec
-            for file in entry.metadata:
+            for file in entry.files:
                 assert (self.metadata_dir / file.path).read_text() == file.content
         used = [
-            (entry.boot_id, item.device)
+            (entry.boot_id, item.device, item.share_id)
             for entry in entries.values()
             for item in entry.devices
             if not item.admin_access
@@ -118,6 +165,16 @@ class Machine:
         hidden = [path for path in self.root.rglob(".*") if path.name.endswith(".tmp")]
         assert hidden == []
         return set(entries)
+
+    def check_gpus(self, boot_id: str = "boot-1") -> None:
+        """The invariants after mending: on the node is what the claims of this boot need, and no more."""
+        held = {uid: entry for uid, entry in self.entries().items() if entry.boot_id == boot_id and entry.effects}
+        needed = {effect for entry in held.values() for effect in entry.effects}
+        assert set(self.gpus.there()) == needed
+        journal = self.store().journal.all()
+        assert {uid: set(journal[uid].effects) for uid in held} == {uid: set(e.effects) for uid, e in held.items()}
+        of_this_boot = {uid for uid in journal if uid not in self.entries() or uid in held}
+        assert of_this_boot == set(held)
 
 
 def prepared(answer: ClaimPrepared | RootportError) -> ClaimPrepared:

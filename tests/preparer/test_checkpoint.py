@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,20 +14,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from preparer.machine import Machine, failed, gpu_claim, prepared, uid
+from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
+from preparer.sharing import mig_claim, share_claim
 
 from driver.errors import NodeError
+from driver.plan.effects import CreateMigDevice, RunMpsDaemon, SetTimeSlice
 from kubeletplugin import checkpoint as checkpoint_module
 from kubeletplugin.checkpoint import (
+    VERSION,
     CheckpointFile,
     CorruptCheckpointError,
-    Entry,
-    EntryDevice,
-    EntryFile,
     NewerCheckpointError,
     decode,
     encode,
 )
+from kubeletplugin.entry import Entry, EntryDevice, EntryFile, EntryIsolation, EntryPlacement, EntryUse
 from kubeletplugin.recovery import recover
 
 
@@ -46,10 +48,27 @@ def entry(number: int) -> Entry:
                 cdi_device_ids=(f"rootport.dev/claim={claim_uid}_gpu_gpu-{number}",),
                 share_id=None,
                 admin_access=False,
+                use=EntryUse(
+                    gpu="gpu-0",
+                    mode="mig",
+                    whole=False,
+                    sharing="",
+                    core=None,
+                    memory_bytes=10 << 30,
+                    placement=EntryPlacement(start=0, size=1),
+                    gpu_memory_bytes=80 << 30,
+                ),
+                isolation=EntryIsolation(enforced=True, by="MIG", version="580.1", message="kept"),
+                mig_uuid="MIG-1",
             ),
         ),
+        effects=(
+            CreateMigDevice(gpu="gpu-0", uuid="GPU-0", profile_id=19, profile="1g.10gb", start=0, size=1),
+            SetTimeSlice(gpu="gpu-1", uuid="GPU-1", interval="Long"),
+            RunMpsDaemon(gpu="gpu-2", uuid="GPU-2", folder="/run/rootport/mps/gpu-2"),
+        ),
         cdi_spec='{"cdiVersion": "0.5.0"}\n',
-        metadata=(EntryFile(path=f"{claim_uid}/gpu.json", content="ü"),),
+        files=(EntryFile(path=f"{claim_uid}/gpu.json", content="ü"),),
     )
 
 
@@ -57,7 +76,7 @@ ENTRIES = {uid(number): entry(number) for number in (2, 1)}
 CONTENT = encode(ENTRIES.values())
 
 
-def document(data: object, version: object = 1) -> bytes:
+def document(data: object, version: object = VERSION) -> bytes:
     """A checkpoint with a right checksum, whatever the data."""
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
     return json.dumps({"version": version, "checksum": hashlib.sha256(canonical).hexdigest(), "data": data}).encode()
@@ -69,13 +88,13 @@ def data() -> dict[str, Any]:
 
 
 def test_what_is_written_is_read_back_whatever_the_order() -> None:
-    assert decode(CONTENT) == (ENTRIES, 1)
+    assert decode(CONTENT) == (ENTRIES, VERSION)
     assert encode(reversed(ENTRIES.values())) == CONTENT
-    assert decode(encode([])) == ({}, 1)
+    assert decode(encode([])) == ({}, VERSION)
 
 
 def test_a_pretty_printed_copy_still_checks() -> None:
-    assert decode(json.dumps(json.loads(CONTENT), indent=4).encode()) == (ENTRIES, 1)
+    assert decode(json.dumps(json.loads(CONTENT), indent=4).encode()) == (ENTRIES, VERSION)
 
 
 def test_every_truncation_is_corrupt() -> None:
@@ -128,6 +147,10 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         _with(lambda item: item.update(state="unknown")),
         _with(lambda item: item.pop("boot_id")),
         _with(lambda item: item["devices"][0].update(admin_access="yes")),
+        _with(lambda item: item["devices"][0]["use"].update(mode="rdma")),
+        _with(lambda item: item["devices"][0].pop("mig_uuid")),
+        _with(lambda item: item["effects"][0].update(kind="Unknown")),
+        _with(lambda item: item["effects"][0].pop("start")),
     ],
     ids=[
         "deep",
@@ -146,6 +169,10 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         "unknown-state",
         "no-boot-id",
         "admin-access-is-text",
+        "unknown-mode",
+        "no-mig-uuid",
+        "unknown-effect",
+        "effect-without-a-place",
     ],
 )
 def test_what_is_not_exactly_a_checkpoint_is_corrupt(content: bytes) -> None:
@@ -192,7 +219,7 @@ def test_more_than_fits_is_refused_and_the_old_stands(tmp_path: Path) -> None:
 
 
 def newer(machine: Machine) -> bytes:
-    content = document({"anything": ["that", "comes"]}, version=2)
+    content = document({"anything": ["that", "comes"]}, version=VERSION + 1)
     machine.plugin_dir.mkdir()
     machine.checkpoint.write_bytes(content)
     return content
@@ -203,7 +230,7 @@ def test_a_newer_version_ends_the_start_and_is_never_touched(machine: Machine) -
     (claim,) = machine.offer(gpu_claim(1))
     with pytest.raises(NewerCheckpointError) as caught:
         machine.recover()
-    assert f"the checkpoint {machine.checkpoint} cannot be used: it has version 2" in caught.value.message
+    assert f"the checkpoint {machine.checkpoint} cannot be used: it has version {VERSION + 1}" in caught.value.message
     assert "install the Rootport that wrote it" in (caught.value.hint or "")
     assert not caught.value.retry_helps
     preparer = machine.preparer()
@@ -213,28 +240,59 @@ def test_a_newer_version_ends_the_start_and_is_never_touched(machine: Machine) -
     assert sorted(path.name for path in machine.plugin_dir.iterdir()) == ["checkpoint.json", "state.lock"]
 
 
-# An older version. There was none before version 1, so the way up is injected.
+# An older version: files that a Rootport of before GPU shares wrote.
+
+VERSION_1 = Path(__file__).with_name("version_1")
 
 
-def _from_0(old: dict[str, Any]) -> dict[str, Any]:
-    return {"claims": [item | {"boot_id": "boot-1"} for item in old["claims"]]}
-
-
-def old_checkpoint() -> bytes:
-    old = data()
-    for item in old["claims"]:
-        del item["boot_id"]
-    return document(old, version=0)
-
-
-def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine) -> None:
+def before_shares(machine: Machine) -> dict[str, Any]:
+    """Put the files of version 1 onto the machine; the checkpoint's claims by UID."""
     machine.plugin_dir.mkdir()
-    machine.checkpoint.write_bytes(old_checkpoint())
-    with machine.store(migrations={0: _from_0}).opened() as state:
-        assert dict(state.entries) == ENTRIES
-    assert (machine.plugin_dir / "checkpoint.json.v0").read_bytes() == old_checkpoint()
-    assert decode(machine.checkpoint.read_bytes()) == (ENTRIES, 1)
-    assert machine.entries() == ENTRIES
+    shutil.copytree(VERSION_1, machine.cdi_dir, ignore=shutil.ignore_patterns("checkpoint.json"))
+    shutil.copy(VERSION_1 / "checkpoint.json", machine.checkpoint)
+    claims = json.loads(machine.checkpoint.read_bytes())["data"]["claims"]
+    return {item["uid"]: item for item in claims}
+
+
+def test_version_1_is_migrated_on_disk_and_kept(machine: Machine) -> None:
+    old = before_shares(machine)
+    entries = machine.entries()
+    assert (machine.plugin_dir / "checkpoint.json.v1").read_bytes() == (VERSION_1 / "checkpoint.json").read_bytes()
+    assert decode(machine.checkpoint.read_bytes()) == (entries, VERSION)
+    assert set(entries) == set(old) == {uid(1), uid(2), uid(3)}
+    for key, item in entries.items():
+        assert item.cdi_spec == old[key]["cdi_spec"]
+        assert [file.model_dump() for file in item.files] == old[key]["metadata"]
+        assert [device.device for device in item.devices] == [device["device"] for device in old[key]["devices"]]
+        assert item.effects == ()
+    # GPUs were given whole; watching over one is no use of it, and a NIC is none.
+    assert [use.gpu for use in entries[uid(1)].uses] == [device(0), device(1)]
+    assert all(use.whole and use.mode == "gpu" for use in entries[uid(1)].uses)
+    assert entries[uid(2)].uses == entries[uid(3)].uses == ()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
+def test_a_claim_of_version_1_keeps_its_gpu_from_shares_and_partitions(machine: Machine, lost: bool) -> None:
+    before_shares(machine)
+    if lost:
+        machine.checkpoint.write_text("")
+    machine.recover()
+    claims = machine.offer(mig_claim(4, (0, 2)), share_claim(5, 1), mig_claim(6, (2, 0)))
+    preparer = machine.preparer()
+    answers = preparer.prepare(claims)
+    for claim in claims[:2]:
+        assert f"in use by claim ml/claim-1 (uid {uid(1)})" in failed(answers[claim.uid]).message
+    prepared(answers[claims[2].uid])
+    (whole,) = machine.offer(gpu_claim(1, 0, 1))
+    prepared(preparer.prepare([whole])[whole.uid])
+    assert preparer.unprepare([whole]) == {whole.uid: None}
+    prepared(preparer.prepare(claims[:1])[claims[0].uid])
+    machine.check_gpus()
+
+
+def test_what_is_no_data_of_version_1_counts_as_corrupt() -> None:
+    with pytest.raises(CorruptCheckpointError, match="cannot be brought from version 1 to 2"):
+        decode(document({"claims": [{"uid": "x"}]}, version=1))
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError])
@@ -243,7 +301,7 @@ def test_a_migration_that_fails_counts_as_corrupt(error: type[Exception]) -> Non
         raise error("no")
 
     with pytest.raises(CorruptCheckpointError, match="cannot be brought from version 0 to 1"):
-        decode(old_checkpoint(), migrations={0: fails})
+        decode(document({"claims": []}, version=0), migrations={0: fails})
 
 
 # A corrupt one

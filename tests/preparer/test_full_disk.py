@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from preparer.machine import Machine, failed, gpu_claim, in_child, prepared, uid
+from preparer.sharing import mig_claim
 
 from driver.adapters.cdi_files import spec_path
 
@@ -30,7 +31,7 @@ def _tmpfs(folder: Path) -> str | None:
     return None if run.returncode == 0 else f"mount: {run.stderr.strip()}"
 
 
-@pytest.fixture(params=["plugin", "cdi", "plugin/device-metadata"])
+@pytest.fixture(params=["plugin", "cdi", "plugin/device-metadata", "plugin/effects"])
 def full(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Path]:
     """A folder of the machine as a file system of its own, with a file that fills it; remove the file to make space."""
     folder = machine.root / request.param
@@ -56,7 +57,7 @@ def fill(folder: Path) -> Path:
 
 
 def test_a_full_file_system_is_told_and_a_retry_works_when_there_is_space(machine: Machine, full: Path) -> None:
-    first, second = machine.offer(gpu_claim(1), gpu_claim(2))
+    first, second = machine.offer(mig_claim(1, (1, 0)), mig_claim(2, (2, 0)))
     preparer = machine.preparer()
     kept = prepared(preparer.prepare([first])[first.uid])
     filler = fill(full)
@@ -66,6 +67,7 @@ def test_a_full_file_system_is_told_and_a_retry_works_when_there_is_space(machin
         assert "make space on that file system, then retry" in str(error)
         assert str(full) in str(error)
         assert machine.check() == {first.uid}
+        machine.check_gpus()
     assert prepared(preparer.prepare([first])[first.uid]) == kept
     filler.unlink()
     prepared(preparer.prepare([second])[second.uid])
@@ -77,6 +79,7 @@ def test_a_full_file_system_is_told_and_a_retry_works_when_there_is_space(machin
         assert "No space left on device" in str(answer)
         assert preparer.unprepare([first]) == {first.uid: None}
     assert machine.check() == {second.uid}
+    machine.check_gpus()
 
 
 @pytest.mark.parametrize("limit", [1, 50, 500, 1500, 3000])

@@ -1,4 +1,4 @@
-"""The one rule of who may have a device together, shares included: no plan gives any yet."""
+"""The one rule of who may have a device, or a GPU, together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,59 @@ import pytest
 from preparer.machine import uid
 
 from driver.errors import NodeError
-from kubeletplugin.checkpoint import Entry, EntryDevice
+from driver.model.devices import DeviceName, DeviceType, MigPlacement
+from driver.plan.gpu_use import GpuUse
+from kubeletplugin.entry import Entry, EntryDevice, EntryUse
 from kubeletplugin.overlap import refuse_overlap
+
+GIB = 2**30
+
+
+def use(
+    core: int | None = 40,
+    memory: int | None = 20,
+    *,
+    mode: DeviceType = DeviceType.GPU,
+    sharing: str = "mps",
+    gpu: str = "gpu-0",
+    start: int | None = None,
+    card: int | None = 80,
+) -> GpuUse:
+    mig = start is not None
+    return GpuUse(
+        gpu=DeviceName(gpu),
+        mode=DeviceType.MIG if mig else mode,
+        whole=core == 100 and not mig,
+        sharing="" if mig else sharing,
+        core=None if mig else core,
+        memory_bytes=None if memory is None else memory * GIB,
+        placement=MigPlacement(start=start, size=2) if start is not None else None,
+        gpu_memory_bytes=None if card is None else card * GIB,
+    )
 
 
 def entry(
-    number: int, *, device: str = "gpu-0", share: str | None = None, admin: bool = False, boot: str = "boot-1"
+    number: int,
+    *uses: GpuUse,
+    device: str = "gpu-0",
+    share: str | None = None,
+    admin: bool = False,
+    boot: str = "boot-1",
 ) -> Entry:
-    given = EntryDevice(
-        request_names=("gpu",), pool="node-a", device=device, cdi_device_ids=(), share_id=share, admin_access=admin
+    """A claim with one device that is no GPU; or with one device a use, each a share of its own."""
+    devices = tuple(
+        EntryDevice(
+            request_names=("gpu",),
+            pool="node-a",
+            device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}" if item else device,
+            cdi_device_ids=(),
+            share_id=f"{number}-{index}" if item else share,
+            admin_access=admin,
+            use=EntryUse.of(item) if item else None,
+            isolation=None,
+            mig_uuid=None,
+        )
+        for index, item in enumerate(uses or (None,))
     )
     return Entry(
         uid=uid(number),
@@ -24,10 +68,16 @@ def entry(
         name=f"claim-{number}",
         state="prepared",
         boot_id=boot,
-        devices=(given,),
+        devices=devices,
+        effects=(),
         cdi_spec="",
-        metadata=(),
+        files=(),
     )
+
+
+def check(new: Entry, *others: Entry) -> None:
+    devices = [device.prepared for device in new.devices]
+    refuse_overlap(new.claim, devices, [new, *others], boot_id=new.boot_id)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +110,76 @@ def entry(
 def test_who_may_have_a_device_together(new: Entry, held: Entry, together: bool) -> None:
     outcome = nullcontext() if together else pytest.raises(NodeError, match="is still in use by claim ml/claim-2 ")
     with outcome:
-        refuse_overlap(new, [entry(3, device="gpu-9"), held])
+        check(new, entry(3, device="gpu-9"), held)
+
+
+RATIO = DeviceType.GPU_RATIO
+
+
+@pytest.mark.parametrize(
+    ("new", "held", "why"),
+    [
+        (use(), use(), None),
+        (use(60, 60), use(), None),
+        (use(gpu="gpu-1"), use(100), None),
+        (use(61), use(), "101 percent of its core"),
+        (use(60, 61), use(), f"{81 * GIB} of its {80 * GIB} bytes"),
+        (use(60, 61, card=None), use(card=None), None),
+        (use(60, 61, card=None), use(), f"{81 * GIB} of its {80 * GIB} bytes"),
+        (use(60, None), use(40, 90), f"{90 * GIB} of its"),
+        (use(100), use(), "that one has a share, and this one wants all of it"),
+        (use(), use(100, sharing="exclusive"), "that one has all of it, and this one wants a share"),
+        (use(mode=RATIO), use(), "that one has a share, and this one wants a share by percent of memory"),
+        (use(mode=RATIO), use(mode=RATIO), None),
+        (use(mode=RATIO, core=61), use(mode=RATIO), "101 percent"),
+        (use(), use(sharing="timeSlicing interval=Long"), "kept apart by 'timeSlicing interval=Long', .* by 'mps'"),
+        (use(start=0), use(), "that one has a share, and this one wants the MIG partition on slices 0 to 1"),
+        (use(), use(start=0), "that one has the MIG partition on slices 0 to 1, and this one wants a share"),
+        (use(start=0), use(start=2), None),
+        (use(start=3), use(start=2), "the MIG partition on slices 2 to 3, which overlaps the MIG .* slices 3 to 4"),
+        (use(start=2), use(start=2), "which overlaps"),
+    ],
+    ids=[
+        "two-shares",
+        "all-of-it-in-two",
+        "another-gpu",
+        "core-oversold",
+        "memory-oversold",
+        "card-not-known",
+        "card-known-by-one",
+        "memory-of-one-not-known",
+        "whole-beside-a-share",
+        "share-beside-a-whole",
+        "ratio-beside-bytes",
+        "two-ratios",
+        "ratios-oversold",
+        "two-strategies",
+        "mig-beside-a-share",
+        "share-beside-mig",
+        "two-partitions",
+        "partitions-overlap",
+        "one-partition-twice",
+    ],
+)
+def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) -> None:
+    others = [entry(3, use(100, gpu="gpu-9")), entry(2, held)]
+    check(entry(1, new), *[item.model_copy(update={"boot_id": "boot-0"}) for item in others])
+    check(entry(1, new, admin=True), *others)
+    check(entry(1, new), entry(2, held, admin=True))
+    if why is None:
+        check(entry(1, new), *others)
+        return
+    with pytest.raises(NodeError, match=why) as caught:
+        check(entry(1, new), *others)
+    assert "claim ml/claim-1 (uid" in caught.value.message
+    assert "claim ml/claim-2 (uid" in caught.value.message
+    assert "gpu-0" in caught.value.message
+    assert caught.value.hint
+    assert caught.value.retry_helps
+
+
+def test_shares_of_many_claims_are_counted_together() -> None:
+    others = [entry(number, use(30, 10)) for number in (2, 3, 4)]
+    check(entry(1, use(10, 10)), *others)
+    with pytest.raises(NodeError, match="120 percent"):
+        check(entry(1, use(20, 10), use(10, 10)), *others)

@@ -16,7 +16,7 @@ from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 from driver.adapters.cdi_files import claim_uids, spec_path
 from driver.api.resource_v1 import ResourceClaimStatus
 from driver.errors import InputError, NodeError
-from kubeletplugin.checkpoint import EntryFile
+from kubeletplugin.entry import EntryFile
 from kubeletplugin.metadata_files import write_metadata
 
 
@@ -156,7 +156,7 @@ def test_a_claim_that_uses_and_watches_a_device_is_refused_while_another_uses_it
 
 @pytest.mark.parametrize("path", ["../evil.json", f"{uid(2)}/gpu.json", f"{uid(1)}/../x.json", f"{uid(1)}/a/b.json"])
 def test_no_plan_can_write_a_metadata_file_elsewhere(tmp_path: Path, path: str) -> None:
-    with pytest.raises(InputError, match="is not the path of a metadata file"):
+    with pytest.raises(InputError, match="is not the path of a claim"):
         write_metadata(gpu_claim(1).reference, [EntryFile(path=path, content="")], tmp_path / "metadata")
     assert list(tmp_path.iterdir()) == []
 

@@ -11,14 +11,36 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from preparer.machine import Machine, gpu_claim, in_child, kill_at, uid
+from preparer.sharing import mig_claim, share_claim
 
 from driver.api.resource_v1 import ClaimReference
 from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.store import STEPS
 
-# Number → GPUs. Some compete.
-CLAIMS = {1: (0,), 2: (0, 1), 3: (1, 2), 4: (3,)}
+# Number → how it uses which GPU. Some compete: two uses of a GPU go together where they are another share, or another
+# place, of the same mode.
+CLAIMS = {
+    1: {0: ("whole", 0)},
+    2: {0: ("whole", 0), 1: ("whole", 0)},
+    3: {1: ("whole", 0), 2: ("whole", 0)},
+    4: {0: ("mig", 0), 2: ("mig", 3)},
+    5: {0: ("mig", 4)},
+    6: {1: ("mps", 1)},
+    7: {1: ("mps", 2)},
+    8: {1: ("slices", 0)},
+}
+OBJECTS = {
+    1: gpu_claim(1, 0),
+    2: gpu_claim(2, 0, 1),
+    3: gpu_claim(3, 1, 2),
+    4: mig_claim(4, (0, 0), (2, 3)),
+    5: mig_claim(5, (0, 4)),
+    6: share_claim(6, 1, strategy="mps"),
+    7: share_claim(7, 1),
+    8: share_claim(8, 1, strategy="timeSlicing", timeSlicing={"interval": "Long"}),
+}
 NUMBERS = st.sampled_from(sorted(CLAIMS))
+EFFECTS = ("prepare: journal written", "prepare: effect done")
 
 
 class Sequences(RuleBasedStateMachine):
@@ -28,7 +50,7 @@ class Sequences(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp())
         self.machine = Machine(self.root)
-        self.machine.offer(*(gpu_claim(number, *gpus) for number, gpus in CLAIMS.items()))
+        self.machine.offer(*OBJECTS.values())
         self.held: dict[int, str] = {}
         self.rebuilt: set[int] = set()
         self.answers: dict[int, ClaimPrepared] = {}
@@ -51,9 +73,11 @@ class Sequences(RuleBasedStateMachine):
         """Whether a prepare of this claim must work."""
         if self.answered(number):
             return True
-        since = {other: boot for other, boot in self.held.items() if other != number and boot == self.boot_id}
-        taken = {gpu for other in since for gpu in CLAIMS[other]}
-        return not self.away and not taken & set(CLAIMS[number])
+        others = [other for other, boot in self.held.items() if other != number and boot == self.boot_id]
+        uses = [
+            (use, CLAIMS[other][gpu]) for other in others for gpu, use in CLAIMS[number].items() if gpu in CLAIMS[other]
+        ]
+        return not self.away and all(one[0] == other[0] and one != other for one, other in uses)
 
     def answered(self, number: int) -> bool:
         """Whether a prepare is answered from the checkpoint alone."""
@@ -82,13 +106,19 @@ class Sequences(RuleBasedStateMachine):
         preparer = self.machine.preparer(store)
         act = preparer.prepare if preparing else preparer.unprepare
         code = in_child(lambda: act([reference(number)]))
-        reached = (works or (step == STEPS[0] and not self.answered(number))) if preparing else True
-        assert code == (-signal.SIGKILL if reached else 0)
-        if reached and step == "prepare: checkpoint written":
-            self.held[number] = self.boot_id
-            self.rebuilt.discard(number)
-        elif reached and step == "unprepare: checkpoint written":
-            self.held.pop(number, None)
+        killed = code == -signal.SIGKILL
+        assert killed or code == 0
+        if preparing:
+            has = number >= 4 or step not in EFFECTS
+            assert killed == ((works and has) or (step == STEPS[0] and not self.answered(number)))
+            if works and (not killed or step == "prepare: checkpoint written"):
+                self.held[number] = self.boot_id
+                self.rebuilt.discard(number)
+        else:
+            # Whether there is an effect to be undone depends on what was killed before, and on who needs it too.
+            assert killed or step in STEPS[STEPS.index("unprepare: checkpoint written") :]
+            if STEPS.index(step) >= STEPS.index("unprepare: checkpoint written"):
+                self.held.pop(number, None)
         self.machine.recover()
         self.start()
 
@@ -98,8 +128,16 @@ class Sequences(RuleBasedStateMachine):
         self.start()
 
     @rule()
+    def mended(self) -> None:
+        """What the reconciler does."""
+        mended = self.preparer.mend()
+        assert mended.failed == ()
+        self.machine.check_gpus(self.boot_id)
+
+    @rule()
     def rebooted(self) -> None:
         self.boot += 1
+        shutil.rmtree(self.machine.gpus.folder, ignore_errors=True)
         shutil.rmtree(self.machine.cdi_dir, ignore_errors=True)
         self.machine.recover()
         self.start()
@@ -122,10 +160,15 @@ class Sequences(RuleBasedStateMachine):
     def disk_says_what_the_model_says(self) -> None:
         assert self.machine.check() == {uid(number) for number in self.held}
 
+    @invariant()
+    def what_is_prepared_has_its_effects(self) -> None:
+        now = [entry for entry in self.machine.entries().values() if entry.boot_id == self.boot_id]
+        assert {effect for entry in now for effect in entry.effects} <= set(self.machine.gpus.there())
+
 
 def reference(number: int) -> ClaimReference:
-    return gpu_claim(number).reference
+    return OBJECTS[number].reference
 
 
 TestSequences = Sequences.TestCase
-TestSequences.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestSequences.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -1,0 +1,271 @@
+"""What claims do to the node beside files: done after it is journalled, undone when no claim needs it any more.
+
+What is in the journal and not in an entry that holds is a leftover: of a prepare that failed or was cut short, of an
+unprepare whose undoing failed, of an earlier boot. Leftovers are undone at once where that works, by the reconciler
+where it did not, and before any claim is prepared on the same GPU.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver.api.resource_v1 import ClaimReference
+from driver.errors import NodeError, RootportError
+from driver.model.devices import MigInstance
+from driver.plan.effects import Effect, RunMpsDaemon
+from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, JournalEntry
+from kubeletplugin.entry import Entry
+from kubeletplugin.store import ClaimStore, OpenStore
+
+__all__ = ["ClaimEffects", "Mended", "complete_journal"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """What :meth:`ClaimEffects.mend` did.
+
+    Attributes:
+        undone: The claims whose leftovers were undone.
+        outdated: The claims whose MIG device had to be made anew and is another one: to be planned anew.
+        failed: What could not be done, or undone; tried again the next time.
+    """
+
+    undone: tuple[ClaimReference, ...] = ()
+    outdated: tuple[ClaimReference, ...] = ()
+    failed: tuple[RootportError, ...] = ()
+
+
+class ClaimEffects:
+    """The effects of all claims. Every call must be made while the state is open.
+
+    Args:
+        store: The state on disk, which has the journal.
+        effects: Does and undoes them.
+    """
+
+    def __init__(self, store: ClaimStore, effects: Effector[Effect]) -> None:
+        self._store = store
+        self._journal = store.journal
+        self._effects = effects
+
+    def do(
+        self, claim: ClaimReference, effects: Sequence[Effect], gpus: Collection[str], state: OpenStore
+    ) -> Mapping[Effect, MigInstance]:
+        """Do a claim's effects, after what former claims left on its GPUs is undone.
+
+        Args:
+            claim: The claim.
+            effects: In the order in which they are to be done.
+            gpus: The GPUs that the claim uses, whether it has effects on them or not.
+            state: The open state.
+
+        Returns:
+            The MIG devices, by the effect that makes them.
+
+        Raises:
+            NodeError: A leftover cannot be undone, or an effect not be done. What was done is journalled: see
+                :meth:`settle`.
+        """
+        self._clear(claim, {*gpus, *(effect.gpu for effect in effects)}, effects, state)
+        if not effects:
+            return {}
+        known = self._journal.read(claim.uid)
+        self._journal.write(claim, _joined(known.effects if known else (), effects))
+        self._store.step("prepare: journal written")
+        made = {}
+        for effect in effects:
+            instance = self._do(claim, effect)
+            if instance is not None:
+                made[effect] = instance
+            self._store.step("prepare: effect done")
+        return made
+
+    def settle(self, claim: ClaimReference, state: OpenStore, *, former: Entry | None = None) -> None:
+        """Undo those effects of a claim that its entry does not have, after a prepare or an unprepare, well or not.
+
+        What cannot be undone now is logged and stays in the journal: it must not keep a pod from ending.
+
+        Args:
+            claim: The claim.
+            state: The open state.
+            former: The claim's entry, where it was removed just now.
+        """
+        try:
+            failed = self._settle(claim, state, former)
+        except RootportError as error:
+            failed = (error,)
+        for failure in failed:
+            _LOG.warning("%s; it is tried again by and by, and before a claim is prepared on that GPU", failure)
+
+    def revive(self, entry: Entry) -> None:
+        """Do again what may have ended by itself: an MPS daemon. Everything else lasts until the next boot.
+
+        The kubelet asks for a prepared claim again before each pod that shares it, so this must be cheap: NVML is not
+        asked whether MIG devices and time slices are still there.
+
+        Raises:
+            NodeError: The daemon is not there, and could not be started.
+        """
+        for effect in entry.effects:
+            if isinstance(effect, RunMpsDaemon):
+                self._do(entry.claim, effect)
+
+    def claims(self, state: OpenStore) -> tuple[str, ...]:
+        """The UIDs of the claims that have effects or left some.
+
+        Raises:
+            NodeError: The journal cannot be read.
+        """
+        with_effects = (entry.uid for entry in state.entries.values() if entry.effects and state.holds(entry))
+        return tuple(sorted({*with_effects, *self._journal.all()}))
+
+    def mend(self, claim_uid: str, state: OpenStore) -> Mended:
+        """Do the effects of a prepared claim again, where they are gone; undo what another one left.
+
+        A claim of an earlier boot is left alone: the kubelet will ask for it, or have it unprepared.
+
+        Args:
+            claim_uid: One of :meth:`claims`.
+            state: The open state.
+        """
+        entry = state.entries.get(claim_uid)
+        if entry is not None and not state.holds(entry):
+            return Mended()
+        undone: tuple[ClaimReference, ...] = ()
+        outdated: tuple[ClaimReference, ...] = ()
+        failed: list[RootportError] = []
+        try:
+            if entry is not None and self._redone(entry, failed):
+                state.outdate(entry)
+                outdated = (entry.claim,)
+            known = self._journal.read(claim_uid)
+            if known is not None and _leftovers(known, state):
+                failures = self._settle(known.claim, state, None)
+                failed += failures
+                undone = () if failures else (known.claim,)
+        except RootportError as error:
+            failed.append(error)
+        return Mended(undone=undone, outdated=outdated, failed=tuple(failed))
+
+    def _redone(self, entry: Entry, failed: list[RootportError]) -> bool:
+        """Do an entry's effects again; whether one of its MIG devices is now another one."""
+        if not entry.effects:
+            return False
+        complete_journal(self._journal, entry)
+        made = []
+        for effect in entry.effects:
+            try:
+                made.append(self._do(entry.claim, effect))
+            except RootportError as error:
+                failed.append(error)
+                if isinstance(error, EffectHangsError):
+                    break
+        told = {device.mig_uuid for device in entry.devices}
+        return entry.state == "prepared" and any(instance.uuid not in told for instance in made if instance)
+
+    def _clear(self, claim: ClaimReference, gpus: Collection[str], wanted: Sequence[Effect], state: OpenStore) -> None:
+        """Undo the leftovers on some GPUs; those that are wanted now stay, since undoing them would undo the new."""
+        for uid, known in self._journal.all().items():
+            # Of the claim itself, what its entry has and the new plan has not is a leftover as well.
+            left = known.effects if uid == claim.uid else _leftovers(known, state)
+            there = tuple(effect for effect in left if effect.gpu in gpus and effect not in wanted)
+            if not there:
+                continue
+            failed = self._undone(known.claim, there, state)
+            self._keep(known, [effect for effect in known.effects if effect not in there or effect in failed])
+            for effect, error in failed.items():
+                raise NodeError(
+                    f"claim {claim}: GPU {effect.gpu} is not free: {error.message}",
+                    hint=f"{error.hint}; the kubelet retries" if error.hint else "the kubelet retries",
+                )
+
+    def _settle(self, claim: ClaimReference, state: OpenStore, former: Entry | None) -> tuple[RootportError, ...]:
+        known = self._journal.read(claim.uid)
+        # What a former claim of this boot did is known from its entry as well, should its journal be damaged.
+        of_entry = former.effects if former is not None and state.holds(former) else ()
+        known = JournalEntry(claim=claim, effects=_joined(known.effects if known else (), of_entry))
+        left = _leftovers(known, state)
+        if not left:
+            return ()
+        failed = self._undone(claim, left, state)
+        self._keep(known, [effect for effect in known.effects if effect not in left or effect in failed])
+        return tuple(dict.fromkeys(failed.values()))
+
+    def _undone(
+        self, claim: ClaimReference, effects: Sequence[Effect], state: OpenStore
+    ) -> dict[Effect, RootportError]:
+        """Undo effects, the last one first, but those that other claims have too; returns what could not be undone."""
+        needed = {
+            effect
+            for entry in state.entries.values()
+            if entry.uid != claim.uid and state.holds(entry)
+            for effect in entry.effects
+        }
+        failed: dict[Effect, RootportError] = {}
+        hanging: RootportError | None = None
+        for effect in reversed(effects):
+            if effect in needed:
+                continue
+            if hanging is not None:
+                failed[effect] = hanging  # one deadline is as long as a call of the kubelet may wait
+                continue
+            try:
+                self._effects.undo(effect)
+            except RootportError as error:
+                failed[effect] = _named(f"what claim {claim} did to {effect.gpu} cannot be undone", error)
+                if isinstance(error, EffectHangsError):
+                    hanging = failed[effect]
+            else:
+                _LOG.info("undone", extra={"claim": claim, "effect": effect.kind, "device": effect.gpu})
+                self._store.step("unprepare: effect undone")
+        return failed
+
+    def _do(self, claim: ClaimReference, effect: Effect) -> MigInstance | None:
+        try:
+            return self._effects.do(effect)
+        except RootportError as error:
+            raise _named(f"claim {claim}, device {effect.gpu}", error) from error
+
+    def _keep(self, known: JournalEntry, effects: Sequence[Effect]) -> None:
+        if effects:
+            self._journal.write(known.claim, effects)
+        else:
+            self._journal.remove(known.claim.uid)
+            self._store.step("unprepare: journal removed")
+
+
+def complete_journal(journal: EffectJournal, entry: Entry) -> None:
+    """See that the journal has all of an entry's effects: it may have been damaged or removed.
+
+    Args:
+        journal: The journal.
+        entry: One of the current boot.
+
+    Raises:
+        NodeError: It cannot be read or written.
+    """
+    known = journal.read(entry.uid)
+    written = known.effects if known else ()
+    if set(entry.effects) - set(written):
+        journal.write(entry.claim, _joined(written, entry.effects))
+
+
+def _leftovers(known: JournalEntry, state: OpenStore) -> tuple[Effect, ...]:
+    """What is journalled of a claim and not in its entry; all of it where the entry is of an earlier boot."""
+    entry = state.entries.get(known.claim.uid)
+    held = entry.effects if entry is not None and state.holds(entry) else ()
+    return tuple(effect for effect in known.effects if effect not in held)
+
+
+def _joined(first: Sequence[Effect], then: Sequence[Effect]) -> tuple[Effect, ...]:
+    return tuple(dict.fromkeys((*first, *then)))
+
+
+def _named(subject: str, error: RootportError) -> NodeError:
+    kind = EffectHangsError if isinstance(error, EffectHangsError) else NodeError
+    return kind(f"{subject}: {error.message}", hint=error.hint)

@@ -1,0 +1,129 @@
+"""All effects of a node behind one door, which no effect can keep shut: each has its deadline.
+
+A call of NVML hangs for good on some broken GPUs, and a program that was started may do so too. The kubelet's calls
+must end nevertheless, and those for the other GPUs must work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from driver.errors import NodeError, RootportError
+from driver.model.devices import MigInstance
+from driver.plan.effects import CreateMigDevice, Effect, LeaveMigMode, RunMpsDaemon, SetTimeSlice
+from kubeletplugin.effects.interface import EffectHangsError, Effector
+
+__all__ = ["HostEffects"]
+
+_LOG: Final = logging.getLogger(__name__)
+_DEADLINE_S: Final = 20.0
+"""The kubelet gives a call up after 45 s (pkg/kubelet/cm/dra/plugin of Kubernetes 1.36). Switching MIG mode takes some
+seconds, and so does a daemon's start."""
+
+
+class HostEffects:
+    """Does and undoes every kind of effect: an :class:`Effector` of all. Safe to call from several threads.
+
+    An effect runs in a thread of its own. While one hangs, every other effect on the same GPU fails at once: it would
+    hang as well, and two calls at one GPU could come to their ends in any order.
+
+    Args:
+        mig: Makes MIG devices, and switches MIG mode off.
+        time_slices: Sets time slices.
+        mps: Runs MPS daemons.
+        deadline_s: Seconds after which an effect counts as hanging.
+    """
+
+    def __init__(
+        self,
+        *,
+        mig: Effector[CreateMigDevice | LeaveMigMode],
+        time_slices: Effector[SetTimeSlice],
+        mps: Effector[RunMpsDaemon],
+        deadline_s: float = _DEADLINE_S,
+    ) -> None:
+        self._mig = mig
+        self._time_slices = time_slices
+        self._mps = mps
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._running: dict[str, str] = {}
+
+    def do(self, effect: Effect) -> MigInstance | None:
+        """Do an effect; one that is there already is left as it is.
+
+        Raises:
+            EffectHangsError: It has not ended in time.
+            NodeError: What is in the way.
+        """
+        match effect:
+            case CreateMigDevice() | LeaveMigMode():
+                return self._guarded(effect, "doing", lambda: self._mig.do(effect))
+            case SetTimeSlice():
+                return self._guarded(effect, "doing", lambda: self._time_slices.do(effect))
+            case RunMpsDaemon():
+                return self._guarded(effect, "doing", lambda: self._mps.do(effect))
+
+    def undo(self, effect: Effect) -> None:
+        """Undo an effect; one that was never done is undone already.
+
+        Raises:
+            EffectHangsError: It has not ended in time.
+            NodeError: What is in the way.
+        """
+        match effect:
+            case CreateMigDevice() | LeaveMigMode():
+                self._guarded(effect, "undoing", lambda: self._mig.undo(effect))
+            case SetTimeSlice():
+                self._guarded(effect, "undoing", lambda: self._time_slices.undo(effect))
+            case RunMpsDaemon():
+                self._guarded(effect, "undoing", lambda: self._mps.undo(effect))
+
+    def _guarded(self, effect: Effect, doing: str, act: Callable[[], MigInstance | None]) -> MigInstance | None:
+        what = f"{doing} {effect.kind}"
+        with self._lock:
+            if other := self._running.get(effect.gpu):
+                raise NodeError(f"{what}: {other} has not ended yet on that GPU", hint=_HINT)
+            self._running[effect.gpu] = what
+        call = _Call(act, ended=lambda: self._ended(effect.gpu))
+        threading.Thread(target=call.run, name=f"effect-{effect.gpu}", daemon=True).start()
+        if not call.done.wait(self._deadline_s):
+            raise EffectHangsError(f"{what} has not ended after {self._deadline_s:g} s", hint=_HINT)
+        match call.outcome:
+            case RootportError() as error:
+                raise error
+            case BaseException() as error:
+                # A bug must keep neither a claim from being unprepared nor the others from being prepared.
+                _LOG.error("%s failed in a way that it must not", what, exc_info=error)
+                raise NodeError(f"{what} failed: {error!r}", hint="this is a mistake in Rootport; see its log")
+            case instance:
+                return instance
+
+    def _ended(self, gpu: str) -> None:
+        with self._lock:
+            del self._running[gpu]
+
+
+_HINT: Final = "NVML hangs on some broken GPUs: see nvidia-smi and dmesg on the node; it is tried again"
+
+
+class _Call:
+    """One effect in its thread."""
+
+    def __init__(self, act: Callable[[], MigInstance | None], *, ended: Callable[[], None]) -> None:
+        self._act = act
+        self._ended = ended
+        self.outcome: MigInstance | BaseException | None = None
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._act()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self.outcome = error
+        # In this order: whoever waits may begin the GPU's next effect at once.
+        self._ended()
+        self.done.set()

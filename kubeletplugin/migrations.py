@@ -1,0 +1,55 @@
+"""Brings what an older Rootport remembered of its claims up to date, one version at a time.
+
+Old data is checked after the last step, by the models of :mod:`kubeletplugin.entry`: here it is only taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from driver.model.devices import DeviceType
+
+__all__ = ["MIGRATIONS", "Migration", "device_of_version_1"]
+
+Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+"""Turns the data of one version into that of the next; raises ValueError, KeyError or TypeError where it cannot."""
+
+
+def device_of_version_1(device: dict[str, Any]) -> dict[str, Any]:
+    """A device of version 1 as one of version 2.
+
+    Version 1 gave GPUs whole, each to one claim: it is said of them, so that nobody else is given a part of one.
+
+    Raises:
+        KeyError: It is none.
+        TypeError: It is none.
+    """
+    use = None
+    name = str(device["device"])
+    if name.startswith(f"{DeviceType.GPU}-") and not device["admin_access"]:
+        use = {
+            "gpu": name,
+            "mode": DeviceType.GPU.value,
+            "whole": True,
+            "sharing": "exclusive",
+            "core": 100,
+            "memory_bytes": None,
+            "placement": None,
+            "gpu_memory_bytes": None,
+        }
+    return device | {"use": use, "isolation": None, "mig_uuid": None}
+
+
+def _from_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew neither shares nor effects, and called a claim's files its metadata."""
+    claims = []
+    for old in data["claims"]:
+        claim = {name: value for name, value in old.items() if name != "metadata"}
+        devices = [device_of_version_1(device) for device in old["devices"]]
+        claims.append(claim | {"files": old["metadata"], "effects": [], "devices": devices})
+    return data | {"claims": claims}
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _from_1}
+"""By version, what leads to the next one."""

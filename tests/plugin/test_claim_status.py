@@ -1,0 +1,456 @@
+"""What a claim's status says of its prepared devices; told with a node's token, on a real API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from plugin.harness import Cluster
+
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import UnavailableError
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.resource_v1 import ClaimReference
+from driver.errors import NodeError, RootportError
+from driver.model.devices import DeviceName, DeviceType
+from driver.plan import GpuUse, Isolation, PreparedDevice
+from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
+from kubeletplugin.device_status import device_statuses, is_told
+from kubeletplugin.entry import Entry, EntryDevice
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+MOMENT = "2026-03-04T05:06:07Z"
+NODE = "status-n1"
+GPU = "gpu-0000-13-00-0"
+MPS = Isolation(enforced=True, by="MPS", version="580.95.05", message="40Gi and 50 % are limited by MPS")
+TURNS = Isolation(enforced=False, by="time-slicing", version=None, message="nothing limits memory")
+SHARE = "7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69"
+THEIRS = {"driver": "example.com", "pool": NODE, "device": "nic-0"}
+UP = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Up",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+
+
+def prepared(
+    device: str = GPU,
+    *,
+    isolation: Isolation | None = MPS,
+    mode: DeviceType = DeviceType.GPU,
+    whole: bool = False,
+    core: int | None = 50,
+    share: str | None = SHARE,
+    mig_uuid: str | None = None,
+) -> PreparedDevice:
+    use = GpuUse(
+        gpu=DeviceName(GPU), mode=mode, whole=whole, sharing="mps", core=core, memory_bytes=40 << 30, placement=None
+    )
+    return PreparedDevice(
+        request_names=("gpu",),
+        pool=NODE,
+        device=DeviceName(device),
+        cdi_device_ids=(f"rootport.dev/claim={device}",),
+        share_id=share,
+        admin_access=False,
+        use=use if isolation else None,
+        isolation=isolation,
+        mig_uuid=mig_uuid,
+    )
+
+
+def allocated(*devices: PreparedDevice, entries: Sequence[JsonObject] = (), pool: str = NODE) -> JsonObject:
+    results = [
+        {"request": "gpu", "driver": "rootport.dev", "pool": pool, "device": device.device}
+        | ({"shareID": device.share_id} if device.share_id else {})
+        for device in devices
+    ]
+    return {"status": {"allocation": {"devices": {"results": results}}, "devices": list(entries)}}
+
+
+def told(*devices: PreparedDevice, now: datetime = NOW, **claim: Any) -> list[JsonObject]:
+    return device_statuses(devices, allocated(*devices, **claim), now=now)
+
+
+def test_an_enforced_share_says_by_what() -> None:
+    (entry,) = told(prepared())
+    assert entry == {
+        "driver": "rootport.dev",
+        "pool": NODE,
+        "device": GPU,
+        "shareID": SHARE,
+        "conditions": [
+            {
+                "type": "Isolated",
+                "status": "True",
+                "reason": "MPS",
+                "message": "40Gi and 50 % are limited by MPS",
+                "lastTransitionTime": MOMENT,
+            }
+        ],
+        "data": {
+            "apiVersion": "rootport.dev/v1alpha1",
+            "kind": "PreparedDevice",
+            "gpu": GPU,
+            "mode": "shared",
+            "core": 50,
+            "memory": "40Gi",
+            "isolation": {"state": "enforced", "by": "MPS", "version": "580.95.05"},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("isolation", "status", "reason"),
+    [
+        (TURNS, "False", "Advisory"),
+        (Isolation(enforced=True, by="device", version=None, message="m"), "True", "Exclusive"),
+        (Isolation(enforced=True, by="MIG", version=None, message="m"), "True", "MIG"),
+        (Isolation(enforced=True, by="HAMi-core", version="1", message="m"), "True", "HAMiCore"),
+        (Isolation(enforced=False, by="HAMi-core", version="1", message="m"), "False", "Advisory"),
+        (Isolation(enforced=True, by="another way", version=None, message="m"), "True", "Enforced"),
+    ],
+    ids=lambda value: str(getattr(value, "by", value)),
+)
+def test_the_condition_says_whether_limits_hold(isolation: Isolation, status: str, reason: str) -> None:
+    (entry,) = told(prepared(isolation=isolation))
+    (condition,) = entry["conditions"]
+    assert (condition["status"], condition["reason"]) == (status, reason)
+    assert entry["data"]["isolation"]["state"] == ("enforced" if isolation.enforced else "advisory")
+
+
+@pytest.mark.parametrize(
+    ("device", "mode"),
+    [
+        (prepared(whole=True, core=100), "whole"),
+        (prepared(), "shared"),
+        (prepared("gpu-ratio-0000-13-00-0", mode=DeviceType.GPU_RATIO), "ratio"),
+        (prepared("mig-0000-13-00-0-1g-10gb-0", mode=DeviceType.MIG, core=None, share=None, mig_uuid="MIG-1"), "mig"),
+    ],
+    ids=["whole", "shared", "ratio", "mig"],
+)
+def test_the_data_says_how_the_gpu_is_given(device: PreparedDevice, mode: str) -> None:
+    (entry,) = told(device)
+    assert (entry["data"]["mode"], entry["data"]["gpu"]) == (mode, GPU)
+    assert entry["data"].get("migUUID") == device.mig_uuid
+    assert ("shareID" in entry) is (device.share_id is not None)
+
+
+def test_a_device_without_limits_has_no_entry() -> None:
+    assert told(prepared("rdma-0000-14-00-0", isolation=None)) == []
+
+
+def test_what_the_claim_is_no_longer_allocated_is_not_told() -> None:
+    assert device_statuses([prepared()], allocated(), now=NOW) == []
+    assert device_statuses([prepared()], {"metadata": {}}, now=NOW) == []
+    assert device_statuses([prepared()], allocated(prepared(share=None)), now=NOW) == []
+    assert told(prepared(), pool="another-node") == []
+
+
+def test_a_devices_entry_is_one_whichever_requests_watch_over_it() -> None:
+    assert len(told(prepared(share=None), prepared(share=None))) == 1
+
+
+def test_a_conditions_time_moves_with_its_status_alone() -> None:
+    later = NOW + timedelta(hours=1)
+    former = told(prepared())
+    (same,) = told(prepared(), now=later, entries=former)
+    assert same["conditions"][0]["lastTransitionTime"] == MOMENT
+    (other,) = told(prepared(isolation=TURNS), now=later, entries=former)
+    assert other["conditions"][0]["lastTransitionTime"] == "2026-03-04T06:06:07Z"
+
+
+def test_what_stands_there_is_told_whatever_others_say() -> None:
+    entries = told(prepared())
+    mine = entries[0] | {"conditions": [*entries[0]["conditions"], UP], "networkData": {"interfaceName": "x"}}
+    by_hand = {"driver": "rootport.dev", "pool": NODE, "device": "rdma-0", "conditions": [UP]}
+    assert is_told(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
+    assert not is_told(entries, {"status": {"devices": [THEIRS]}})
+    assert not is_told(entries, {"status": {"devices": [mine, mine | {"device": "gpu-1"}]}})
+    assert not is_told(entries, {"status": {"devices": [mine | {"data": {}}]}})
+
+
+def test_an_entry_is_far_below_the_api_servers_limit() -> None:
+    (entry,) = told(prepared(isolation=Isolation(enforced=True, by="MPS", version="v" * 128, message="m" * 40000)))
+    assert len(json.dumps(entry["data"])) < 1024
+    assert len(entry["conditions"][0]["message"]) == 32768
+
+
+class Claims:
+    """Claims on a real API server, as scheduler and kubelet leave them, and the plugin's entries of them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.plane = cluster.plane
+        self.entries: dict[str, Entry] = {}
+        self._names: list[str] = []
+
+    def add(self, name: str, *devices: PreparedDevice, node: str = NODE, others: bool = False) -> JsonObject:
+        """An allocated claim that is prepared here."""
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev"}}
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        made: JsonObject = json.loads(
+            self.plane.kubectl("create", "--filename=-", "--output=json", input=json.dumps(body))
+        )
+        self._names.append(name)
+        self.allocate(name, *devices, node=node, others=others)
+        self.prepare(made, *devices)
+        return made
+
+    def allocate(self, name: str, *devices: PreparedDevice, node: str = NODE, others: bool = False) -> None:
+        status = allocated(*devices)["status"]
+        entries = []
+        if others:
+            status["allocation"]["devices"]["results"].append(THEIRS | {"request": "gpu"})
+            entries.append(THEIRS | {"conditions": [UP]})
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        self.patch(name, {"status": status | {"devices": entries}})
+
+    def patch(self, name: str, patch: Mapping[str, Any]) -> None:
+        command = ("patch", "resourceclaim", name, "--subresource=status", "--type=merge")
+        self.plane.kubectl(*command, f"--patch={json.dumps(patch)}")
+
+    def prepare(self, made: JsonObject, *devices: PreparedDevice) -> None:
+        metadata = made["metadata"]
+        self.entries[metadata["uid"]] = Entry(
+            uid=metadata["uid"],
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            state="prepared",
+            boot_id="b",
+            devices=tuple(EntryDevice.of(device) for device in devices),
+            effects=(),
+            cdi_spec="{}",
+            files=(),
+        )
+
+    def current(self) -> list[Entry]:
+        return list(self.entries.values())
+
+    def delete(self, name: str) -> None:
+        self.plane.kubectl("delete", "resourceclaim", name, "--ignore-not-found")
+
+    def get(self, name: str) -> JsonObject:
+        found: JsonObject = json.loads(self.plane.kubectl("get", "resourceclaim", name, "--output=json"))
+        return found
+
+    def told(self, name: str) -> list[JsonObject]:
+        entries: list[JsonObject] = self.get(name)["status"].get("devices", [])
+        return [entry for entry in entries if entry["driver"] == "rootport.dev"]
+
+    def version(self, name: str) -> str:
+        version: str = self.get(name)["metadata"]["resourceVersion"]
+        return version
+
+    def clear(self) -> None:
+        for name in self._names:
+            self.delete(name)
+
+
+class Counted(KubernetesApi):
+    """The real client, which remembers what it was asked."""
+
+    calls: list[str]
+
+    @classmethod
+    def of(cls, api: KubernetesApi) -> Counted:
+        made = cls(api._connection)
+        made.calls = []
+        return made
+
+    def get(self, *args: Any, **options: Any) -> JsonObject:
+        self.calls.append("get")
+        return super().get(*args, **options)
+
+    def apply(self, *args: Any, **options: Any) -> JsonObject:
+        self.calls.append("apply")
+        return super().apply(*args, **options)
+
+
+@pytest.fixture(scope="module")
+def node_api(installed: Any) -> Iterator[KubernetesApi]:
+    """The API server with the token of the node's plugin."""
+    kubeconfig = Cluster(installed).add_node(NODE)
+    with KubernetesApi.connect(kubeconfig=kubeconfig) as api:
+        yield api
+
+
+@pytest.fixture
+def api(node_api: KubernetesApi) -> Counted:
+    return Counted.of(node_api)
+
+
+@pytest.fixture
+def claims(cluster: Cluster) -> Iterator[Claims]:
+    made = Claims(cluster)
+    yield made
+    made.clear()
+
+
+@pytest.fixture
+def publisher(api: Counted, claims: Claims) -> ClaimStatusPublisher:
+    return ClaimStatusPublisher(api, entries=claims.current, wall=lambda: NOW)
+
+
+@pytest.mark.needs_go
+def test_a_prepared_claims_status_is_told_once(claims: Claims, publisher: ClaimStatusPublisher, api: Counted) -> None:
+    claims.add("status-one", prepared(), others=True)
+    publisher.publish()
+    stored = claims.get("status-one")["status"]["devices"]
+    assert [entry for entry in stored if entry["driver"] == "rootport.dev"] == told(prepared())
+    assert THEIRS | {"conditions": [UP]} in stored
+    publisher.publish()
+    assert api.calls == ["get", "apply"]
+
+
+@pytest.mark.needs_go
+def test_a_restart_reads_and_writes_nothing(claims: Claims, publisher: ClaimStatusPublisher, api: Counted) -> None:
+    claims.add("status-restart", prepared())
+    publisher.publish()
+    version = claims.version("status-restart")
+    api.calls.clear()
+    later = NOW + timedelta(days=1)
+    ClaimStatusPublisher(api, entries=claims.current, wall=lambda: later).publish()
+    assert api.calls == ["get"]
+    assert claims.version("status-restart") == version
+
+
+@pytest.mark.needs_go
+def test_a_claim_that_is_allocated_and_prepared_anew_is_told_anew(
+    claims: Claims, publisher: ClaimStatusPublisher
+) -> None:
+    made = claims.add("status-again", prepared())
+    publisher.publish()
+    claims.patch("status-again", {"status": {"allocation": None}})
+    assert "devices" not in claims.get("status-again").get("status", {})
+    claims.allocate("status-again", prepared())
+    claims.prepare(made, prepared())
+    publisher.publish()
+    assert claims.told("status-again") == told(prepared())
+
+
+@pytest.mark.needs_go
+def test_what_changed_is_told_with_its_time(claims: Claims, api: Counted, publisher: ClaimStatusPublisher) -> None:
+    made = claims.add("status-change", prepared())
+    publisher.publish()
+    claims.prepare(made, prepared(isolation=TURNS))
+    later = NOW + timedelta(hours=1)
+    ClaimStatusPublisher(api, entries=claims.current, wall=lambda: later).publish()
+    (entry,) = claims.told("status-change")
+    (condition,) = entry["conditions"]
+    assert (condition["status"], condition["lastTransitionTime"]) == ("False", "2026-03-04T06:06:07Z")
+
+
+@pytest.mark.needs_go
+def test_a_claim_that_is_gone_or_another_one_is_dropped(
+    claims: Claims, publisher: ClaimStatusPublisher, api: Counted
+) -> None:
+    claims.add("status-gone", prepared())
+    claims.add("status-other", prepared())
+    for name in ("status-gone", "status-other"):
+        claims.delete(name)
+    entries = dict(claims.entries)
+    claims.add("status-other", prepared())
+    claims.entries = entries
+    publisher.publish()
+    assert claims.told("status-other") == []
+    publisher.publish()
+    assert api.calls == ["get", "get"]
+
+
+@pytest.mark.needs_go
+def test_a_claim_without_limits_and_one_that_is_not_planned_yet_cost_no_call(
+    claims: Claims, publisher: ClaimStatusPublisher, api: Counted
+) -> None:
+    claims.add("status-nic", prepared("rdma-0000-14-00-0", isolation=None, share=None))
+    made = claims.add("status-rebuilt", prepared())
+    uid = made["metadata"]["uid"]
+    claims.entries[uid] = claims.entries[uid].model_copy(update={"state": "rebuilt"})
+    publisher.publish()
+    assert api.calls == []
+    claims.prepare(made, prepared())
+    publisher.publish()
+    assert claims.told("status-rebuilt") == told(prepared())
+
+
+@pytest.mark.needs_go
+def test_one_claim_that_is_refused_keeps_no_other_back(claims: Claims, publisher: ClaimStatusPublisher) -> None:
+    claims.add("status-bad", prepared(), node="another-node")
+    claims.add("status-good", prepared())
+    with pytest.raises(NodeError, match=r"status of 1 claims could not be written, .*default/status-bad"):
+        publisher.publish()
+    assert claims.told("status-good") == told(prepared())
+    claims.patch("status-bad", {"status": {"allocation": None}})
+    claims.allocate("status-bad", prepared())
+    publisher.publish()
+    assert claims.told("status-bad") == told(prepared())
+
+
+def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
+    class Away(KubernetesApi):
+        calls = 0
+
+        def __init__(self) -> None:
+            """No connection."""
+
+        def get(self, *_: Any, **__: Any) -> JsonObject:
+            self.calls += 1
+            raise UnavailableError("away")
+
+    devices = (EntryDevice.of(prepared()),)
+    entries = [
+        Entry(
+            uid=f"u{at}",
+            namespace="n",
+            name="c",
+            state="prepared",
+            boot_id="b",
+            devices=devices,
+            effects=(),
+            cdi_spec="",
+            files=(),
+        )
+        for at in range(9)
+    ]
+    api = Away()
+    with pytest.raises(UnavailableError):
+        ClaimStatusPublisher(api, entries=lambda: entries).publish()
+    assert api.calls == 1
+
+
+class Service:
+    """A claim service with a given answer."""
+
+    def __init__(self, answer: ClaimPrepared | RootportError) -> None:
+        self._answer = answer
+
+    def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
+        return {claim.uid: self._answer for claim in claims}
+
+    def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:
+        return {claim.uid: None for claim in claims}
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls"),
+    [(ClaimPrepared(devices=()), 1), (NodeError("no"), 0)],
+    ids=["prepared", "failed"],
+)
+def test_the_publisher_is_woken_by_a_claim_that_was_prepared(answer: ClaimPrepared | RootportError, calls: int) -> None:
+    woken: list[None] = []
+    claims = TellingClaims(Service(answer), lambda: woken.append(None))
+    reference = ClaimReference(namespace="n", name="c", uid="u")
+    assert claims.prepare([reference]) == {"u": answer}
+    assert claims.unprepare([reference]) == {"u": None}
+    assert len(woken) == calls

@@ -1,0 +1,99 @@
+"""All effects behind one door: each goes to whom it belongs, and none can keep the others waiting."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from preparer.gpus import NodeOfFiles
+
+from driver.errors import NodeError
+from driver.model.devices import MigInstance
+from driver.plan.effects import CreateMigDevice, Effect, RunMpsDaemon, SetTimeSlice
+from kubeletplugin.effects import EffectHangsError, HostEffects
+
+MIG = CreateMigDevice(gpu="gpu-a", uuid="GPU-a", profile_id=19, profile="1g.10gb", start=3, size=1)
+SLICE = SetTimeSlice(gpu="gpu-b", uuid="GPU-b", interval="Long")
+MPS = RunMpsDaemon(gpu="gpu-c", uuid="GPU-c", folder="/run/rootport/mps/gpu-c")
+
+
+class Hangs:
+    """Does not come back while the gate is shut."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.ended = threading.Event()
+
+    def do(self, effect: Effect) -> MigInstance | None:
+        self.gate.wait(30)
+        self.ended.set()
+        return None
+
+    def undo(self, effect: Effect) -> None:
+        self.do(effect)
+
+
+class Raises:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def do(self, effect: Effect) -> MigInstance | None:
+        raise self.error
+
+    def undo(self, effect: Effect) -> None:
+        raise self.error
+
+
+def test_each_effect_is_done_and_undone_by_whom_it_belongs_to(tmp_path: Path) -> None:
+    nodes = [NodeOfFiles(tmp_path / name) for name in ("mig", "slices", "mps")]
+    effects = HostEffects(mig=nodes[0], time_slices=nodes[1], mps=nodes[2])
+    made = [effects.do(effect) for effect in (MIG, SLICE, MPS)]
+    assert [node.there() for node in nodes] == [[MIG], [SLICE], [MPS]]
+    assert [item.uuid if item else None for item in made] == ["MIG-gpu-a-3-1-1", None, None]
+    for effect in (MIG, SLICE, MPS):
+        effects.undo(effect)
+    assert [node.there() for node in nodes] == [[], [], []]
+
+
+@pytest.mark.parametrize("method", ["do", "undo"])
+def test_an_effect_that_hangs_is_told_in_time_and_keeps_only_its_own_gpu_busy(tmp_path: Path, method: str) -> None:
+    hangs, node = Hangs(), NodeOfFiles(tmp_path / "node")
+    effects = HostEffects(mig=hangs, time_slices=node, mps=node, deadline_s=0.05)
+    with pytest.raises(EffectHangsError, match=r"CreateMigDevice has not ended after 0\.05 s"):
+        getattr(effects, method)(MIG)
+    same_gpu = SLICE.model_copy(update={"gpu": MIG.gpu})
+    for call in (effects.do, effects.undo):
+        with pytest.raises(NodeError, match="CreateMigDevice has not ended yet on that GPU") as caught:
+            call(same_gpu)
+        assert not isinstance(caught.value, EffectHangsError)
+    assert node.log() == []
+    effects.do(SLICE)
+    hangs.gate.set()
+    hangs.ended.wait(10)
+    while _busy(effects, same_gpu):
+        pass
+    assert set(node.there()) == {SLICE, same_gpu}
+
+
+def _busy(effects: HostEffects, effect: Effect) -> bool:
+    try:
+        effects.do(effect)
+    except NodeError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("method", ["do", "undo"])
+def test_what_an_effector_says_is_told_as_it_is_and_its_bug_as_an_error_of_the_node(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = NodeError("no", hint="wait")
+    effects = HostEffects(mig=Raises(told), time_slices=Raises(KeyError("x")), mps=Raises(told))
+    with pytest.raises(NodeError) as caught:
+        getattr(effects, method)(MIG)
+    assert caught.value is told
+    for _ in range(2):
+        with pytest.raises(NodeError, match=r"SetTimeSlice failed: KeyError\('x'\)"):
+            getattr(effects, method)(SLICE)
+    assert "failed in a way that it must not" in caplog.text
