@@ -1,4 +1,4 @@
-"""What the controller sees of the cluster: five watches, and which node each change is about."""
+"""What the controller sees of the cluster: six watches, and which node each change is about."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
 
-from controller.device_changes import DIGEST_ANNOTATION
+from controller.device_changes import essence_of_device, is_same_but_status
 from controller.liveness import LivenessTracker
 from controller.slice_cache import SliceCache
 from driver import DRIVER_NAME
@@ -19,10 +18,11 @@ from driver.adapters.kubernetes.resources import (
     LEASES,
     NODE_INVENTORIES,
     NODES,
+    RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     JsonObject,
 )
-from driver.objects import NODE_LABEL, node_label
+from driver.objects import NODE_LABEL, ClaimAllocation, claim_allocations, node_label
 
 __all__ = ["ClusterView"]
 
@@ -64,6 +64,9 @@ class ClusterView:
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
         self._device_labels: dict[str, str] = {}
+        self._allocations: dict[str, tuple[ClaimAllocation, ...]] = {}
+        self._claims_by_pool: defaultdict[str, set[str]] = defaultdict(set)
+        self._specs_due: set[str] = set()
         self._inventories = Reflector(api, NODE_INVENTORIES, on_change=self._inventory_changed)
         self._nodes = Reflector(
             api, NODES, metadata_only=True, on_change=self._node_changed, transform=_identity_of_node
@@ -72,9 +75,8 @@ class ClusterView:
         self._slices = Reflector(
             api, RESOURCE_SLICES, field_selector=f"spec.driver={DRIVER_NAME}", on_change=self._slice_changed
         )
-        self._devices_seen = Reflector(
-            api, DEVICES, metadata_only=True, on_change=self._device_changed, transform=_essence_of_device
-        )
+        self._devices_seen = Reflector(api, DEVICES, on_change=self._device_changed, transform=essence_of_device)
+        self._claims = Reflector(api, RESOURCE_CLAIMS, on_change=self._claim_changed, transform=_allocations_of_claim)
         self.slices = SliceCache(self._slices.get, clock=clock)
         """This driver's slices, by pool."""
 
@@ -88,6 +90,7 @@ class ClusterView:
                 ("leases", self._leases),
                 ("resourceslices", self._slices),
                 ("devices", self._devices_seen),
+                ("resourceclaims", self._claims),
             )
         ]
         for thread in threads:
@@ -101,8 +104,8 @@ class ClusterView:
 
     @property
     def devices_are_synced(self) -> bool:
-        """Whether the Device objects were read once."""
-        return self.is_synced and self._devices_seen.synced.is_set()
+        """Whether the Device objects, and the claims that they tell of, were read once."""
+        return self.is_synced and self._devices_seen.synced.is_set() and self._claims.synced.is_set()
 
     def inventory(self, node: str) -> JsonObject | None:
         """The node's NodeInventory."""
@@ -128,17 +131,39 @@ class ClusterView:
             return self._nodes_by_label.get(label)
 
     def devices(self, label: str) -> list[JsonObject]:
-        """The Device objects with this value of the node label; metadata alone."""
+        """The Device objects with this value of the node label; of each what :func:`essence_of_device` keeps."""
         with self._lock:
             return list(self._devices.get(label, {}).values())
 
+    def allocations(self, node: str) -> list[ClaimAllocation]:
+        """What claims were given of this driver's devices on a node."""
+        with self._lock:
+            claims = [self._allocations[key] for key in self._claims_by_pool.get(node, ())]
+        return [item for claim in claims for item in claim if item.pool == node]
+
+    def take_specs_due(self, label: str) -> bool:
+        """Whether more than claims may have changed since this was asked last, so that the specs need a look as well.
+
+        To make a node's specs takes ten times as long as to make their statuses, and claims come and go all the time.
+        """
+        with self._lock:
+            is_due = label in self._specs_due
+            self._specs_due.discard(label)
+        return is_due
+
+    def specs_are_due(self, *labels: str) -> None:
+        """The specs of the Device objects with these labels need a look."""
+        with self._lock:
+            self._specs_due.update(labels)
+
     def known(self) -> tuple[set[str], set[str]]:
-        """All nodes and all node labels that there is something about."""
+        """All nodes and all node labels that there is something about; the specs of all are due."""
         nodes = {str(wire["metadata"]["name"]) for wire in self._inventories.objects()}
         labels = {node_label(node) for node in nodes}
         self.slices.retain(str(wire["metadata"]["name"]) for wire in self._slices.objects())
         with self._lock:
             labels.update(self._devices)
+            self._specs_due.update(labels)
         return nodes.union(self.slices.pools()), labels
 
     def forget(self, node: str) -> None:
@@ -164,7 +189,7 @@ class ClusterView:
         if inventory is not None:
             self._liveness.track(name, self._clock())
         self._look_at(name)
-        self._look_at_devices(node_label(name))
+        self._look_at_specs(node_label(name))
 
     def _node_changed(self, name: str) -> None:
         uid = self.node_uid(name)
@@ -174,7 +199,7 @@ class ClusterView:
             if uid is not None:
                 self._node_uids[name] = uid
         self._look_at(name)
-        self._look_at_devices(node_label(name))
+        self._look_at_specs(node_label(name))
 
     def _lease_changed(self, key: str) -> None:
         lease = self._leases.get(key)
@@ -192,12 +217,17 @@ class ClusterView:
         for pool in self.slices.refresh(name):
             self._look_at(pool)
 
+    def _look_at_specs(self, label: str) -> None:
+        self.specs_are_due(label)
+        self._look_at_devices(label)
+
     def _device_changed(self, name: str) -> None:
         device = self._devices_seen.get(name)
+        known: JsonObject | None = None
         with self._lock:
             former = self._device_labels.pop(name, None)
             if former is not None:
-                self._devices[former].pop(name, None)
+                known = self._devices[former].pop(name, None)
                 if not self._devices[former]:
                     del self._devices[former]
             label = former
@@ -205,8 +235,27 @@ class ClusterView:
                 label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
                 self._device_labels[name] = label
                 self._devices[label][name] = device
+        look = self._look_at_devices if is_same_but_status(known, device) else self._look_at_specs
         for changed in {former, label} - {None}:
-            self._look_at_devices(str(changed))
+            look(str(changed))
+
+    def _claim_changed(self, key: str) -> None:
+        claim = self._claims.get(key)
+        given: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
+        with self._lock:
+            former = self._allocations.pop(key, ())
+            if given:
+                self._allocations[key] = given
+            if given == former:
+                return  # another driver's claim, or a change that is no concern of ours
+            for pool in {item.pool for item in former}:
+                self._claims_by_pool[pool].discard(key)
+                if not self._claims_by_pool[pool]:
+                    del self._claims_by_pool[pool]
+            for pool in {item.pool for item in given}:
+                self._claims_by_pool[pool].add(key)
+        for pool in {item.pool for item in (*former, *given)}:
+            self._look_at_devices(node_label(pool))
 
 
 def _kept(metadata: JsonObject, *keys: str) -> JsonObject:
@@ -217,13 +266,5 @@ def _identity_of_node(wire: JsonObject) -> JsonObject:
     return _kept(wire["metadata"], "name", "uid", "resourceVersion")
 
 
-_DEVICE_KEYS: Final = ("name", "uid", "resourceVersion")
-
-
-def _essence_of_device(wire: JsonObject) -> JsonObject:
-    metadata = wire["metadata"]
-    kept = _kept(metadata, *_DEVICE_KEYS)
-    kept["metadata"]["labels"] = {NODE_LABEL: (metadata.get("labels") or {}).get(NODE_LABEL, "")}
-    digest = (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION, "")
-    kept["metadata"]["annotations"] = {DIGEST_ANNOTATION: digest}
-    return kept
+def _allocations_of_claim(wire: JsonObject) -> JsonObject:
+    return _kept(wire["metadata"], "name", "namespace", "resourceVersion") | {"allocations": claim_allocations(wire)}

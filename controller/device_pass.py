@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from controller.cluster_view import ClusterView
-from controller.device_changes import DeviceChanges, device_changes
+from controller.device_changes import DeviceChanges, device_changes, status_changes
 from controller.published_condition import FIELD_MANAGER
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES
+from driver.api.gpu_policies import GpuPolicies
 from driver.errors import InputError
 from driver.layout import left_out
-from driver.objects import device_objects, inventory_of, parse_node_inventory
+from driver.objects import (
+    device_object_name,
+    device_objects,
+    device_statuses,
+    inventory_of,
+    parse_node_inventory,
+)
 
 __all__ = ["DevicePass"]
 
@@ -30,6 +41,7 @@ class DevicePass:
     Args:
         api: Where to write.
         view: What there is.
+        policies: What of GPUs is on offer, at this moment.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits until it is this pass's turn.
         most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and the
@@ -41,50 +53,66 @@ class DevicePass:
         api: KubernetesApi,
         *,
         view: ClusterView,
+        policies: Callable[[], GpuPolicies],
         stop: threading.Event,
         pause: Callable[[], None],
         most_writes: int = _MOST_WRITES,
     ) -> None:
         self._api = api
         self._view = view
+        self._policies = policies
         self._stop = stop
         self._pause = pause
         self._most_writes = most_writes
 
     def run(self, label: str) -> float | None:
-        """Make the Device objects with this node label what the node's inventory says; without one, delete them.
+        """Make the Device objects with this node label what the node's inventory and the claims say.
+
+        Without an inventory, delete them.
 
         After how many seconds to go on where this pass did not do everything, or None.
 
         Raises:
             ApiServerError: Something could not be written; another pass goes on from there.
         """
-        changes = self._changes(label)
-        if not changes:
+        with_specs = self._view.take_specs_due(label)
+        try:
+            is_done = self._write(label, self._changes(label, with_specs=with_specs))
+        except BaseException:
+            if with_specs:
+                self._view.specs_are_due(label)
+            raise
+        if is_done:
             return None
-        apply = changes.apply[: self._most_writes]
-        delete = changes.delete[: self._most_writes - len(apply)]
-        for body in apply:
-            self._pause()
-            if self._stop.is_set():
-                return None
-            self._api.apply(DEVICES, body, field_manager=FIELD_MANAGER)
-        for name, uid in delete:
-            self._pause()
-            if self._stop.is_set():
-                return None
-            try:
-                self._api.delete(DEVICES, name, uid=uid)
-            except NotFoundError:
-                _LOG.debug("device object was gone already", extra={"device": name})
-        _LOG.info(
-            "devices written",
-            extra={"label": label, "applied": len(apply), "deleted": len(delete)},
-        )
-        is_done = len(apply) + len(delete) == len(changes.apply) + len(changes.delete)
-        return None if is_done else _GO_ON_S
+        if with_specs:
+            self._view.specs_are_due(label)
+        return _GO_ON_S
 
-    def _changes(self, label: str) -> DeviceChanges:
+    def _write(self, label: str, changes: DeviceChanges) -> bool:
+        """Whether all is written, or nothing more is to be written for now."""
+        if not changes:
+            return True
+        written = Counter[str]()
+        for what, write in islice(self._writes(changes), self._most_writes):
+            self._pause()
+            if self._stop.is_set():
+                return True
+            try:
+                write()
+            except NotFoundError:
+                # Nothing creates an object on the way: it was deleted since the watch showed it.
+                _LOG.debug("device object is gone already", extra={"label": label})
+            written[what] += 1
+        _LOG.info("devices written", extra={"label": label, **written})
+        return written.total() == len(changes.apply) + len(changes.status) + len(changes.delete)
+
+    def _writes(self, changes: DeviceChanges) -> Iterator[tuple[str, Callable[[], object]]]:
+        apply = partial(self._api.apply, DEVICES, field_manager=FIELD_MANAGER)
+        yield from (("applied", partial(apply, body)) for body in changes.apply)
+        yield from (("statuses", partial(apply, body, subresource="status")) for body in changes.status)
+        yield from (("deleted", partial(self._api.delete, DEVICES, name, uid=uid)) for name, uid in changes.delete)
+
+    def _changes(self, label: str, *, with_specs: bool) -> DeviceChanges:
         stored = self._view.devices(label)
         node = self._view.node_of_label(label)
         wire = None if node is None else self._view.inventory(node)
@@ -95,7 +123,14 @@ class DevicePass:
             return DeviceChanges()  # its inventory goes soon, and then these
         try:
             inventory = inventory_of(parse_node_inventory(wire))
-            desired = device_objects(inventory, left_out=left_out(inventory))
+            desired = None
+            if with_specs:
+                desired = device_objects(inventory, left_out=left_out(inventory, policies=self._policies()))
         except InputError:
             return DeviceChanges()  # the node's condition says so
-        return device_changes(desired, stored, node_uid=uid)
+        changes = DeviceChanges() if desired is None else device_changes(desired, stored, node_uid=uid)
+        statuses = device_statuses(inventory, self._view.allocations(node))
+        by_object = {device_object_name(node, device): status for device, status in statuses.items()}
+        gone = {name for name, _ in changes.delete}
+        kept = [item for item in stored if item["metadata"]["name"] not in gone]
+        return replace(changes, status=status_changes(by_object, kept))

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from controller.leader_election import LeaderElector, Outcome
+from controller.policies_in_force import PoliciesInForce
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.health_server import HealthServer
@@ -84,6 +85,14 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     metavar="SECONDS",
     help="How often everything is compared although nothing changed. It writes only what differs.",
 )
+@click.option(
+    "--gpu-policies",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="GpuPolicies, in YAML: in which ways GPUs are on offer, and the sizes of shares, by model and node. Read "
+    "again when it changes: a right change is published at once, a wrong one logged and kept out. A file that is not "
+    "there means the defaults.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -92,13 +101,14 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Where /healthz and /readyz are served; 0 for nowhere.",
 )
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
     namespace: str,
     identity: str,
     fresh_for: float,
     grace_period: float,
     resync: float,
+    gpu_policies: Path | None,
     log_level: str,
     health_port: int,
 ) -> int:
@@ -111,6 +121,7 @@ def command(
     configure(log_level)
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
+    policies = PoliciesInForce(gpu_policies)
     identity = f"{identity or os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
     _LOG.info(
         "rootport-controller starts",
@@ -121,6 +132,7 @@ def command(
             "fresh_for_s": fresh_for,
             "grace_period_s": grace_period,
             "resync_s": resync,
+            "gpu_policies": str(gpu_policies or ""),
         },
     )
     options = PublisherOptions(
@@ -136,7 +148,8 @@ def command(
         name=_LEADER_LEASE,
         identity=identity,
     )
-    return _run(elector, Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options), health_port)
+    publisher = Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options, policies=policies)
+    return _run(elector, publisher, health_port)
 
 
 def _run(elector: LeaderElector, publisher: Publisher, health_port: int) -> int:

@@ -15,6 +15,7 @@ from controller.slice_writer import SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
 from driver.objects import inventory_of, parse_node_inventory
@@ -34,11 +35,12 @@ class NodePass:
         liveness: Who is alive.
         writer: Writes slices.
         condition: Writes the condition Published.
+        policies: What the administrator lets be given of GPUs, now.
         node_grace_s: How long an inventory may wait for its Node.
         clock: Monotonic seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
@@ -47,6 +49,7 @@ class NodePass:
         liveness: LivenessTracker,
         writer: SliceWriter,
         condition: PublishedCondition,
+        policies: Callable[[], GpuPolicies] = lambda: DEFAULT_POLICIES,
         node_grace_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,6 +59,7 @@ class NodePass:
         self._liveness = liveness
         self._writer = writer
         self._condition = condition
+        self._policies = policies
         self._node_grace_s = node_grace_s
         self._clock = clock
         self._missed_since: dict[str, float] = {}
@@ -109,9 +113,10 @@ class NodePass:
         )
 
     def _publish(self, uid: str, wire: JsonObject) -> None:
+        policies = self._policies()
         try:
             inventory = inventory_of(parse_node_inventory(wire))
-            slices = resource_slices(inventory)
+            slices = resource_slices(inventory, policies=policies)
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
@@ -123,7 +128,7 @@ class NodePass:
             raise
         devices = sum(len(item.spec.devices) for item in slices)
         told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
-        message = "; ".join((told, *left_out_notes(inventory)))
+        message = "; ".join((told, *left_out_notes(inventory, policies=policies)))
         self._condition.put(wire, ok=True, reason="Published", message=message)
 
     def _withdraw_silent(self, node: str, inventory: JsonObject) -> None:

@@ -13,6 +13,7 @@ from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
 from controller.node_pass import NodePass
+from controller.policies_in_force import PoliciesInForce
 from controller.published_condition import PublishedCondition
 from controller.slice_writer import SliceWriter
 from controller.work_queue import WorkQueue
@@ -58,6 +59,7 @@ class Publisher:
     Args:
         api: The API server.
         options: What a person may choose.
+        policies: What an administrator lets be given of GPUs; None for the defaults.
         clock: Monotonic seconds.
     """
 
@@ -66,6 +68,7 @@ class Publisher:
         api: KubernetesApi,
         options: PublisherOptions,
         *,
+        policies: PoliciesInForce | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
@@ -85,6 +88,7 @@ class Publisher:
             clock=clock,
         )
         self._condition = PublishedCondition(api)
+        self._policies = PoliciesInForce(None) if policies is None else policies
         self._node_pass = NodePass(
             api,
             namespace=options.namespace,
@@ -92,11 +96,18 @@ class Publisher:
             liveness=self._liveness,
             writer=SliceWriter(api, self._view.slices, self._stop),
             condition=self._condition,
+            policies=lambda: self._policies.now,
             node_grace_s=options.node_grace_s,
             clock=clock,
         )
         self._next_device_write = 0.0
-        self._device_pass = DevicePass(api, view=self._view, stop=self._stop, pause=self._wait_for_slices)
+        self._device_pass = DevicePass(
+            api,
+            view=self._view,
+            policies=lambda: self._policies.now,
+            stop=self._stop,
+            pause=self._wait_for_slices,
+        )
 
     @property
     def is_ready(self) -> bool:
@@ -165,6 +176,8 @@ class Publisher:
         while not self._stop.wait(_TICK_S):
             if not self._view.is_synced:
                 continue
+            if self._policies.look():
+                self._look_at_all()
             now = self._clock()
             for node in (*self._liveness.changed(now), *self._view.slices.doubtful()):
                 self._nodes.add(node)
@@ -174,6 +187,9 @@ class Publisher:
 
     def _resync(self) -> None:
         self._condition.forget()
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
         nodes, labels = self._view.known()
         _LOG.info("looking at everything", extra={"nodes": len(nodes)})
         for node in nodes:

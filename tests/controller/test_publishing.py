@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 from cluster.control_plane import ControlPlane
 from layout.machines import gpu, nic, node
+from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
 from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
+from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.model.inventory import Inventory
 from driver.objects import device_objects
 
@@ -114,6 +117,28 @@ def test_a_node_is_published_with_slices_devices_and_a_condition(
     assert not controller.told("traceback")
     if os.environ.get("COVERAGE_RUN") is None:
         assert controller.rss_mb() <= 120
+
+
+def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_restart(
+    nodes: Nodes, start: Callable[..., Controller], tmp_path: Path
+) -> None:
+    policies = tmp_path / "policies.yaml"
+    header = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
+    policies.write_text(header)
+    nodes.add(node(mig_gpu("10"), mig_gpu("11"), nic("20"), name="node-a"))
+    controller = start(f"--gpu-policies={policies}")
+    with nodes.beating("node-a"):
+        published(nodes, count=2 * 27 + 1)
+        sets = [len(one["spec"].get("sharedCounters", ())) for one in nodes.slices("node-a")]
+        assert sets == [0, 2]
+        eventually("a device object for each GPU and the NIC", lambda: len(nodes.devices("node-a")) == 3)
+        policies.write_text(header + "policies: [{modes: [gpu], maxShares: 4}]\n")
+        eventually("whole GPUs alone", lambda: len(nodes.visible("node-a")) == 3)
+        assert '"shares"' in json.dumps(nodes.slices("node-a"))
+        before = nodes.versions()
+        policies.write_text(header + "policies: [{modes: [gpus]}]\n")
+        eventually("an error in the log", lambda: controller.told("the GpuPolicies are wrong"))
+        assert nodes.versions() == before
 
 
 def test_a_node_without_devices_has_an_empty_slice(nodes: Nodes, start: Callable[..., Controller]) -> None:
@@ -388,7 +413,14 @@ def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Node
     """Device objects are written slowly: those of thousands of VFs would take minutes."""
     nodes.add(machine())
     with watching(nodes, lambda _label: None) as view:
-        work = DevicePass(nodes.api, view=view, stop=threading.Event(), pause=lambda: None, most_writes=2)
+        work = DevicePass(
+            nodes.api,
+            view=view,
+            policies=lambda: DEFAULT_POLICIES,
+            stop=threading.Event(),
+            pause=lambda: None,
+            most_writes=2,
+        )
         eventually("the view", lambda: view.devices_are_synced)
         assert work.run("node-a") is not None
         assert len(nodes.devices("node-a")) == 2

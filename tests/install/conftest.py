@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from cluster.control_plane import ControlPlane
 from cluster.driver import install
-from install.installation import NODES, inventory, slice_of
+from install.installation import NODES, claim, inventory, slice_of
 
 _ACTIVE_WITHIN_S = 30
+_GREEDY = {"deviceClassName": "gpu.rootport.dev", "capacity": {"requests": {"memory": "1Gi"}}}
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +52,9 @@ def _wait_for_policies(plane: ControlPlane) -> None:
         (inventory("trial"), plugin),
         (dict(lease), plugin),
         (slice_of("rootport.dev", name="trial"), ()),
+        (claim("trial", config=({"kind": "trial"},)), ()),
+        (claim("trial", {"name": "gpu", "exactly": _GREEDY}), ()),
+        (claim("trial"), plugin),
     ]
     until = time.monotonic() + _ACTIVE_WITHIN_S
     for body, user in trials:

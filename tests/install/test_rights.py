@@ -19,6 +19,8 @@ _EVERYWHERE = {
         "nodeinventories.rootport.dev": "get create patch",
         "nodeinventories/status.rootport.dev": "patch",
         "resourceclaims.resource.k8s.io": "get",
+        "resourceclaims/status.resource.k8s.io": "patch",
+        "resourceclaims/driver.resource.k8s.io rootport.dev": "associated-node:patch",
         "resourceslices.resource.k8s.io": "list",
     },
     "rootport-controller": {
@@ -26,6 +28,8 @@ _EVERYWHERE = {
         "nodeinventories.rootport.dev": "get list watch delete",
         "nodeinventories/status.rootport.dev": "patch",
         "devices.rootport.dev": "get list watch create patch delete",
+        "devices/status.rootport.dev": "patch",
+        "resourceclaims.resource.k8s.io": "get list watch",
         "resourceslices.resource.k8s.io": "get list watch create update delete",
     },
 }

@@ -1,0 +1,149 @@
+"""Which GpuPolicies are in force while their file changes as a mounted ConfigMap's does."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller.policies_in_force import PoliciesInForce
+from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.errors import InputError
+
+HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
+TWO = HEADER + "policies: [{maxShares: 2}]\n"
+THREE = HEADER + "policies: [{maxShares: 3}]\n"
+WRONG = HEADER + "policies: [{maxShares: 0}]\n"
+
+
+class Mount:
+    """A ConfigMap as kubelet mounts it: files are links into a folder that is swapped by one rename."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.versions = 0
+        self.file = folder / "gpu-policies.yaml"
+
+    def put(self, text: str | None) -> None:
+        self.versions += 1
+        version = self.folder / f"..{self.versions}"
+        version.mkdir()
+        if text is not None:
+            (version / self.file.name).write_text(text)
+            if not self.file.is_symlink():
+                self.file.symlink_to(f"..data/{self.file.name}")
+        link = self.folder / "..data_tmp"
+        link.symlink_to(version.name)
+        link.rename(self.folder / "..data")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Mount:
+    return Mount(tmp_path)
+
+
+def limit(policies: PoliciesInForce) -> int | None:
+    return policies.now.of(model="any", node="any").max_shares
+
+
+def test_a_change_is_seen_at_the_next_look_and_only_once(mount: Mount) -> None:
+    mount.put(TWO)
+    policies = PoliciesInForce(mount.file)
+    assert limit(policies) == 2
+    assert not policies.look()
+    mount.put(THREE)
+    assert policies.look()
+    assert limit(policies) == 3
+    assert not policies.look()
+
+
+def test_the_same_rules_in_another_file_are_no_change(mount: Mount) -> None:
+    mount.put(TWO)
+    policies = PoliciesInForce(mount.file)
+    mount.put("# a comment\n" + TWO)
+    assert not policies.look()
+
+
+def test_a_wrong_file_is_logged_and_what_was_in_force_stays(mount: Mount, caplog: pytest.LogCaptureFixture) -> None:
+    mount.put(TWO)
+    policies = PoliciesInForce(mount.file)
+    mount.put(WRONG)
+    with caplog.at_level(logging.ERROR):
+        assert not policies.look()
+    assert limit(policies) == 2
+    (record,) = caplog.records
+    assert "policies[0].maxShares" in record.__dict__["error"]
+    mount.put(THREE)
+    assert policies.look()
+    assert limit(policies) == 3
+
+
+def test_a_file_that_goes_means_the_defaults_and_one_that_comes_is_read(mount: Mount) -> None:
+    mount.put(None)
+    policies = PoliciesInForce(mount.file)
+    assert policies.now == DEFAULT_POLICIES
+    mount.put(TWO)
+    assert policies.look()
+    mount.put(None)
+    assert policies.look()
+    assert policies.now == DEFAULT_POLICIES
+
+
+def test_a_file_is_read_again_after_a_minute_though_nothing_tells_that_it_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text(TWO)
+    clock = Clock()
+    policies = PoliciesInForce(path, clock=clock)
+    policies._mark = "as if it were the same file"
+    clock.now = 1.0
+    policies.look()
+    path.write_text(THREE)
+    policies._mark = (
+        path.stat().st_dev,
+        path.stat().st_ino,
+        path.stat().st_mtime_ns,
+        path.stat().st_size,
+    )
+    assert not policies.look()
+    clock.now = 62.0
+    assert policies.look()
+
+
+def test_without_a_file_the_defaults_hold_for_ever() -> None:
+    policies = PoliciesInForce(None)
+    assert not policies.look()
+    assert policies.now == DEFAULT_POLICIES
+
+
+def test_a_wrong_file_or_path_at_the_start_is_an_error(mount: Mount) -> None:
+    mount.put(WRONG)
+    with pytest.raises(InputError, match="maxShares"):
+        PoliciesInForce(mount.file)
+    with pytest.raises(InputError, match="there is no folder"):
+        PoliciesInForce(mount.folder / "nowhere" / "policies.yaml")
+
+
+def test_the_controller_does_not_start_with_wrong_policies(tmp_path: Path) -> None:
+    path = tmp_path / "policies.yaml"
+    path.write_text(WRONG)
+    told = subprocess.run(
+        [sys.executable, "-m", "controller", f"--gpu-policies={path}"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert f"rootport-controller: {path}:3: GpuPolicies: policies[0].maxShares" in told.stderr
+    assert "Traceback" not in told.stderr
