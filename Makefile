@@ -51,8 +51,9 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes
+bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes, kube-scheduler
 	@$(BIN)/python tests/bench/bench.py
+	@$(BIN)/python tests/bench/scheduler_bench.py
 	@$(BIN)/python tests/bench/cluster_bench.py
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running

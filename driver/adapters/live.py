@@ -30,11 +30,12 @@ def discover(host: HostRoot, *, node: str) -> Inventory:
     """
     tree = sysfs.discover(host, node=node)
     try:
-        report = nvml.read_gpus()
+        report = nvml.read_gpus(host)
     except NodeError as error:
         has_nvidia = any(gpu.vendor == "nvidia" for gpu in tree.gpus)
         if has_nvidia and not isinstance(error, nvml.NvmlUnavailableError):
             raise
         note = f"{error}; what only NVML tells of a GPU is not known: MIG, ECC, NVLink"
         return replace(tree, source=InventorySource.LIVE, notes=(*tree.notes, note))
-    return merge_nvml(tree, report.gpus, report.notes)
+    left_out = tuple(part.note for part in report.partitions_left_out)
+    return merge_nvml(tree, report.gpus, (*report.notes, *left_out))

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from driver.adapters.host import HostRoot
@@ -25,24 +24,12 @@ from driver.layout import resource_slices
 REPO = Path(__file__).resolve().parents[2]
 sys.path.append(str(REPO / "tests" / "discovery"))
 
+from figure import Figure  # noqa: E402
 from sysfs_tree import dgx  # noqa: E402 - a module of the tests
 
 ROOTPORT = str(Path(sys.executable).with_name("rootport"))
 NODES = 1000
 CLAIMS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    name: str
-    value: float
-    limit: float
-    unit: str
-
-    def row(self) -> str:
-        share = self.value / self.limit
-        verdict = "ok" if share < 1 else "OVER"
-        return f"{self.name:<76} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.0f} {share:>7.2f}  {verdict}"
 
 
 def main() -> int:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -27,6 +26,7 @@ from cluster.node import NODE_NAME, RealCluster  # noqa: E402
 from cluster.pods import manifest, pod, template  # noqa: E402
 from cluster.processes import Process, wait_until  # noqa: E402
 from cluster.rootport import RunningRootport  # noqa: E402
+from figure import Figure  # noqa: E402
 from stub_nvml import build as build_stub  # noqa: E402
 
 from driver.adapters.host import HostRoot  # noqa: E402
@@ -37,21 +37,6 @@ PEER = "test-driver.cdi.k8s.io"
 OURS = "rootport.dev"
 ROUNDS, AT_ONCE = 10, 4
 NODES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    name: str
-    value: float
-    limit: float
-    unit: str
-
-    def row(self) -> str:
-        share = self.value / self.limit
-        return (
-            f"{self.name:<76} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.1f} {share:>7.2f}  "
-            f"{'ok' if share <= 1 else 'OVER'}"
-        )
 
 
 def figures() -> Iterator[Figure]:

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stub_nvml import Machine, StubNvml
+from stub_nvidia import InstalledPrograms
+from stub_nvidia import build as build_programs
+from stub_nvml import Machine, StubNvml, StubState, read_state
 from stub_nvml.parts import H100_80GB
 from sysfs_tree import dgx
 
-__all__ = ["DRIVER_VERSION", "FakeHost", "make_host"]
+__all__ = ["DRIVER_VERSION", "FakeHost", "make_host", "switch_of"]
 
 DRIVER_VERSION: Final = "580.95.05"
-# Linux, Documentation/admin-guide/devices.txt; nvidia-uvm's and rdma_cm's are given out at run time.
-_NVIDIA, _NVIDIA_CONTROL, _NVIDIA_UVM, _INFINIBAND, _MISC = 195, 255, 510, 231, 10
+# Linux, Documentation/admin-guide/devices.txt; those of nvidia-uvm, nvidia-caps and rdma_cm are given out at run time.
+_NVIDIA, _NVIDIA_CONTROL, _NVIDIA_UVM, _NVIDIA_CAPS, _INFINIBAND, _MISC = 195, 255, 510, 237, 231, 10
 _LIBRARIES: Final = ("libcuda.so", "libnvidia-ptxjitcompiler.so", "libcudadebugger.so")
 
 
@@ -34,12 +36,30 @@ class FakeHost:
         root: What to give as ``--host-root`` and ``--device-root``.
         environment: The variable that tells the stub NVML, which is among the driver's files, what to describe.
         gpus: PCI addresses of the GPUs, by index; likewise nics.
+        programs: The stand-ins of NVIDIA's programs.
+        nvml_state: What the stub NVML keeps of the GPUs (:mod:`stub_nvml.state`): MIG mode and instances, compute mode.
     """
 
     root: Path
     environment: Mapping[str, str]
     gpus: tuple[str, ...]
     nics: tuple[str, ...]
+    programs: InstalledPrograms
+    nvml_state: Path
+
+    def gpu_changes(self) -> list[str]:
+        """What is not as it was at first: MIG mode, MIG instances and compute mode of each GPU; MPS daemons."""
+        changed = {number: read_state(self.nvml_state, number) for number in range(len(self.gpus))}
+        return [
+            *(f"GPU {number}: {state}" for number, state in changed.items() if state != StubState()),
+            *(f"{name} {process}" for process, name in self.programs.processes().items()),
+        ]
+
+
+def switch_of(gpu: str) -> str:
+    """The PCI address of the upstream port of the switch that a GPU of :func:`make_host` shares with its NIC."""
+    domain, bus, rest = gpu.split(":")
+    return f"{domain}:{int(bus, 16) - 2:02x}:{rest}"
 
 
 def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool = True) -> FakeHost:
@@ -59,6 +79,9 @@ def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool 
     (proc / "version").write_text(
         f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER_VERSION}  Tue Sep 16 09:51:29 UTC 2025\n"
     )
+    (root / "proc/devices").write_text(
+        f"Character devices:\n{_NVIDIA} nvidia\n{_NVIDIA_CAPS} nvidia-caps\n{_NVIDIA_UVM} nvidia-uvm\n"
+    )
     libraries = root / "usr/lib/x86_64-linux-gnu"
     libraries.mkdir(parents=True)
     for name in _LIBRARIES:
@@ -66,18 +89,22 @@ def make_host(root: Path, stub: StubNvml, *, pairs: int = 8, device_nodes: bool 
         (libraries / f"{name}.1").symlink_to(f"{name}.{DRIVER_VERSION}")
     shutil.copy(stub.directory / "libnvidia-ml.so.1", libraries / f"libnvidia-ml.so.{DRIVER_VERSION}")
     (libraries / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{DRIVER_VERSION}")
-    programs = root / "usr/bin"
-    programs.mkdir(parents=True)
-    (programs / "nvidia-smi").write_text("#!/bin/sh\necho stands for nvidia-smi\n")
-    (programs / "nvidia-smi").chmod(0o755)
+    programs = build_programs(stub.directory).install(root)
     if device_nodes:
         _make_device_nodes(root / "dev", pairs)
     machine = Machine(
-        driver=DRIVER_VERSION, gpus=tuple(H100_80GB.at(n, f"0000{address}") for n, address in enumerate(gpus))
+        driver=DRIVER_VERSION,
+        gpus=tuple(H100_80GB.at(n, f"0000{address}") for n, address in enumerate(gpus)),
+        # Below the description's folder, wherever a process sees that.
+        state="nvml-state",
+        capabilities="proc/driver/nvidia/capabilities",
     )
     description = root / "nvml.txt"
     description.write_bytes(machine.description())
-    return FakeHost(root=root, environment={"ROOTPORT_STUB_NVML": str(description)}, gpus=gpus, nics=nics)
+    environment = {"ROOTPORT_STUB_NVML": str(description)}
+    return FakeHost(
+        root=root, environment=environment, gpus=gpus, nics=nics, programs=programs, nvml_state=root / "nvml-state"
+    )
 
 
 def _make_device_nodes(dev: Path, pairs: int) -> None:

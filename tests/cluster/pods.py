@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-__all__ = ["claim", "manifest", "pod", "template"]
+from cluster.hardware import switch_of
+
+__all__ = ["claim", "gpu_claim", "manifest", "pod", "template"]
 
 
 def manifest(*objects: dict[str, Any]) -> str:
@@ -45,6 +48,44 @@ def template(name: str, **requests: int) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"spec": _spec(requests or {"gpu": 1})},
     }
+
+
+def gpu_claim(
+    name: str,
+    gpu: str,
+    *,
+    type_: str = "gpu",
+    profile: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    **capacity: str,
+) -> dict[str, Any]:
+    """A ResourceClaim for a part of one certain GPU, or for all of it.
+
+    Args:
+        name: The claim's.
+        gpu: The GPU's PCI address.
+        type_: ``gpu``, ``gpu-ratio`` or ``mig``.
+        profile: Of a MIG partition.
+        parameters: Opaque parameters without apiVersion.
+        capacity: The capacity requests, such as ``core="50"``.
+    """
+    # A partition does not name its GPU: on the test node each GPU has a switch of its own.
+    terms = [f'device.attributes["rootport.dev"].pcieSwitch == "{switch_of(gpu)}"']
+    if profile is not None:
+        terms.append(f'device.attributes["rootport.dev"].profile == "{profile}"')
+    request: dict[str, Any] = {
+        "deviceClassName": f"{type_}.rootport.dev",
+        "selectors": [{"cel": {"expression": " && ".join(terms)}}],
+    }
+    if capacity:
+        request["capacity"] = {"requests": capacity}
+    devices: dict[str, Any] = {"requests": [{"name": "gpu", "exactly": request}]}
+    if parameters is not None:
+        opaque = {"driver": "rootport.dev", "parameters": {"apiVersion": "rootport.dev/v1alpha1", **parameters}}
+        devices["config"] = [{"requests": ["gpu"], "opaque": opaque}]
+    made = claim(name)
+    made["spec"] = {"devices": devices}
+    return made
 
 
 def pod(

@@ -107,8 +107,19 @@ class RunningRootport:
 
     def leftovers(self) -> list[str]:
         """Everything that a prepared claim leaves on the node; empty where none is prepared."""
-        metadata = self.cluster.machine.path(PLUGIN_DIRECTORY) / "device-metadata"
-        return [*self.cdi_files(), *self.checkpoint(), *_names(metadata)]
+        plugin = self.cluster.machine.path(PLUGIN_DIRECTORY)
+        return [
+            *self.cdi_files(),
+            *self.checkpoint(),
+            *_names(plugin / "device-metadata"),
+            *_names(plugin / "effects"),
+            *self.host.gpu_changes(),
+        ]
+
+    def mps_daemons(self) -> list[int]:
+        """The processes of the node's MPS control daemons."""
+        found = self.host.programs.processes()
+        return [process for process, name in found.items() if name == "nvidia-cuda-mps-control"]
 
     def require_clean(self) -> None:
         """Fail where an earlier test has left something."""

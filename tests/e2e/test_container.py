@@ -32,7 +32,7 @@ def test_a_container_can_open_its_devices_only_and_has_the_driver_and_the_metada
     assert "can't open '/dev/infiniband/uverbs0': No such device or address" in said
     assert "can't open '/dev/nvidia1': No such file or directory" in said
     assert {"libcuda.so.1", f"libcuda.so.{DRIVER_VERSION}", "libnvidia-ml.so.1"} <= set(said.split())
-    assert "stands for nvidia-smi" in said
+    assert "NVIDIA-SMI" in said
     (request,) = json.loads(metadata)["requests"]
     (device,) = request["devices"]
     assert device["attributes"]["resource.kubernetes.io/pciBusID"] == {"string": rootport.host.gpus[0]}
