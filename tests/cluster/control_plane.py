@@ -34,6 +34,7 @@ class ControlPlane:
         machine: Where it runs; None for this computer, on 127.0.0.1 and free ports.
         full: Whether scheduler and controller-manager run as well.
         outlive: Whether it goes on when this process ends.
+        feature_gates: The API server's, such as ``DRAPartitionableDevices=false``.
 
     Attributes:
         kubeconfig: The administrator's (group system:masters).
@@ -48,8 +49,10 @@ class ControlPlane:
         machine: Machine | None = None,
         full: bool = False,
         outlive: bool = False,
+        feature_gates: str = "",
     ) -> None:
         self.folder = folder
+        self._feature_gates = feature_gates
         self.binaries = binaries
         self.processes = Processes(folder / "logs", machine, outlive=outlive)
         self._full = full
@@ -122,6 +125,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={self._keys / 'service-account.key'}",
             "--enable-admission-plugins=NodeRestriction",
             "--kubelet-preferred-address-types=InternalIP",
+            f"--feature-gates={self._feature_gates}",
             "--v=1",
         )
         wait_until("the API server's certificate", self._certificate.exists, timeout_s=30)

@@ -88,10 +88,12 @@ def gpu_claim(
     return made
 
 
-def pod(
-    name: str, *, claim: str | None = None, template: str | None = None, command: str = "exec sleep 100000"
-) -> dict[str, Any]:
-    """A busybox pod whose container has one claim, which it names ``devices``; it ends at once when deleted."""
+def pod(name: str, *, claim: str | None = None, template: str | None = None, command: str = "") -> dict[str, Any]:
+    """A busybox pod whose container has one claim, which it names ``devices``; it ends at once when deleted.
+
+    Without a command it sleeps, and ends by itself when it is asked to. With one it is killed: then the API server
+    forgets it at once, so that its claim may be given away while its container is still there.
+    """
     source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
     return {
         "apiVersion": "v1",
@@ -99,13 +101,13 @@ def pod(
         "metadata": {"name": name, "labels": {"test": "rootport"}},
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 0 if command else 10,
             "resourceClaims": [{"name": "devices", **source}],
             "containers": [
                 {
                     "name": "main",
                     "image": "busybox:1.37",
-                    "command": ["sh", "-c", command],
+                    "command": ["sh", "-c", command or "trap 'exit 0' TERM; sleep 100000 & wait"],
                     "resources": {"claims": [{"name": "devices"}]},
                 }
             ],

@@ -11,6 +11,7 @@ from cluster.driver import install, start_controller, start_plugin
 from cluster.hardware import FakeHost
 from cluster.node import NODE_NAME, RealCluster
 from cluster.processes import Process, wait_until
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_CLAIMS, RESOURCE_SLICES
 
 __all__ = ["CDI_DIRECTORY", "PLUGIN_DIRECTORY", "RunningRootport"]
 
@@ -79,19 +80,14 @@ class RunningRootport:
 
     def condition(self, kind: str) -> str | None:
         """The status of a condition of the node's NodeInventory; None where it has none."""
-        text = self.cluster.kubectl("get", "nodeinventory", NODE_NAME, "--output=json", check=False)
-        if not text.startswith("{"):
-            return None
-        conditions = json.loads(text).get("status", {}).get("conditions", [])
+        inventories = {item["metadata"]["name"]: item for item in self.cluster.list(NODE_INVENTORIES)}
+        conditions = inventories.get(NODE_NAME, {}).get("status", {}).get("conditions", [])
         found: list[str] = [item["status"] for item in conditions if item["type"] == kind]
         return found[0] if found else None
 
     def slices(self) -> list[dict[str, Any]]:
         """The driver's ResourceSlices."""
-        found: list[dict[str, Any]] = self.cluster.get("resourceslices", "--field-selector=spec.driver=rootport.dev")[
-            "items"
-        ]
-        return found
+        return self.cluster.list(RESOURCE_SLICES, field_selector="spec.driver=rootport.dev")
 
     def cdi_files(self) -> list[str]:
         """The names of the files in the CDI folder, temporary ones too."""
@@ -135,8 +131,12 @@ class RunningRootport:
         self.cluster.kubectl("delete", kinds, "--all", "--timeout=90s")
 
     def wait_until_clean(self) -> None:
-        """Wait until nothing is prepared; a test that leaves something fails here."""
-        wait_until("nothing is prepared any more", lambda: not self.leftovers(), timeout_s=45)
+        """Wait until no claim of the default namespace is left and nothing prepared; else the test fails here."""
+        wait_until("no claim is left", lambda: not self.cluster.list(RESOURCE_CLAIMS), timeout_s=45)
+        try:
+            wait_until("nothing is prepared any more", lambda: not self.leftovers(), timeout_s=45)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.leftovers()}") from None
 
     def apply(self, *files: Path) -> None:
         """``kubectl apply`` files."""

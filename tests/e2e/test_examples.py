@@ -1,46 +1,132 @@
-"""Every example runs on the real node, and its pod says what its devices are."""
+"""Every example runs on the real node, and its pods say what their devices are."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cluster.ledger import oversold
+from cluster.processes import wait_until
 from cluster.rootport import RunningRootport
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def documents(path: Path) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+def documents(name: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()) if document]
 
 
-def pods(path: Path) -> list[tuple[str, str]]:
-    """(namespace, name) of the pods in an example."""
-    found = [document["metadata"] for document in documents(path) if document["kind"] == "Pod"]
-    return [(metadata.get("namespace", "default"), metadata["name"]) for metadata in found]
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_example_s_pod_gets_exactly_the_devices_of_its_claim(rootport: RunningRootport, path: Path) -> None:
-    host = rootport.host
-    ((namespace, name),) = pods(path)
-    rootport.apply(path)
+def logs(rootport: RunningRootport, name: str) -> dict[str, str]:
+    """Pod to what it says, of an example whose pods end by themselves."""
+    found = [document["metadata"] for document in documents(name) if document["kind"] == "Pod"]
+    rootport.apply(EXAMPLES / f"{name}.yaml")
     try:
-        rootport.cluster.wait_for_pod(name, "Succeeded", namespace=namespace)
-        log = rootport.cluster.kubectl("logs", name, f"--namespace={namespace}")
+        pods = [(metadata["name"], metadata.get("namespace", "default")) for metadata in found]
+        for pod, namespace in pods:
+            rootport.cluster.wait_for_pod(pod, "Succeeded", namespace=namespace)
+        claims = rootport.cluster.get("resourceclaims", "--all-namespaces")["items"]
+        assert oversold(claims, rootport.slices()) == []
+        return {pod: rootport.cluster.kubectl("logs", pod, f"--namespace={namespace}") for pod, namespace in pods}
     finally:
-        rootport.delete(path)
+        rootport.delete(EXAMPLES / f"{name}.yaml")
 
-    addresses = sorted(
-        re.findall(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]", " ".join(re.findall(r"_PCI=(.*)", log)))
-    )
-    expected = {host.gpus.index(a) for a in addresses if a in host.gpus}
-    nics = {host.nics.index(a) for a in addresses if a in host.nics}
-    assert len(expected) + len(nics) == len(addresses) > 0
-    assert set(map(int, re.findall(r"^/dev/nvidia(\d+)$", log, re.MULTILINE))) == expected
-    if "nic" in path.stem:
+
+def variables(log: str, suffix: str) -> list[str]:
+    """The values of all lists with this ending."""
+    return [
+        value for found in re.findall(rf"^ROOTPORT_\w+_{suffix}=(.*)$", log, re.MULTILINE) for value in found.split(",")
+    ]
+
+
+def seen_gpus(rootport: RunningRootport, log: str) -> set[int]:
+    """The GPUs whose device nodes a container has; those must be the ones that its variables name."""
+    gpus = rootport.host.gpus
+    named = {gpus.index(address) for address in variables(log, "PCI") if address in gpus}
+    there = set(map(int, re.findall(r"^/dev/nvidia(\d+)$", log, re.MULTILINE)))
+    assert there == named
+    assert named
+    return named
+
+
+def test_every_example_has_a_test() -> None:
+    names = {path.stem for path in EXAMPLES.glob("*.yaml")}
+    source = Path(__file__).read_text()
+    assert {name for name in names if not re.search(rf'"{name}(\.yaml)?"', source)} == set()
+
+
+@pytest.mark.parametrize("name", ["gpu", "four-gpus", "gpu-nic-pair", "eight-gpu-nic-pairs"])
+def test_whole_devices(rootport: RunningRootport, name: str) -> None:
+    (log,) = logs(rootport, name).values()
+
+    gpus = seen_gpus(rootport, log)
+    addresses = variables(log, "PCI")
+    nics = {rootport.host.nics.index(address) for address in addresses if address in rootport.host.nics}
+    assert len(gpus) + len(nics) == len(addresses)
+    if "nic" in name:
         assert set(map(int, re.findall(r"^/dev/infiniband/uverbs(\d+)$", log, re.MULTILINE))) == nics
-        assert nics == expected, "GPU i and NIC i share a switch on this host"
+        assert nics == gpus, "GPU i and NIC i share a switch on this host"
+
+
+def test_half_a_gpu(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "half-gpu").values()
+
+    assert len(seen_gpus(rootport, log)) == 1
+    assert variables(log, "CORE") == ["50"]
+    assert variables(log, "MEMORY") == [str(40 << 30)]
+
+
+def test_three_pods_on_one_gpu(rootport: RunningRootport) -> None:
+    found = logs(rootport, "three-pods-one-gpu")
+
+    (one,) = {frozenset(seen_gpus(rootport, log)) for log in found.values()}
+    assert len(one) == 1
+    assert sorted(int(variables(log, "CORE")[0]) for log in found.values()) == [20, 30, 50]
+
+
+def test_a_mig_partition(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "mig").values()
+
+    assert len(seen_gpus(rootport, log)) == 1
+    assert variables(log, "PROFILE") == ["1g.10gb"]
+    assert variables(log, "UUID")[0].startswith("MIG-")
+    assert len(re.findall(r"^/dev/nvidia-caps/nvidia-cap\d+$", log, re.MULTILINE)) == 2
+
+
+def test_two_pods_by_mps(rootport: RunningRootport) -> None:
+    found = logs(rootport, "mps")
+
+    for log in found.values():
+        assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50" in log
+        assert re.search("^control$", log, re.MULTILINE), "the daemon's pipe"
+    wait_until("the MPS daemon has ended", lambda: not rootport.mps_daemons())
+
+
+def test_one_h100_or_else_two_a100s(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "h100-or-two-a100s").values()
+
+    assert len(seen_gpus(rootport, log)) == 1
+
+
+@pytest.fixture
+def inference(rootport: RunningRootport) -> Iterator[str]:
+    path = EXAMPLES / "inference.yaml"
+    rootport.apply(path)
+    yield "deployment/inference"
+    rootport.delete(path)
+
+
+def test_a_deployment_scaled_from_two_to_six(rootport: RunningRootport, inference: str) -> None:
+    cluster = rootport.cluster
+    cluster.kubectl("rollout", "status", inference, "--timeout=60s")
+    cluster.kubectl("scale", inference, "--replicas=6")
+    cluster.kubectl("rollout", "status", inference, "--timeout=60s")
+
+    names = cluster.kubectl("get", "pods", "--selector=app=inference", "--output=name").split()
+    held = [frozenset(seen_gpus(rootport, cluster.kubectl("logs", name))) for name in names]
+    assert len(names) == 6
+    assert sorted(held.count(gpu) for gpu in set(held)) == [2, 4], "a GPU holds four quarters"
+    assert oversold(cluster.get("resourceclaims")["items"], rootport.slices()) == []

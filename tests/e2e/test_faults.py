@@ -11,6 +11,8 @@ from cluster.pods import claim, manifest, pod, template
 from cluster.processes import wait_until
 from cluster.rootport import CDI_DIRECTORY, PLUGIN_DIRECTORY, RunningRootport
 
+from driver.adapters.kubernetes.resources import EVENTS, RESOURCE_CLAIMS
+
 FAULTY = str(Path(__file__).with_name("faulty_plugin.py"))
 
 
@@ -19,7 +21,7 @@ def apply(rootport: RunningRootport, *objects: dict[str, object]) -> None:
 
 
 def events(rootport: RunningRootport, name: str) -> str:
-    found = rootport.cluster.get("events", f"--field-selector=involvedObject.name={name}")["items"]
+    found = rootport.cluster.list(EVENTS, field_selector=f"involvedObject.name={name}")
     return "\n".join(item["message"] for item in found)
 
 
@@ -182,4 +184,4 @@ def test_200_pods_come_and_go_and_leave_nothing(rootport: RunningRootport) -> No
     rootport.cluster.kubectl("wait", "--for=condition=Complete", "job/cycles", "--timeout=400s", timeout=420)
     rootport.cluster.kubectl("delete", "job/cycles", "--cascade=foreground", "--timeout=120s", timeout=140)
     rootport.wait_until_clean()
-    wait_until("no claim is left", lambda: rootport.cluster.get("resourceclaims")["items"] == [])
+    wait_until("no claim is left", lambda: rootport.cluster.list(RESOURCE_CLAIMS) == [])

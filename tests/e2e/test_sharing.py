@@ -12,6 +12,8 @@ from cluster.pods import gpu_claim, manifest, pod
 from cluster.processes import wait_until
 from cluster.rootport import RunningRootport
 
+from driver.adapters.kubernetes.resources import EVENTS, PODS, RESOURCE_CLAIMS
+
 SEQUENCES: Final = 100
 STEPS: Final = 5
 
@@ -34,7 +36,7 @@ def remove(rootport: RunningRootport, *names: str) -> None:
 def states(rootport: RunningRootport) -> dict[str, str]:
     """Pod to Running, Unschedulable, or what it is otherwise."""
     found = {}
-    for item in rootport.cluster.get("pods")["items"]:
+    for item in rootport.cluster.list(PODS):
         conditions = {condition["type"]: condition for condition in item["status"].get("conditions", [])}
         unschedulable = conditions.get("PodScheduled", {}).get("reason") == "Unschedulable"
         found[item["metadata"]["name"]] = "Unschedulable" if unschedulable else item["status"]["phase"]
@@ -60,7 +62,7 @@ def settle(rootport: RunningRootport, expected: dict[str, str] | None = None) ->
 
 
 def check_books(rootport: RunningRootport) -> None:
-    claims = rootport.cluster.get("resourceclaims")["items"]
+    claims = rootport.cluster.list(RESOURCE_CLAIMS)
     assert oversold(claims, rootport.slices()) == []
 
 
@@ -77,7 +79,7 @@ def status_data(rootport: RunningRootport, claim: str) -> dict[str, Any]:
 
 
 def events(rootport: RunningRootport, name: str) -> str:
-    found = rootport.cluster.get("events", f"--field-selector=involvedObject.name={name}")["items"]
+    found = rootport.cluster.list(EVENTS, field_selector=f"involvedObject.name={name}")
     return "\n".join(item["message"] for item in found)
 
 
@@ -103,7 +105,7 @@ def test_shares_fill_a_gpu_to_exactly_its_capacity_and_no_further(
     start(rootport, "one-more", gpu, type_=type_, **least)
 
     settle(rootport, dict.fromkeys(names, "Running") | {"one-more": "Unschedulable"})
-    claims = rootport.cluster.get("resourceclaims")["items"]
+    claims = rootport.cluster.list(RESOURCE_CLAIMS)
     (full,) = {
         sum(amount for (_, name), amount in held_of(claims, rootport.slices()).capacity.items() if name == capacity)
         for capacity in (("memoryRatio",) if sizes[0]["core"] == "1" else ("core",))
@@ -223,10 +225,9 @@ def test_a_second_strategy_on_one_gpu_fails_and_names_the_first_claim(rootport: 
     ("parameters", "says"),
     [
         ({"kind": "MigConfig"}, "MigConfig"),
-        ({"kind": "GpuConfig", "sharing": {"strategy": "mps", "wrong": 1}}, "sharing.wrong"),
         ({"kind": "GpuConfig", "sharing": {"strategy": "exclusive"}}, "exclusive"),
     ],
-    ids=["mig-config-on-a-gpu", "unknown-field", "exclusive-share"],
+    ids=["mig-config-on-a-gpu", "exclusive-share"],
 )
 def test_wrong_parameters_are_refused_at_prepare_and_leave_nothing(
     rootport: RunningRootport, parameters: dict[str, Any], says: str
@@ -237,6 +238,46 @@ def test_wrong_parameters_are_refused_at_prepare_and_leave_nothing(
 
     assert "default/wrong" in events(rootport, "wrong")
     assert rootport.leftovers() == []
+
+
+def test_wrong_parameters_of_a_class_are_refused_at_prepare_with_all_mistakes(rootport: RunningRootport) -> None:
+    """Admission judges claims; a DeviceClass is an administrator's."""
+    parameters = {
+        "apiVersion": "rootport.dev/v1alpha1",
+        "kind": "GpuConfig",
+        "sharing": {"strategy": "mps", "wrong": 1},
+    }
+    wrong = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "wrong"},
+        "spec": {
+            "selectors": [{"cel": {"expression": 'device.attributes["rootport.dev"].type == "gpu"'}}],
+            "config": [{"opaque": {"driver": "rootport.dev", "parameters": parameters | {"other": 2}}}],
+        },
+    }
+    wanted = gpu_claim("wrong", rootport.host.gpus[6], core="10", memory="1Gi")
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "wrong"
+    apply(rootport, wrong, wanted, pod("wrong", claim="wrong"))
+
+    wait_until("the pod's event says why", lambda: "sharing.wrong" in events(rootport, "wrong"), timeout_s=30)
+
+    assert "config[0].opaque.parameters.other" in events(rootport, "wrong")
+    assert rootport.leftovers() == []
+    rootport.cluster.kubectl("delete", "deviceclass", "wrong")
+
+
+@pytest.mark.parametrize(
+    "sharing", [{"strategy": "mps", "wrong": 1}, {"strategy": "no-such"}], ids=["unknown-field", "unknown-strategy"]
+)
+def test_wrong_parameters_are_refused_at_admission_as_far_as_it_can_see(
+    rootport: RunningRootport, sharing: dict[str, Any]
+) -> None:
+    parameters = {"kind": "GpuConfig", "sharing": sharing}
+    wanted = gpu_claim("wrong", rootport.host.gpus[6], core="10", memory="1Gi", parameters=parameters)
+    said = rootport.cluster.kubectl("apply", "--filename=-", input=manifest(wanted), check=False)
+    assert "spec.devices.config[0].opaque.parameters.sharing" in said
+    assert "NotFound" in rootport.cluster.kubectl("get", "resourceclaim", "wrong", check=False)
 
 
 @pytest.mark.parametrize("core", ["0", "101", "33.3"])
