@@ -15,7 +15,7 @@ from typing import Final
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
-from driver.plan.effects import Effect, RunMpsDaemon
+from driver.plan.effects import CreateMigDevice, Effect, RunMpsDaemon, SetTimeSlice
 from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, JournalEntry
 from kubeletplugin.entry import Entry
 from kubeletplugin.store import ClaimStore, OpenStore
@@ -71,7 +71,8 @@ class ClaimEffects:
             NodeError: A leftover cannot be undone, or an effect not be done. What was done is journalled: see
                 :meth:`settle`.
         """
-        self._clear(claim, {*gpus, *(effect.gpu for effect in effects)}, effects, state)
+        if gpus := {*gpus, *(effect.gpu for effect in effects)}:
+            self._clear(claim, gpus, effects, state)
         if not effects:
             return {}
         known = self._journal.read(claim.uid)
@@ -169,16 +170,25 @@ class ClaimEffects:
         return entry.state == "prepared" and any(instance.uuid not in told for instance in made if instance)
 
     def _clear(self, claim: ClaimReference, gpus: Collection[str], wanted: Sequence[Effect], state: OpenStore) -> None:
-        """Undo the leftovers on some GPUs; those that are wanted now stay, since undoing them would undo the new."""
+        """Undo the leftovers on some GPUs, but those that are wanted now.
+
+        Another claim's MIG device is wanted by nobody: NVML refuses to destroy it while a program still computes in it,
+        and that must not go on in the one that the new claim gets.
+        """
         for uid, known in self._journal.all().items():
             # Of the claim itself, what its entry has and the new plan has not is a leftover as well.
             left = known.effects if uid == claim.uid else _leftovers(known, state)
-            there = tuple(effect for effect in left if effect.gpu in gpus and effect not in wanted)
+            kept = [item for item in wanted if uid == claim.uid or not isinstance(item, CreateMigDevice)]
+            there = tuple(effect for effect in left if effect.gpu in gpus and effect not in kept)
             if not there:
                 continue
             failed = self._undone(known.claim, there, state)
             self._keep(known, [effect for effect in known.effects if effect not in there or effect in failed])
             for effect, error in failed.items():
+                if isinstance(effect, SetTimeSlice) and not _sets_time_slice(wanted, effect.gpu):
+                    # It changes whose turn comes when, and no more: no reason to keep the GPU from everybody.
+                    _LOG.warning("%s; the reconciler tries it again", error)
+                    continue
                 raise NodeError(
                     f"claim {claim}: GPU {effect.gpu} is not free: {error.message}",
                     hint=f"{error.hint}; the kubelet retries" if error.hint else "the kubelet retries",
@@ -253,6 +263,10 @@ def complete_journal(journal: EffectJournal, entry: Entry) -> None:
     written = known.effects if known else ()
     if set(entry.effects) - set(written):
         journal.write(entry.claim, _joined(written, entry.effects))
+
+
+def _sets_time_slice(effects: Sequence[Effect], gpu: str) -> bool:
+    return any(isinstance(effect, SetTimeSlice) and effect.gpu == gpu for effect in effects)
 
 
 def _leftovers(known: JournalEntry, state: OpenStore) -> tuple[Effect, ...]:

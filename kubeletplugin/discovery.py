@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from driver.layout import left_out_notes
 from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.merge import merge_nvml
+from driver.model.pci import PciAddress
 from driver.objects import node_inventory
 from kubeletplugin.conditions import Concern, Finding, Findings, State
 from kubeletplugin.loop import ProcessOutdatedError
@@ -81,6 +82,7 @@ def look(
     """
     tree = replace(sysfs.discover(roots.hardware, node=node), source=InventorySource.LIVE)
     failure: NodeError | None = None
+    cut_up: tuple[str, ...] = ()
     try:
         # Asked twice, since one may be made or destroyed while NVML is asked.
         before = own_partitions()
@@ -93,8 +95,10 @@ def look(
     else:
         found = merge_nvml(tree, report.gpus, report.notes)
         blind = sum(gpu.vendor == _NVIDIA and gpu.minor is None for gpu in found.gpus)
+        found, cut_up = _without_cut_up(found, {part.gpu for part in report.partitions_left_out})
     unseen, outdated = _unseen(roots, own, blind, failure) if blind else (None, False)
-    inventory, unusable = _with_nodes(found, roots.devices(), roots.nvidia_devices())
+    inventory, missing = _with_nodes(found, roots.devices(), roots.nvidia_devices())
+    unusable = (*cut_up, *missing)
     node_inventory(inventory)  # what cannot be published is a failed look, and so gets into the conditions
     return Sighting(inventory=inventory, unseen=unseen, unusable=unusable, outdated=outdated)
 
@@ -258,6 +262,26 @@ def _with_kept(inventory: Inventory, kept: tuple[Gpu, ...]) -> Inventory:
     behind = max(gpu.index for gpu in nvidia) + 1
     others = (replace(gpu, index=index) for index, gpu in enumerate(inventory.gpus, start=behind))
     return replace(inventory, gpus=(*nvidia, *others))
+
+
+def _without_cut_up(inventory: Inventory, gpus: Collection[PciAddress]) -> tuple[Inventory, tuple[str, ...]]:
+    """The inventory in which a GPU has no node where an administrator's GPU instances are all that it has.
+
+    None of them can be given to anybody, and nor can the GPU: CUDA does not work on the whole of it, and a partition
+    would be made in their place. Returned too is which GPUs that concerns.
+    """
+    found = {
+        gpu.address: gpu
+        for gpu in inventory.gpus
+        if gpu.address in gpus and gpu.mig is not None and not gpu.mig.instances
+    }
+    notes = tuple(
+        f"{gpu.name} cannot be used, since it has GPU instances that Rootport did not make and cannot give to anybody: "
+        "`nvidia-smi mig -lgi` lists them"
+        for gpu in found.values()
+    )
+    checked = tuple(replace(gpu, minor=None) if gpu.address in found else gpu for gpu in inventory.gpus)
+    return replace(inventory, gpus=checked, notes=(*inventory.notes, *notes)), notes
 
 
 def _with_nodes(inventory: Inventory, host: HostRoot, nvidia: HostRoot) -> tuple[Inventory, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from driver.adapters.nvml import NvmlReport
+from driver.adapters.nvml import LeftOutPartition, NvmlReport
 from driver.model.devices import Gpu
 
 __all__ = ["OwnPartitions", "without_own_partitions"]
@@ -21,15 +21,23 @@ OwnPartitions: TypeAlias = frozenset[tuple[str, int, int]]
 def without_own_partitions(report: NvmlReport, own: OwnPartitions) -> NvmlReport:
     """The report without them, and with the notes on all other GPU instances that can be given to nobody.
 
+    On a GPU where Rootport has made some, all are Rootport's: those that NVML does not tell as well.
+
     Args:
         report: What NVML tells.
         own: Rootport's own.
     """
     names = {gpu.address: gpu.name for gpu in report.gpus}
-    left_out = report.partitions_left_out
-    notes = (part.note for part in left_out if (names[part.gpu], part.profile_id, part.start) not in own)
+    with_own = {gpu for gpu, _, _ in own}
+
+    def is_own(part: LeftOutPartition) -> bool:
+        gpu = names[part.gpu]
+        return gpu in with_own if part.start is None else (gpu, part.profile_id, part.start) in own
+
+    left_out = tuple(part for part in report.partitions_left_out if not is_own(part))
+    notes = dict.fromkeys(part.note for part in left_out)
     gpus = tuple(_without(gpu, own) for gpu in report.gpus)
-    return replace(report, gpus=gpus, notes=(*report.notes, *notes))
+    return replace(report, gpus=gpus, notes=(*report.notes, *notes), partitions_left_out=left_out)
 
 
 def _without(gpu: Gpu, own: OwnPartitions) -> Gpu:

@@ -21,6 +21,7 @@ from driver.adapters.host import HostRoot
 from driver.adapters.nvml_instances import (
     GpuInstance,
     all_compute_instances,
+    compute_instances,
     gpu_instances,
     profile_infos,
     spanning_profiles,
@@ -95,6 +96,9 @@ def create_mig_device(
 def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size: int) -> None:
     """Destroy what :func:`create_mig_device` makes, whatever of it is there; MIG mode off when no GPU instance is left.
 
+    A GPU instance there that is cut up into several compute instances, or has one of a part of it, is an
+    administrator's and stays.
+
     Where MIG mode cannot be switched off without a reset of the GPU it stays on: that is logged and no error, for
     trying again would never help. A GPU that is no longer there, or lost, has no MIG devices.
 
@@ -115,6 +119,13 @@ def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size
             left = False
             if current == _ON:
                 for instance in _at(device, profile_id, MigPlacement(start=start, size=size)):
+                    if not _is_like_ours(instance, _profile(device, profile_id)):
+                        # The failed attempt to make one there is undone as well.
+                        _LOG.warning(
+                            "a GPU instance with compute instances that Rootport did not make is left as it is",
+                            extra={"gpu": address, "profile": profile_id, "start": start},
+                        )
+                        continue
                     _destroy(instance)
                 left = any(gpu_instances(device, info.id) for info in profile_infos(device))
             what = f"GPU {address}: MIG mode cannot be switched off after the last MIG device was destroyed"
@@ -157,7 +168,7 @@ def leave_mig_mode(address: PciAddress) -> None:
 
 
 def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:
-    """Set a GPU's compute mode.
+    """Set a GPU's compute mode. One that has the mode already, or that knows no modes and should have DEFAULT, is left.
 
     Args:
         address: The GPU's.
@@ -169,8 +180,13 @@ def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:
     mode = pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if exclusive_process else pynvml.NVML_COMPUTEMODE_DEFAULT
     with session():
         try:
-            call(pynvml.nvmlDeviceSetComputeMode, _device(address), mode)
+            device = _device(address)
+            if call(pynvml.nvmlDeviceGetComputeMode, device) != mode:
+                call(pynvml.nvmlDeviceSetComputeMode, device, mode)
         except NvmlCallError as error:
+            # Without modes (a virtual GPU, a GPU of a system on a chip) nothing was ever set that is to be set back.
+            if error.code in ABSENT and not exclusive_process:
+                return
             raise _told(f"GPU {address}: its compute mode cannot be set", error) from error
 
 
@@ -250,6 +266,15 @@ def _add_compute_instance(instance: GpuInstance, profile: MigProfile, undo: _Und
         raise NodeError("no compute instance profile has all of the GPU instance", hint="see `nvidia-smi mig -lcip`")
     handle = call(pynvml.nvmlGpuInstanceCreateComputeInstance, instance.handle, spanning[0])
     undo.append(("the compute instance", lambda: _quietly(pynvml.nvmlComputeInstanceDestroy, handle)))
+
+
+def _is_like_ours(instance: GpuInstance, profile: MigProfile) -> bool:
+    """Whether it has one compute instance that has all of it, or none yet: an administrator may have cut it up."""
+    compute = {found.id for found in all_compute_instances(instance)}
+    if not compute:
+        return True
+    spanning = spanning_profiles(instance, profile.compute_slices)
+    return compute == {found.id for number in spanning for found in compute_instances(instance, number)}
 
 
 def _destroy(instance: GpuInstance) -> None:

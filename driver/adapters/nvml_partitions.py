@@ -38,13 +38,14 @@ class LeftOutPartition:
     Attributes:
         gpu: The GPU's address.
         profile_id: NVML's number of the GPU instance's profile.
-        start: The first memory slice of its placement.
+        start: The first memory slice of its placement; None where NVML does not tell which instances of the profile
+            there are.
         note: Why, in one sentence that names the GPU.
     """
 
     gpu: PciAddress
     profile_id: int
-    start: int
+    start: int | None
     note: str
 
 
@@ -126,7 +127,10 @@ def _instances(
             found = gpu_instances(asker.handle, profile.profile_id)
         except NvmlCallError as error:
             if error.code not in ABSENT:  # that is what a GPU says whose MIG mode was switched off meanwhile
-                asker.failed(error)
+                if error.code == pynvml.NVML_ERROR_GPU_IS_LOST:
+                    asker.lost = True
+                note = f"{asker.subject}: the GPU instances {profile.name}, if there are any, are left out: {error}"
+                yield LeftOutPartition(gpu=address, profile_id=profile.profile_id, start=None, note=note)
             continue
         for instance in found:
             yield _instance(asker, address, profile, instance, minor, proc)

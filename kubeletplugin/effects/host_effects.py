@@ -89,7 +89,12 @@ class HostEffects:
                 raise NodeError(f"{what}: {other} has not ended yet on that GPU", hint=_HINT)
             self._running[effect.gpu] = what
         call = _Call(act, ended=lambda: self._ended(effect.gpu))
-        threading.Thread(target=call.run, name=f"effect-{effect.gpu}", daemon=True).start()
+        try:
+            threading.Thread(target=call.run, name=f"effect-{effect.gpu}", daemon=True).start()
+        except RuntimeError as no_thread:
+            self._ended(effect.gpu)
+            hint = "the plugin's container has reached its limit of processes and threads"
+            raise NodeError(f"{what}: {no_thread}", hint=hint) from no_thread
         if not call.done.wait(self._deadline_s):
             raise EffectHangsError(f"{what} has not ended after {self._deadline_s:g} s", hint=_HINT)
         match call.outcome:

@@ -55,20 +55,16 @@ class SetComputeMode(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Daemon:
-    """A GPU's daemon: its folder as this process sees it, and as NVIDIA's programs do."""
+    """A GPU's daemon: its folder as the host knows it, and as this process sees it."""
 
     label: str
     uuid: str
+    host_folder: str
     folder: Path
-    seen: str
 
     @property
     def pipe(self) -> Path:
         return self.folder / "pipe"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"CUDA_MPS_PIPE_DIRECTORY": f"{self.seen}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{self.seen}/log"}
 
 
 class MpsDaemons:
@@ -92,6 +88,7 @@ class MpsDaemons:
                 compute mode cannot be set.
         """
         daemon = self._daemon(effect)
+        environment = self._environment(daemon)
         self._set_compute_mode(effect.gpu, effect.uuid, exclusive_process=True)
         if self._answers(daemon) or self._wakes(daemon):
             return
@@ -103,7 +100,7 @@ class MpsDaemons:
             _CONTROL,
             ["-d"],
             doing=f"{daemon.label}: starting the MPS daemon",
-            environment={**daemon.environment, "CUDA_VISIBLE_DEVICES": daemon.uuid},
+            environment={**environment, "CUDA_VISIBLE_DEVICES": daemon.uuid},
             timeout_s=_START_S,
         )
         # Where another plugin was faster, this one is refused and that one's answers.
@@ -118,7 +115,7 @@ class MpsDaemons:
             NodeError: The daemon cannot be ended, its folder not removed, or the GPU's compute mode not set.
         """
         daemon = self._daemon(effect)
-        with mps_processes(self._programs.root, f"{daemon.seen}/pipe") as processes:
+        with mps_processes(daemon.pipe) as processes:
             if processes.daemon and self._quits(daemon) and processes.wait(_QUIT_S):
                 _LOG.info("stopped an MPS daemon", extra={"device": effect.gpu})
         self._kill(daemon)
@@ -140,15 +137,19 @@ class MpsDaemons:
         return _Daemon(
             label=label,
             uuid=effect.uuid,
+            host_folder=effect.folder,
             folder=self._roots.host.path / effect.folder.lstrip("/"),
-            seen=self._programs.seen(effect.folder),
         )
+
+    def _environment(self, daemon: _Daemon) -> dict[str, str]:
+        seen = self._programs.seen(daemon.host_folder)
+        return {"CUDA_MPS_PIPE_DIRECTORY": f"{seen}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{seen}/log"}
 
     def _tell(self, daemon: _Daemon, command: str, *, timeout_s: float) -> Finished:
         return self._programs.run(
             _CONTROL,
             doing=f"{daemon.label}: telling the MPS daemon {command!r}",
-            environment=daemon.environment,
+            environment=self._environment(daemon),
             stdin=f"{command}\n",
             timeout_s=timeout_s,
         )
@@ -176,11 +177,11 @@ class MpsDaemons:
         try:
             return self._tell(daemon, f"quit -t {_SERVERS_END_S}", timeout_s=_SERVERS_END_S + 1).status == 0
         except NodeError:
-            return False  # then it is killed
+            return False  # then it is killed; also where it runs in the driver's root of another --device-root
 
     def _wakes(self, daemon: _Daemon) -> bool:
         """Whether a daemon that does not answer was just starting; what is left of one that is not is ended."""
-        with mps_processes(self._programs.root, f"{daemon.seen}/pipe") as processes:
+        with mps_processes(daemon.pipe) as processes:
             if processes.daemon and self._answers_within(daemon, _DEAF_S):
                 return True
         self._kill(daemon)
@@ -189,7 +190,7 @@ class MpsDaemons:
     def _kill(self, daemon: _Daemon) -> None:
         # Again and again: while a daemon was looked for, it may have started a server.
         for _ in range(3):
-            with mps_processes(self._programs.root, f"{daemon.seen}/pipe") as processes:
+            with mps_processes(daemon.pipe) as processes:
                 if not processes:
                     return
                 _LOG.warning("killing an MPS daemon that does not answer", extra={"device": daemon.label})

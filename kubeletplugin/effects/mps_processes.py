@@ -2,8 +2,8 @@
 
 They are found by what the kernel says of them, not by the daemon's pid file: that lies in the pipe folder, which a
 client of the daemon's own user can write to, and a daemon that is just starting has none. A process is one of them if
-it is NVIDIA's program by name, was started for this pipe folder, and has the driver's root for its ``/`` (so that
-nothing in a pod's container can pass for one).
+it is NVIDIA's program by name, and its ``/`` is the folder of the host in which the pipe folder that it was started for
+is this one. Nothing in a pod's container can pass for one; and a daemon is found after ``--device-root`` was changed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["MpsProcesses", "mps_processes"]
 _PROC: Final = Path("/proc")
 _DAEMON: Final = b"nvidia-cuda-mps-control"
 _SERVER: Final = b"nvidia-cuda-mps-server"
+_VARIABLE: Final = b"CUDA_MPS_PIPE_DIRECTORY="
 # Linux, TASK_COMM_LEN (include/linux/sched.h): /proc/<pid>/comm has the first 15 characters.
 _COMM: Final = b"nvidia-cuda-mps"
 
@@ -58,14 +59,13 @@ class MpsProcesses:
 
 
 @contextmanager
-def mps_processes(root: Path, pipe: str) -> Iterator[MpsProcesses]:
+def mps_processes(pipe: Path) -> Iterator[MpsProcesses]:
     """The processes of the daemon of a pipe folder.
 
     Args:
-        root: What they have for ``/``.
-        pipe: The folder as they see it: their CUDA_MPS_PIPE_DIRECTORY.
+        pipe: The folder as this process sees it.
     """
-    handles = list(_find(root, f"CUDA_MPS_PIPE_DIRECTORY={pipe}".encode()))
+    handles = list(_find(os.fsencode(pipe)))
     try:
         yield MpsProcesses(handles)
     finally:
@@ -73,7 +73,7 @@ def mps_processes(root: Path, pipe: str) -> Iterator[MpsProcesses]:
             os.close(handle)
 
 
-def _find(root: Path, variable: bytes) -> Iterator[tuple[int, bytes]]:
+def _find(pipe: bytes) -> Iterator[tuple[int, bytes]]:
     for process in _PROC.iterdir():
         if not process.name.isdecimal():
             continue
@@ -83,7 +83,7 @@ def _find(root: Path, variable: bytes) -> Iterator[tuple[int, bytes]]:
             # The handle first: what is read after that is of the process that the handle holds, or of none.
             handle = os.pidfd_open(int(process.name))
             try:
-                program = _program(process, root, variable)
+                program = _program(process, pipe)
             except OSError:
                 program = None
             if program is None:
@@ -92,11 +92,13 @@ def _find(root: Path, variable: bytes) -> Iterator[tuple[int, bytes]]:
                 yield handle, program
 
 
-def _program(process: Path, root: Path, variable: bytes) -> bytes | None:
+def _program(process: Path, pipe: bytes) -> bytes | None:
     program = (process / "cmdline").read_bytes().partition(b"\0")[0].rpartition(b"/")[2]
-    ours = (
-        program in (_DAEMON, _SERVER)
-        and variable in (process / "environ").read_bytes().split(b"\0")
-        and (process / "root").samefile(root)
-    )
-    return program if ours else None
+    if program not in (_DAEMON, _SERVER):
+        return None
+    variables = (process / "environ").read_bytes().split(b"\0")
+    seen = next((item.removeprefix(_VARIABLE) for item in variables if item.startswith(_VARIABLE)), b"")
+    if not seen.startswith(b"/") or not pipe.endswith(seen):
+        return None
+    root = os.fsdecode(pipe.removesuffix(seen)) or "/"
+    return program if (process / "root").samefile(root) else None

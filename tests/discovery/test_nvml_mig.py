@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,8 @@ def test_what_an_administrator_has_made_there_is_in_the_way_and_stays(
     with pytest.raises(NodeError, match="Rootport did not make"):
         bench.create()
     assert bench.state() == before
+    bench.destroy()  # so a failed attempt is undone
+    assert bench.state() == before
 
 
 @pytest.mark.parametrize(
@@ -360,8 +363,21 @@ def test_the_compute_mode_is_set(bench: Bench, exclusive: bool, mode: int) -> No
     )
     set_compute_mode(bench.machine)
     assert bench.state().compute_mode == mode
+    forbidden = bench.failing(nvmlDeviceSetComputeMode="NVML_ERROR_NO_PERMISSION").machine
+    set_compute_mode(forbidden)  # it is so already
+    bench.begin(StubState(compute_mode=2))
     with pytest.raises(NodeError, match=f"GPU {ADDRESS}: its compute mode cannot be set"):
-        set_compute_mode(bench.failing(nvmlDeviceSetComputeMode="NVML_ERROR_NO_PERMISSION").machine)
+        set_compute_mode(forbidden)
+
+
+def test_a_gpu_without_compute_modes_has_nothing_to_set_back(bench: Bench) -> None:
+    without = bench.failing(
+        nvmlDeviceGetComputeMode="NVML_ERROR_NOT_SUPPORTED", nvmlDeviceSetComputeMode="NVML_ERROR_NOT_SUPPORTED"
+    ).machine
+    call = partial(bench.stub.call, without, "driver.adapters.nvml_mig:set_compute_mode", ADDRESS)
+    with pytest.raises(NodeError, match=f"GPU {ADDRESS}: its compute mode cannot be set"):
+        call(exclusive_process=True)
+    call(exclusive_process=False)
 
 
 @pytest.mark.parametrize(("uuid", "address"), [(GPU.uuid, ADDRESS), ("GPU-ffffffff", None)])
@@ -436,7 +452,11 @@ def test_gpu_instances_that_cannot_be_listed_are_one_note_of_that_gpu(bench: Ben
         bench.begin(replace(ON, instances=(MADE,)), gpu=gpu)
     report = bench.failing(nvmlDeviceGetGpuInstances="NVML_ERROR_UNKNOWN").read()
     assert [len(gpu.mig.instances) for gpu in report.gpus if gpu.mig] == [0, 1]
-    assert report.notes == ("NVML GPU 0: nvmlDeviceGetGpuInstances: Unknown Error",)
+    assert {(part.gpu, part.start) for part in report.partitions_left_out} == {(ADDRESS, None)}
+    assert report.partitions_left_out[0].note == (
+        "NVML GPU 0: the GPU instances 1g.10gb, if there are any, are left out: nvmlDeviceGetGpuInstances: "
+        "Unknown Error"
+    )
 
 
 def test_mig_mode_that_is_switched_off_while_it_is_looked_at_is_no_error(bench: Bench) -> None:

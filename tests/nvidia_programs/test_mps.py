@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -352,6 +353,20 @@ def test_no_other_folder_is_ever_removed(host: Host, daemons: MpsDaemons, path: 
     for act in (daemons.do, daemons.undo):
         with pytest.raises(NodeError, match=f"{GPU} .*is not the folder of its MPS daemon"):
             act(wrong)
+
+
+def test_a_daemon_of_another_device_root_is_ended_and_none_is_started(
+    host: Host, daemons: MpsDaemons, modes: ComputeModes
+) -> None:
+    """An administrator has changed --device-root under a prepared claim: the GPU must become free all the same."""
+    daemons.do(effect(host))
+    others = MpsDaemons(replace(host.roots, driver_root="/run/elsewhere"), set_compute_mode=modes)
+    with pytest.raises(NodeError, match="prepared with another --device-root"):
+        others.do(effect(host))
+    others.undo(effect(host))
+    assert host.programs.processes() == {}
+    assert not folder(host).exists()
+    assert modes.exclusive == {GPU: False}
 
 
 def test_what_a_container_puts_into_the_pipe_folder_leads_nowhere(host: Host, daemons: MpsDaemons) -> None:

@@ -92,6 +92,10 @@ HALF_STATIC = StubGpuInstance(2, 9, 4, 4)
 LEFT_OUT = (
     "NVML GPU 0: the GPU instance 3g.40gb at memory slice 4 is left out: it has no compute instance that has all of it"
 )
+CUT_UP = (
+    "gpu-0000-13-00-0 cannot be used, since it has GPU instances that Rootport did not make and cannot give to "
+    "anybody: `nvidia-smi mig -lgi` lists them"
+)
 
 
 @pytest.mark.needs_cc
@@ -104,8 +108,15 @@ LEFT_OUT = (
         pytest.param(
             (OWN, HALF_STATIC),
             [],
-            (LEFT_OUT,),
+            (LEFT_OUT, CUT_UP),
             id="beside-an-unusable-one",
+        ),
+        pytest.param((HALF_STATIC,), [], (LEFT_OUT, CUT_UP), id="an-unusable-one-alone"),
+        pytest.param(
+            (replace(STATIC, compute=(StubComputeInstance(0, 0, 0, 1), StubComputeInstance(1, 0, 1, 1))),),
+            [],
+            (LEFT_OUT, CUT_UP),
+            id="one-that-is-cut-up",
         ),
     ],
 )
@@ -120,6 +131,21 @@ def test_mig_devices_that_rootport_makes_are_no_part_of_the_static_layout(
     found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n", own_partitions=own).inventory
     assert [part.profile_id for part in found.gpus[0].mig.instances] == static
     assert found.notes == notes
+    assert found.gpus[0].device_nodes_known == (CUT_UP not in notes)
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize(("of", "usable"), [("gpu-0000-13-00-0", True), ("gpu-0000-23-00-0", False)])
+def test_a_gpu_whose_instances_are_not_told_is_only_given_where_all_are_rootports(
+    host: Path, nvml_stub: StubNvml, of: str, *, usable: bool
+) -> None:
+    first = replace(MACHINE.gpus[0], fail={"nvmlDeviceGetGpuInstances": "NVML_ERROR_UNKNOWN"})
+    machine = replace(MACHINE, gpus=(first, *MACHINE.gpus[1:]), state=str(host / "nvml-state"))
+    write_state(host / "nvml-state", 0, StubState(mig=(1, 1), instances=(STATIC,)))
+    own = partial(frozenset, [(of, 14, 2)])
+    found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n", own_partitions=own).inventory
+    assert found.gpus[0].device_nodes_known == usable
+    assert (CUT_UP in found.notes) != usable
 
 
 def test_without_nvml_the_nics_are_seen_and_the_gpus_are_not_offered(host: Path, tmp_path: Path) -> None:

@@ -248,6 +248,38 @@ def test_a_leftover_that_the_next_claim_needs_too_is_left_as_it_is(machine: Mach
     assert machine.gpus.there() == []
 
 
+def test_a_mig_device_that_another_claim_left_is_never_given_on(machine: Machine) -> None:
+    claims = machine.offer(mig_claim(1, (1, 0)), mig_claim(2, (1, 0)))
+    preparer = machine.preparer()
+    preparer.prepare(claims[:1])
+    machine.gpus.stick(device(1))
+    preparer.unprepare(claims[:1])
+    assert "is not free" in failed(preparer.prepare(claims[1:])[uid(2)]).message
+    machine.gpus.stick()
+    machine.gpus.log()
+    prepared(preparer.prepare(claims[1:])[uid(2)])
+    # The former claim's program might still compute in it; then NVML refuses to destroy it.
+    assert machine.gpus.log() == [f"undo CreateMigDevice {device(1)}", f"do CreateMigDevice {device(1)}"]
+    assert journalled(machine) == {uid(2): 1}
+    machine.check_gpus()
+
+
+def test_a_time_slice_that_cannot_be_set_back_keeps_only_other_time_slices_from_the_gpu(machine: Machine) -> None:
+    short = {"strategy": "timeSlicing", "timeSlicing": {"interval": "Short"}}
+    claims = machine.offer(share_claim(1, 1, **LONG), gpu_claim(2, 1), share_claim(3, 1, **short))
+    preparer = machine.preparer()
+    preparer.prepare(claims[:1])
+    machine.gpus.stick(device(1))
+    preparer.unprepare(claims[:1])
+    prepared(preparer.prepare([claims[1]])[uid(2)])
+    assert journalled(machine) == {uid(1): 1}
+    assert preparer.unprepare([claims[1]]) == {uid(2): None}
+    assert "is not free" in failed(preparer.prepare([claims[2]])[uid(3)]).message
+    machine.gpus.stick()
+    prepared(preparer.prepare([claims[2]])[uid(3)])
+    machine.check_gpus()
+
+
 def test_a_claim_that_is_allocated_anew_is_not_held_up_by_what_it_left_on_another_gpu(machine: Machine) -> None:
     (claim,) = machine.offer(mig_claim(1, (1, 0)))
     preparer = machine.preparer()

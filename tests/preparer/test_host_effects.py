@@ -76,6 +76,23 @@ def test_an_effect_that_hangs_is_told_in_time_and_keeps_only_its_own_gpu_busy(tm
     assert set(node.there()) == {SLICE, same_gpu}
 
 
+def test_a_gpu_is_not_busy_for_good_where_no_thread_could_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeOfFiles(tmp_path / "node")
+    effects = HostEffects(mig=node, time_slices=node, mps=node)
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", refused)
+        with pytest.raises(NodeError, match=r"doing SetTimeSlice: can't start new thread .*limit of processes"):
+            effects.do(SLICE)
+    effects.do(SLICE)
+    assert node.there() == [SLICE]
+
+
 def _busy(effects: HostEffects, effect: Effect) -> bool:
     try:
         effects.do(effect)
