@@ -14,6 +14,7 @@ from typing import Final
 from controller.cluster_view import ClusterView
 from controller.device_changes import DeviceChanges, device_changes, status_changes
 from controller.published_condition import FIELD_MANAGER
+from controller.slice_features import SliceFeatures
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES
@@ -42,6 +43,7 @@ class DevicePass:
         api: Where to write.
         view: What there is.
         policies: What of GPUs is on offer, at this moment.
+        features: What of slices the API server keeps.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits until it is this pass's turn.
         most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and the
@@ -54,6 +56,7 @@ class DevicePass:
         *,
         view: ClusterView,
         policies: Callable[[], GpuPolicies],
+        features: SliceFeatures,
         stop: threading.Event,
         pause: Callable[[], None],
         most_writes: int = _MOST_WRITES,
@@ -61,6 +64,7 @@ class DevicePass:
         self._api = api
         self._view = view
         self._policies = policies
+        self._features = features
         self._stop = stop
         self._pause = pause
         self._most_writes = most_writes
@@ -125,7 +129,8 @@ class DevicePass:
             inventory = inventory_of(parse_node_inventory(wire))
             desired = None
             if with_specs:
-                desired = device_objects(inventory, left_out=left_out(inventory, policies=self._policies()))
+                reasons = left_out(inventory, policies=self._policies(), has_counters=self._features.has_counters)
+                desired = device_objects(inventory, left_out=reasons)
         except InputError:
             return DeviceChanges()  # the node's condition says so
         changes = DeviceChanges() if desired is None else device_changes(desired, stored, node_uid=uid)

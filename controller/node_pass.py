@@ -11,6 +11,7 @@ from controller.cluster_view import ClusterView
 from controller.liveness import Liveness, LivenessTracker
 from controller.node_decision import Action, NodeView, decide
 from controller.published_condition import SILENT, PublishedCondition
+from controller.slice_features import SliceFeatures
 from controller.slice_writer import SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
@@ -34,6 +35,7 @@ class NodePass:
         view: What there is.
         liveness: Who is alive.
         writer: Writes slices.
+        features: What of slices the API server keeps.
         condition: Writes the condition Published.
         policies: What the administrator lets be given of GPUs, now.
         node_grace_s: How long an inventory may wait for its Node.
@@ -48,6 +50,7 @@ class NodePass:
         view: ClusterView,
         liveness: LivenessTracker,
         writer: SliceWriter,
+        features: SliceFeatures,
         condition: PublishedCondition,
         policies: Callable[[], GpuPolicies] = lambda: DEFAULT_POLICIES,
         node_grace_s: float = 60.0,
@@ -58,6 +61,7 @@ class NodePass:
         self._view = view
         self._liveness = liveness
         self._writer = writer
+        self._features = features
         self._condition = condition
         self._policies = policies
         self._node_grace_s = node_grace_s
@@ -113,10 +117,10 @@ class NodePass:
         )
 
     def _publish(self, uid: str, wire: JsonObject) -> None:
-        policies = self._policies()
+        policies, has_counters = self._policies(), self._features.has_counters
         try:
             inventory = inventory_of(parse_node_inventory(wire))
-            slices = resource_slices(inventory, policies=policies)
+            slices = resource_slices(inventory, policies=policies, has_counters=has_counters)
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
@@ -128,7 +132,9 @@ class NodePass:
             raise
         devices = sum(len(item.spec.devices) for item in slices)
         told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
-        message = "; ".join((told, *left_out_notes(inventory, policies=policies)))
+        losses = self._features.notes if inventory.gpus else ()
+        notes = left_out_notes(inventory, policies=policies, has_counters=has_counters)
+        message = "; ".join((told, *losses, *notes))
         self._condition.put(wire, ok=True, reason="Published", message=message)
 
     def _withdraw_silent(self, node: str, inventory: JsonObject) -> None:

@@ -15,6 +15,7 @@ from controller.liveness import LivenessTracker
 from controller.node_pass import NodePass
 from controller.policies_in_force import PoliciesInForce
 from controller.published_condition import PublishedCondition
+from controller.slice_features import SliceFeatures
 from controller.slice_writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -88,6 +89,7 @@ class Publisher:
             clock=clock,
         )
         self._condition = PublishedCondition(api)
+        self._features = SliceFeatures(api)
         self._policies = PoliciesInForce(None) if policies is None else policies
         self._node_pass = NodePass(
             api,
@@ -95,6 +97,7 @@ class Publisher:
             view=self._view,
             liveness=self._liveness,
             writer=SliceWriter(api, self._view.slices, self._stop),
+            features=self._features,
             condition=self._condition,
             policies=lambda: self._policies.now,
             node_grace_s=options.node_grace_s,
@@ -105,6 +108,7 @@ class Publisher:
             api,
             view=self._view,
             policies=lambda: self._policies.now,
+            features=self._features,
             stop=self._stop,
             pause=self._wait_for_slices,
         )
@@ -187,6 +191,7 @@ class Publisher:
 
     def _resync(self) -> None:
         self._condition.forget()
+        self._features.forget()
         self._look_at_all()
 
     def _look_at_all(self) -> None:

@@ -33,6 +33,10 @@ _IN_FIXED_MODE: Final = (
 )
 _POLICY: Final = "the GpuPolicies do not offer it whole"
 _NO_MODE: Final = "the GpuPolicies offer it in no way that it can be given"
+_NO_COUNTERS: Final = (
+    "the API server drops the counters that keep the ways of giving a GPU apart; its feature gate "
+    "DRAPartitionableDevices is off"
+)
 _STATIC_POLICY: Final = "an administrator has partitioned it, and the GpuPolicies do not offer MIG partitions of it"
 
 
@@ -60,8 +64,15 @@ class GpuOffer:
         return bool(self.is_whole or self.ratio or self.partitions)
 
 
-def gpu_offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
-    """In which ways a GPU is on offer, under the rules that are for it."""
+def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuOffer:
+    """In which ways a GPU is on offer, under the rules that are for it.
+
+    Args:
+        gpu: The GPU.
+        policy: The rules.
+        has_counters: Whether counters can make its ways exclude each other. Otherwise it is on offer in one way: whole,
+            or else by percent, or else by the partitions of a static layout.
+    """
     parts = tuple(gpu_parts(gpu))
     found = tuple(part for part in parts if isinstance(part, MigPartition))
     odd = _odd(found) if found else None
@@ -77,6 +88,13 @@ def gpu_offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
         left_out.append((gpu.name, in_the_way))
     elif not is_whole:
         left_out.append((gpu.name, _POLICY if ratio or partitions else _NO_MODE))
+    if not has_counters:
+        if ratio is not None and is_whole:
+            left_out.append((ratio.name, _NO_COUNTERS))
+            ratio = None
+        if partitions and not has_static_layout(gpu):
+            left_out.append((_partitions_of(gpu), _NO_COUNTERS))
+            partitions = ()
     return GpuOffer(
         gpu=gpu,
         is_whole=is_whole,

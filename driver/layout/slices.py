@@ -46,7 +46,7 @@ _KINDS_OF_NODES: Final = 64
 
 
 def resource_slices(
-    inventory: Inventory, *, generation: int = 1, policies: GpuPolicies = DEFAULT_POLICIES
+    inventory: Inventory, *, generation: int = 1, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
 ) -> tuple[resource_v1.ResourceSlice, ...]:
     """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
 
@@ -58,13 +58,15 @@ def resource_slices(
         inventory: The node.
         generation: The pool's generation: raised by the publisher with each change.
         policies: What the administrator lets be given of GPUs.
+        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
+            GPU is published in one way, because nothing would make the ways exclude each other.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
     """
     _check(inventory)
     rules = _rules(inventory, policies)
-    parts = _chunks(inventory.gpus, rules, inventory.nics, inventory.fpgas, _nodes_told(inventory))
+    parts = _chunks(inventory.gpus, rules, inventory.nics, inventory.fpgas, _nodes_told(inventory), has_counters)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
@@ -110,13 +112,18 @@ def device_attributes(
     return found
 
 
-def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> dict[DeviceName, str]:
+def left_out(
+    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
+) -> dict[DeviceName, str]:
     """Which devices of the node are in no slice, and why: a reason for a person, that names no device.
 
-    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin.
+    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. The arguments are
+    those of :func:`resource_slices`.
     """
     rules = _rules(inventory, policies)
-    offers = [gpu_offer(gpu, policy) for gpu, policy in zip(inventory.gpus, rules, strict=True)]
+    offers = [
+        gpu_offer(gpu, policy, has_counters=has_counters) for gpu, policy in zip(inventory.gpus, rules, strict=True)
+    ]
     reasons = {name: reason for offer in offers for name, reason in offer.left_out}
     reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
     if _nodes_told(inventory):
@@ -125,10 +132,12 @@ def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) 
     return reasons
 
 
-def left_out_notes(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> tuple[str, ...]:
+def left_out_notes(
+    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
+) -> tuple[str, ...]:
     """As :func:`left_out`, as one sentence per reason."""
     devices = defaultdict[str, list[DeviceName]](list)
-    for name, reason in left_out(inventory, policies=policies).items():
+    for name, reason in left_out(inventory, policies=policies, has_counters=has_counters).items():
         devices[reason].append(name)
     return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
@@ -170,6 +179,7 @@ def _chunks(
     nics: tuple[RdmaNic, ...],
     fpgas: tuple[Fpga, ...],
     nodes_told: bool,  # noqa: FBT001 - a part of the cache's key
+    has_counters: bool,  # noqa: FBT001 - likewise
 ) -> tuple[Chunk, ...]:
     def can_be_given(device: Device) -> bool:
         # prepare would refuse it each time, and the scheduler would choose it again.
@@ -177,7 +187,11 @@ def _chunks(
 
     domains = link_domains(gpus)
     policies = {gpu.address: policy for gpu, policy in zip(gpus, rules, strict=True)}
-    offers = {gpu.address: gpu_offer(gpu, policies[gpu.address]) for gpu in gpus if can_be_given(gpu)}
+    offers = {
+        gpu.address: gpu_offer(gpu, policies[gpu.address], has_counters=has_counters)
+        for gpu in gpus
+        if can_be_given(gpu)
+    }
     usable_nics = [nic for nic in nics if any(map(can_be_given, _given_as(nic)))]
 
     def in_order(*, whole: bool) -> list[Gpu]:

@@ -19,6 +19,7 @@ from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
+from controller.slice_features import SliceFeatures
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.model.inventory import Inventory
@@ -417,6 +418,7 @@ def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Node
             nodes.api,
             view=view,
             policies=lambda: DEFAULT_POLICIES,
+            features=SliceFeatures(nodes.api),
             stop=threading.Event(),
             pause=lambda: None,
             most_writes=2,

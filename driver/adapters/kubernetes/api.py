@@ -150,8 +150,12 @@ class KubernetesApi:
         request = Request(verb="watch", resource=resource, namespace=namespace, query=query, accept=accept)
         return WatchStream(request, self._connection.open_stream(request, duration_s + _SILENCE_GRACE_S))
 
-    def create(self, resource: Resource, body: JsonObject, *, namespace: str | None = None) -> JsonObject:
+    def create(
+        self, resource: Resource, body: JsonObject, *, namespace: str | None = None, dry_run: bool = False
+    ) -> JsonObject:
         """Create an object; ``namespace`` is the body's own if not given.
+
+        With ``dry_run`` nothing is stored: the answer says what would be.
 
         Raises:
             AlreadyExistsError: One of that name is there.
@@ -161,6 +165,7 @@ class KubernetesApi:
             resource=resource,
             namespace=_namespace_of(body, namespace),
             shown_name=_name_of(body),
+            query={"dryRun": "All"} if dry_run else {},
             body=body,
         )
         return self._connection.call(request)

@@ -1,0 +1,100 @@
+"""Whether the API server keeps what a node's slices need, found out by a dry run: nothing is stored.
+
+The API server drops fields whose feature gate is off, and says nothing. Without counters
+(DRAPartitionableDevices, off by default before Kubernetes 1.36) the scheduler would give one GPU whole, by percent and
+in partitions at the same time, so that has to be known before anything is published.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from controller.slice_changes import slice_name
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
+from driver.api.resource_v1 import API_VERSION
+
+__all__ = ["SliceFeatures"]
+
+_LOG: Final = logging.getLogger(__name__)
+_NODE: Final = "dry-run"
+_COUNTERS: Final = "consumesCounters"
+_SHARES: Final = "allowMultipleAllocations"
+_NO_SHARES: Final = (
+    "GPUs are given whole only: the API server drops what says that a GPU can be shared; its feature gate "
+    "DRAConsumableCapacity is off"
+)
+
+
+class SliceFeatures:
+    """Asks the API server once, and again after :meth:`forget`. Safe for several threads.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._kept: frozenset[str] | None = None
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether it keeps counters as Rootport uses them: consumed in one slice, told in another (Kubernetes 1.35).
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return _COUNTERS in self._look()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What users lose, beside what the layout leaves out for want of counters: for a person.
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return () if _SHARES in self._look() else (_NO_SHARES,)
+
+    def forget(self) -> None:
+        """Ask again: the API server may be another one since."""
+        with self._lock:
+            self._kept = None
+
+    def _look(self) -> frozenset[str]:
+        with self._lock:
+            if self._kept is None:
+                self._kept = frozenset(name for name in (_COUNTERS, _SHARES) if self._is_kept(name))
+                if lost := {_COUNTERS, _SHARES} - self._kept:
+                    _LOG.error(
+                        "the API server drops fields that GPU sharing needs: turn on its feature gates "
+                        "DRAPartitionableDevices and DRAConsumableCapacity, on the scheduler as well",
+                        extra={"dropped": sorted(lost)},
+                    )
+            return self._kept
+
+    def _is_kept(self, name: str) -> bool:
+        try:
+            answer = self._api.create(RESOURCE_SLICES, _slice(name), dry_run=True)
+        except InvalidError:
+            return False  # Kubernetes 1.34 wants counters and their consumers in one slice
+        return name in answer["spec"]["devices"][0]
+
+
+def _slice(name: str) -> JsonObject:
+    value = [{"counterSet": "g0", "counters": {"gpu": {"value": "1"}}}] if name == _COUNTERS else True
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSlice",
+        "metadata": {"name": slice_name(_NODE, "", 0)},
+        "spec": {
+            "driver": DRIVER_NAME,
+            "nodeName": _NODE,
+            "pool": {"name": _NODE, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu", name: value}],
+        },
+    }

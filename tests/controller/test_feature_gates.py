@@ -1,0 +1,65 @@
+"""The controller at an API server that drops what GPU sharing needs: no GPU may be on offer in two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster.binaries import Binaries
+from cluster.control_plane import ControlPlane
+from layout.machines import node
+from layout.mig_machines import mig_gpu
+from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+
+from controller.slice_features import SliceFeatures
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import RESOURCE_SLICES
+
+pytestmark = pytest.mark.needs_go
+
+CRDS = Path(__file__).parents[2] / "resourceclasses/crds"
+
+
+@pytest.fixture(scope="module")
+def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """As Kubernetes 1.34 and 1.35 are by default."""
+    plane = ControlPlane(
+        tmp_path_factory.mktemp("without-gates"),
+        cluster_binaries,
+        feature_gates="DRAPartitionableDevices=false,DRAConsumableCapacity=false",
+    )
+    try:
+        plane.start()
+        plane.kubectl("apply", f"--filename={CRDS}")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("create", "namespace", NAMESPACE)
+        yield plane
+    finally:
+        plane.stop()
+
+
+def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_plane: ControlPlane) -> None:
+    api = KubernetesApi.connect(kubeconfig=control_plane.kubeconfig)
+    features = SliceFeatures(api)
+    assert features.has_counters
+    assert features.notes == ()
+    assert not list(api.list(RESOURCE_SLICES).items)
+
+
+def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_why(
+    without_gates: ControlPlane, tmp_path: Path
+) -> None:
+    nodes = Nodes(without_gates.kubeconfig)
+    nodes.add(node(mig_gpu("10"), name="node-a"))
+    controller = Controller(without_gates.kubeconfig, tmp_path / "log")
+    try:
+        eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
+        assert nodes.visible("node-a") == ["gpu-0000-10-00-0"]
+        message = nodes.published("node-a")["message"]
+        assert "GPUs are given whole only" in message
+        assert "DRAPartitionableDevices is off" in message
+        assert "gpu-ratio-0000-10-00-0, mig-0000-10-00-0" in message
+        assert controller.told("turn on its feature gates")
+    finally:
+        controller.stop()
