@@ -36,7 +36,7 @@ $(STUBS) &: $(PROTOS) setup.py $(VENV)/.installed
 
 run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
 	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
-	  --gpu-model azure-nd-h100-v5=H100 --claims examples --out out
+	  --gpu-model azure-nd-h100-v5=H100 --nodes 2 --claims examples --out out
 
 test: check cluster-build ## everything: format, lint, types, layers, then the tests, on a real cluster too
 	@$(BIN)/pytest -n $(JOBS)

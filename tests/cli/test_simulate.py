@@ -37,6 +37,16 @@ def claims(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+def test_every_example_finds_room_on_the_machines_of_make_run(rootport: Run, tmp_path: Path) -> None:
+    """What a new user sees first."""
+    recipe = next(
+        line for line in Path("Makefile").read_text().splitlines() if "--gpu-model" in line and "--claims" in line
+    )
+    options = recipe.split("--out")[0].split()
+    ran = rootport("simulate", "--topology", P4D, "--topology", H100, *options, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.out
+
+
 def test_the_examples_are_allocated_as_their_comments_say(rootport: Run, tmp_path: Path) -> None:
     both = ("--topology", P4D, "--topology", H100)
     names = ("eight-gpu-nic-pairs", "four-gpus", "gpu-nic-pair", "gpu")  # of whole devices; the others are shares
