@@ -180,10 +180,20 @@ class MpsDaemons:
             return False  # then it is killed; also where it runs in the driver's root of another --device-root
 
     def _wakes(self, daemon: _Daemon) -> bool:
-        """Whether a daemon that does not answer was just starting; what is left of one that is not is ended."""
+        """Whether a daemon that does not answer was just starting; what is left of one that is gone is ended.
+
+        One that runs and does not answer is left alone: other claims may compute through it, and the node may just be
+        slow. It is ended with the last of them, or at once where there is no other (:meth:`undo`).
+        """
         with mps_processes(daemon.pipe) as processes:
-            if processes.daemon and self._answers_within(daemon, _DEAF_S):
-                return True
+            if processes.daemon:
+                if self._answers_within(daemon, _DEAF_S):
+                    return True
+                raise NodeError(
+                    f"{daemon.label}: its MPS daemon runs and does not answer; its log ends: {_log_end(daemon)}",
+                    hint="it is left alone, since other claims may use it; it is ended with the last of them. Where it "
+                    "hangs for good, end the pods that share this GPU",
+                )
         self._kill(daemon)
         return False
 

@@ -216,12 +216,19 @@ def test_a_daemon_that_is_just_starting_is_not_started_again(host: Host, daemons
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_daemon_that_does_not_answer_is_replaced(host: Host, daemons: MpsDaemons) -> None:
+def test_a_daemon_that_does_not_answer_is_left_to_those_who_use_it_until_the_last(
+    host: Host, daemons: MpsDaemons
+) -> None:
+    """A node may just be slow, and its programs must not die of that."""
     host.programs.mps_behaves("mute")
     with pytest.raises(NodeError, match=rf"{GPU} \(GPU-of-{GPU}\): the MPS daemon does not answer; .*Starting control"):
         daemons.do(effect(host))
     mute = daemon_process(host)
     host.programs.mps_behaves()
+    with pytest.raises(NodeError, match="MPS daemon runs and does not answer"):
+        daemons.do(effect(host))
+    assert daemon_process(host) == mute
+    daemons.undo(effect(host))
     daemons.do(effect(host))
     assert daemon_process(host) != mute
     daemons.undo(effect(host))
