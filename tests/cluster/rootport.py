@@ -129,10 +129,11 @@ class RunningRootport:
         """Delete every pod and claim of the default namespace, and wait until they are gone."""
         kinds = "pods,resourceclaims,resourceclaimtemplates"
         self.cluster.kubectl("delete", kinds, "--all", "--timeout=90s")
+        # Those of templates go after their pods, and hold devices until then.
+        wait_until("no claim is left", lambda: not self.cluster.list(RESOURCE_CLAIMS), timeout_s=45)
 
     def wait_until_clean(self) -> None:
-        """Wait until no claim of the default namespace is left and nothing prepared; else the test fails here."""
-        wait_until("no claim is left", lambda: not self.cluster.list(RESOURCE_CLAIMS), timeout_s=45)
+        """Wait until nothing is prepared; a test that leaves something fails here."""
         try:
             wait_until("nothing is prepared any more", lambda: not self.leftovers(), timeout_s=45)
         except TimeoutError as error:

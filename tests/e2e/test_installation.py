@@ -16,6 +16,7 @@ from cluster.pods import manifest, pod, template
 from cluster.processes import wait_until
 from cluster.rootport import RunningRootport
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PLUGIN = "daemonset/rootport-kubelet-plugin"
 CONTROLLER = "deployment/rootport-controller"
 
@@ -30,6 +31,17 @@ def overlay(rootport: RunningRootport, folder: Path) -> Path:
             "op": "add",
             "path": f"{container}/env/-",
             "value": {"name": "ROOTPORT_STUB_NVML", "value": f"/host{root}/nvml.txt"},
+        },
+        # The real host's /run, /dev and GPUs are file systems of their own below a read-only /host, or none at all.
+        {
+            "op": "add",
+            "path": f"{container}/volumeMounts/-",
+            "value": {"name": "described-hardware", "mountPath": f"/host{root}"},
+        },
+        {
+            "op": "add",
+            "path": "/spec/template/spec/volumes/-",
+            "value": {"name": "described-hardware", "hostPath": {"path": str(root), "type": "Directory"}},
         },
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +82,7 @@ def devices(rootport: RunningRootport) -> int:
 
 
 def test_the_installed_driver_publishes_the_node_and_runs_a_pod(installed: RunningRootport) -> None:
-    wait_until("16 devices are published", lambda: devices(installed) == 16, timeout_s=60)
+    wait_until("the devices are published", lambda: devices(installed) == 3 * 8 + 8 * 25, timeout_s=60)
     cluster = installed.cluster
     cluster.kubectl("wait", "--for=condition=Ready", "nodeinventory/node-1", "--timeout=60s")
     show = "ls /dev/nvidia[0-9]*"
@@ -78,6 +90,18 @@ def test_the_installed_driver_publishes_the_node_and_runs_a_pod(installed: Runni
     cluster.wait_for_pod("real", "Succeeded")
 
     assert cluster.kubectl("logs", "real").startswith("/dev/nvidia")
+    installed.delete_all()
+    installed.wait_until_clean()
+
+
+@pytest.mark.parametrize("example", ["mig", "mps"])
+def test_the_installed_plugin_may_do_what_partitions_and_mps_take(installed: RunningRootport, example: str) -> None:
+    cluster, path = installed.cluster, EXAMPLES / f"{example}.yaml"
+    installed.apply(path)
+    for document in yaml.safe_load_all(path.read_text()):
+        if document["kind"] == "Pod":
+            cluster.wait_for_pod(document["metadata"]["name"], "Succeeded")
+    installed.delete(path)
     installed.delete_all()
     installed.wait_until_clean()
 

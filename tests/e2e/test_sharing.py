@@ -15,7 +15,7 @@ from cluster.rootport import RunningRootport
 from driver.adapters.kubernetes.resources import EVENTS, PODS, RESOURCE_CLAIMS
 
 SEQUENCES: Final = 100
-STEPS: Final = 5
+STEPS: Final = 4
 
 
 def apply(rootport: RunningRootport, *objects: dict[str, Any]) -> None:
