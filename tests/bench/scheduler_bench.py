@@ -2,7 +2,8 @@
 
 The real scheduler, on a node that only exists in the API; the node's slices alternate between the two layouts, so the
 ratio is of one machine and moment. The figure is the scheduler's own: the mean of its metric
-scheduler_scheduling_attempt_duration_seconds over the pods that it placed.
+scheduler_scheduling_attempt_duration_seconds over the pods that it placed. Beside it stands that of
+scheduler_scheduling_algorithm_duration_seconds, which is a twentieth of it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from figure import Figure  # noqa: E402
 
 from driver.adapters.catalogue import HardwareFacts  # noqa: E402
 from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
-from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES  # noqa: E402
+from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource  # noqa: E402
 from driver.adapters.nccl import read_topology  # noqa: E402
 from driver.api.gpu_policies import GpuPolicies  # noqa: E402
 from driver.layout import resource_slices  # noqa: E402
@@ -76,7 +77,10 @@ def _placed(plane: ControlPlane, slices: dict[str, list[dict[str, Any]]]) -> Ite
     plane.kubectl("apply", f"--filename={REPO / 'resourceclasses' / 'device-classes.yaml'}")
     api = KubernetesApi.connect(kubeconfig=plane.kubeconfig)
     _make_node(api)
-    plane.start_scheduler()
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    api.create(Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True), account, namespace="default")
+    # Its client's own limit of 50 calls a second would be what is measured.
+    plane.start_scheduler("--kube-api-qps=1000", "--kube-api-burst=1000")
     wait_until("the scheduler's metrics", lambda: bool(_metrics()), timeout_s=60)
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in slices}
     for _ in range(ROUNDS + 1):
@@ -87,11 +91,14 @@ def _placed(plane: ControlPlane, slices: dict[str, list[dict[str, Any]]]) -> Ite
         name: {key: statistics.mean(each[key] for each in found[1:]) for key in found[0]}  # the first one warms up
         for name, found in rounds.items()
     }
-    for metric, what in ((ATTEMPTS, "an attempt"), (ALGORITHM, "  its algorithm alone, without the API calls")):
-        yield Figure(f"{what}: a share placed without MIG placements", means["without"][metric], 1000, "ms")
-        yield Figure(f"{what}: with them", means["with"][metric], 1000, "ms")
+    for metric, what in ((ATTEMPTS, "attempt"), (ALGORITHM, "its algorithm alone, without the API calls")):
+        without, with_them = means["without"][metric], means["with"][metric]
+        print(
+            f"kube-scheduler, {what}: {without:.2f} ms without MIG placements, {with_them:.2f} ms with them, "
+            f"ratio {with_them / without:.2f}"
+        )
     ratio = means["with"][ATTEMPTS] / means["without"][ATTEMPTS]
-    yield Figure("kube-scheduler places a share with MIG placements / without, ratio", ratio, LIMIT, "")
+    yield Figure(f"kube-scheduler's attempt, with / without, mean of {ROUNDS * PODS_A_ROUND} shares", ratio, LIMIT, "")
 
 
 def _make_node(api: KubernetesApi) -> None:
@@ -115,17 +122,14 @@ def _round(api: KubernetesApi, slices: list[dict[str, Any]]) -> dict[str, float]
     names = [f"share-{number}" for number in range(PODS_A_ROUND)]
     for name in names:
         api.create(RESOURCE_CLAIMS, _share(name), namespace="default")
-    for name in names:
-        api.create(PODS, pod(name, claim=name), namespace="default")
-    wait_until(
-        "all pods are placed",
-        lambda: (
-            sum(bool(item["spec"].get("nodeName")) for item in api.list(PODS, namespace="default").items)
-            == PODS_A_ROUND
-        ),
-        timeout_s=120,
-        step_s=0.5,
-    )
+    for name in names:  # one after the other: pods that wait for each other would count the wait
+        api.create(PODS, pod(name, claim=name, command="true"), namespace="default")
+        wait_until(
+            f"pod {name} is placed",
+            lambda name=name: bool(api.get(PODS, name, namespace="default")["spec"].get("nodeName")),
+            timeout_s=30,
+            step_s=0.01,
+        )
     wait_until("the metrics count them", lambda: _count(_metrics(), before) == PODS_A_ROUND, timeout_s=30)
     after = _metrics()
     for name in names:

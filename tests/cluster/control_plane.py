@@ -95,7 +95,7 @@ class ControlPlane:
             )
             self.start_scheduler()
 
-    def start_scheduler(self) -> Process:
+    def start_scheduler(self, *options: str) -> Process:
         """The stock scheduler; its metrics stand on 127.0.0.1:10259 of its machine."""
         return self.processes.start(
             "kube-scheduler",
@@ -104,6 +104,7 @@ class ControlPlane:
             "--leader-elect=false",
             "--authorization-always-allow-paths=/metrics,/healthz",
             "--v=1",
+            *options,
         )
 
     def start_api_server(self) -> None:
