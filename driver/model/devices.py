@@ -30,6 +30,7 @@ __all__ = [
     "RdmaNic",
     "RdmaPort",
     "RdmaVf",
+    "device_name",
 ]
 
 DeviceName = NewType("DeviceName", str)
@@ -45,6 +46,11 @@ class DeviceType(StrEnum):
     RDMA = "rdma"
     RDMA_VF = "rdma-vf"
     FPGA = "fpga"
+
+
+def device_name(type_: DeviceType, address: PciAddress) -> DeviceName:
+    """The name in the pool of a device of this type with this PCI address (:attr:`PciDevice.name`)."""
+    return DeviceName(f"{type_}-{address.replace(':', '-').replace('.', '-')}")
 
 
 class LinkKind(StrEnum):
@@ -181,7 +187,7 @@ class PciDevice(ABC):
         It is made from the PCI address and not from the index: when a GPU falls off the bus the indices of the others
         move, and a claim that was allocated before must not come to mean another device.
         """
-        return DeviceName(f"{self.type}-{self.address.replace(':', '-').replace('.', '-')}")
+        return device_name(self.type, self.address)
 
     @property
     @abstractmethod

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from driver.model.devices import Device, DeviceName, DeviceType, Gpu, MigInstance, MigPlacement, MigProfile
+from driver.model.devices import (
+    Device,
+    DeviceName,
+    DeviceType,
+    Gpu,
+    MigInstance,
+    MigPlacement,
+    MigProfile,
+    device_name,
+)
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 
@@ -34,21 +43,21 @@ _NOT_IN_LABELS: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRatio:
-    """A GPU whose memory is given by percent.
+class _GpuPart:
+    """What the parts of a GPU have in common.
 
     Attributes:
         gpu: The GPU.
     """
 
-    type: ClassVar[DeviceType] = DeviceType.GPU_RATIO
+    type: ClassVar[DeviceType]
 
     gpu: Gpu
 
     @property
     def name(self) -> DeviceName:
         """The name in the pool."""
-        return _part_name(self.type, self.gpu)
+        return device_name(self.type, self.gpu.address)
 
     @property
     def address(self) -> PciAddress:
@@ -62,16 +71,22 @@ class GpuRatio:
 
     @property
     def device_nodes_known(self) -> bool:
-        """As of the GPU."""
+        """As of the GPU; a partition's own nodes are known once it exists."""
         return self.gpu.device_nodes_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigPartition:
+class GpuRatio(_GpuPart):
+    """A GPU whose memory is given by percent."""
+
+    type: ClassVar[DeviceType] = DeviceType.GPU_RATIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigPartition(_GpuPart):
     """A place on a GPU for a MIG device of one profile.
 
     Attributes:
-        gpu: The GPU.
         profile: What an instance there has.
         placement: Where.
         label: The profile as a part of a DNS label, such as ``1g-10gb-me``; different for each profile of a GPU.
@@ -80,7 +95,6 @@ class MigPartition:
 
     type: ClassVar[DeviceType] = DeviceType.MIG
 
-    gpu: Gpu
     profile: MigProfile
     placement: MigPlacement
     label: str
@@ -89,22 +103,7 @@ class MigPartition:
     @property
     def name(self) -> DeviceName:
         """The name in the pool."""
-        return DeviceName(f"{_part_name(self.type, self.gpu)}-{self.label}-{self.placement.start}")
-
-    @property
-    def address(self) -> PciAddress:
-        """The GPU's."""
-        return self.gpu.address
-
-    @property
-    def pcie(self) -> PciePath:
-        """The GPU's."""
-        return self.gpu.pcie
-
-    @property
-    def device_nodes_known(self) -> bool:
-        """As of the GPU: the partition's own are known once it exists."""
-        return self.gpu.device_nodes_known
+        return DeviceName(f"{device_name(self.type, self.gpu.address)}-{self.label}-{self.placement.start}")
 
 
 AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition
@@ -175,7 +174,3 @@ def _labels(profiles: tuple[MigProfile, ...]) -> dict[int, str]:
 def _label(profile: str) -> str:
     # "+me" is with media engines, "-me" without.
     return _NOT_IN_LABELS.sub("-", profile.lower().replace("-", "-no-")).strip("-")
-
-
-def _part_name(type_: DeviceType, gpu: Gpu) -> DeviceName:
-    return DeviceName(f"{type_}-{gpu.address.replace(':', '-').replace('.', '-')}")

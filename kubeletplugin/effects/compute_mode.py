@@ -9,8 +9,7 @@ from driver.adapters.nvidia_driver_files import kernel_driver_version
 from driver.adapters.nvml_mig import gpu_address, set_compute_mode
 from driver.adapters.nvml_session import NvmlUnavailableError
 from driver.errors import NodeError
-from driver.model.devices import Gpu
-from driver.model.pci import PciAddress, PciePath
+from driver.model.devices import DeviceType, device_name
 from kubeletplugin.nvml_library import with_nvml
 from kubeletplugin.roots import Roots
 
@@ -50,7 +49,7 @@ class ComputeModes:
     def _set(self, gpu: str, uuid: str, *, exclusive_process: bool) -> None:
         address = gpu_address(uuid)
         # The name of a GPU in another slot is another's.
-        if address is not None and _name(address) == gpu:
+        if address is not None and device_name(DeviceType.GPU, address) == gpu:
             set_compute_mode(address, exclusive_process=exclusive_process)
         elif exclusive_process:
             raise NodeError(
@@ -59,7 +58,3 @@ class ComputeModes:
             )
         else:
             _LOG.warning("the GPU of an MPS daemon is gone, and so is its compute mode", extra={"device": gpu})
-
-
-def _name(address: PciAddress) -> str:
-    return Gpu(address=address, pcie=PciePath(), index=0).name

@@ -8,8 +8,7 @@ from typing import Final
 from driver.adapters.mig_capabilities import make_capability_nodes
 from driver.adapters.nvml_mig import create_mig_device, destroy_mig_device, gpu_address, leave_mig_mode
 from driver.errors import NodeError
-from driver.model.devices import Gpu, MigInstance
-from driver.model.pci import PciAddress, PciePath
+from driver.model.devices import DeviceType, MigInstance, device_name
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
 from kubeletplugin.nvml_library import with_nvml
 from kubeletplugin.roots import Roots
@@ -53,9 +52,9 @@ class MigDevices:
                 f"NVML has no GPU {effect.uuid} ({effect.gpu})",
                 hint="it was taken out or has fallen off the bus: see nvidia-smi and dmesg on the node",
             )
-        if _name(address) != effect.gpu:
+        if device_name(DeviceType.GPU, address) != effect.gpu:
             raise NodeError(
-                f"GPU {effect.uuid} is {_name(address)} by now, and {effect.gpu} was allocated",
+                f"GPU {effect.uuid} is {device_name(DeviceType.GPU, address)} by now, and {effect.gpu} was allocated",
                 hint="delete the claim and make it anew",
             )
         if isinstance(effect, LeaveMigMode):
@@ -75,11 +74,7 @@ class MigDevices:
     def _undo(self, effect: CreateMigDevice) -> None:
         address = gpu_address(effect.uuid)
         # The name of a GPU in another slot is another's, whose MIG devices are not this claim's.
-        if address is None or _name(address) != effect.gpu:
+        if address is None or device_name(DeviceType.GPU, address) != effect.gpu:
             _LOG.warning("the GPU of a MIG device is gone, and so is that", extra={"gpu": effect.gpu})
             return
         destroy_mig_device(address, profile_id=effect.profile_id, start=effect.start, size=effect.size)
-
-
-def _name(address: PciAddress) -> str:
-    return Gpu(address=address, pcie=PciePath(), index=0).name

@@ -26,7 +26,7 @@ from cluster.node import NODE_NAME, RealCluster  # noqa: E402
 from cluster.pods import manifest, pod, template  # noqa: E402
 from cluster.processes import Process, wait_until  # noqa: E402
 from cluster.rootport import RunningRootport  # noqa: E402
-from figure import Figure  # noqa: E402
+from figure import Figure, report  # noqa: E402
 from stub_nvml import build as build_stub  # noqa: E402
 
 from driver.adapters.host import HostRoot  # noqa: E402
@@ -189,11 +189,7 @@ def main() -> int:
     if (reason := missing_for_machines()) is not None:
         print(f"not measured: {reason}")
         return 0
-    over = 0
-    for figure in figures():
-        print(figure.row(), flush=True)
-        over += figure.value > figure.limit
-    return 1 if over else 0
+    return report(figures())
 
 
 if __name__ == "__main__":
