@@ -76,6 +76,11 @@ class ClaimEffects:
         if not effects:
             return {}
         known = self._journal.read(claim.uid)
+        entry = state.entries.get(claim.uid)
+        begun = {*(known.effects if known else ()), *(entry.effects if entry else ())}
+        for effect in effects:
+            if effect not in begun:
+                self._refuse_others(claim, effect)
         self._journal.write(claim, _joined(known.effects if known else (), effects))
         self._store.step("prepare: journal written")
         made = {}
@@ -234,6 +239,12 @@ class ClaimEffects:
                 _LOG.info("undone", extra={"claim": claim, "effect": effect.kind, "device": effect.gpu})
                 self._store.step("unprepare: effect undone")
         return failed
+
+    def _refuse_others(self, claim: ClaimReference, effect: Effect) -> None:
+        try:
+            self._effects.refuse_others(effect)
+        except RootportError as error:
+            raise _named(f"claim {claim}, device {effect.gpu}", error) from error
 
     def _do(self, claim: ClaimReference, effect: Effect) -> MigInstance | None:
         try:

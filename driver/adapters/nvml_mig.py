@@ -1,4 +1,4 @@
-"""Changes a GPU through NVML: makes and destroys MIG devices, sets the compute mode. Needs root.
+"""Makes and destroys MIG devices through NVML. Needs root.
 
 Everything may be repeated, also after a crash at any instruction: what is there already is used or completed, what is
 gone already is gone. Nobody else may change the same GPU meanwhile.
@@ -18,6 +18,7 @@ from typing import Any, Final
 import pynvml
 
 from driver.adapters.host import HostRoot
+from driver.adapters.nvml_gpu import HINTS, MORE, NO_GPU, device_at, nvml_error
 from driver.adapters.nvml_instances import (
     GpuInstance,
     all_compute_instances,
@@ -31,37 +32,15 @@ from driver.adapters.nvml_session import ABSENT, ABSENT_NUMBER, NvmlCallError, c
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigProfile
 from driver.model.parts import mig_mode_is_fixed
-from driver.model.pci import PciAddress, parse_pci_address
+from driver.model.pci import PciAddress
 
-__all__ = ["create_mig_device", "destroy_mig_device", "gpu_address", "leave_mig_mode", "set_compute_mode"]
+__all__ = ["create_mig_device", "destroy_mig_device", "leave_mig_mode", "refuse_others"]
 
 _LOG: Final = logging.getLogger(__name__)
 _Undo = list[tuple[str, Callable[[], None]]]
 
 _OFF: Final = pynvml.NVML_DEVICE_MIG_DISABLE
 _ON: Final = pynvml.NVML_DEVICE_MIG_ENABLE
-# A GPU that is not there has no MIG devices; nor has one that has fallen off the bus, since they do not outlive the
-# reset that brings it back.
-_NO_GPU: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_GPU_IS_LOST})
-
-_MORE: Final = "`nvidia-smi` and `dmesg` on the node tell more; it is tried again"
-_HINTS: Final = {
-    pynvml.NVML_ERROR_IN_USE: (
-        "end what uses the GPU, it is tried again: `nvidia-smi` and `fuser -v /dev/nvidia*` list the processes; "
-        "monitors such as DCGM and its exporter, nvidia-persistenced and a display server hold a GPU as well"
-    ),
-    pynvml.NVML_ERROR_RESET_REQUIRED: (
-        "MIG mode of this GPU changes with a reset only: drain the node, switch the mode with `nvidia-smi -mig`, and "
-        "reset the GPU with `nvidia-smi --gpu-reset`; in a virtual machine reboot that"
-    ),
-    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: (
-        "instances that Rootport did not make are in the way: `nvidia-smi mig -lgi` lists them, and "
-        "`nvidia-smi mig -dgi` destroys them"
-    ),
-    pynvml.NVML_ERROR_NO_PERMISSION: "the plugin must run as root in a privileged container",
-    pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus: see dmesg on the node, then reset it or reboot",
-    pynvml.NVML_ERROR_NOT_FOUND: "the GPU is no longer there: see nvidia-smi and dmesg on the node",
-}
 
 
 def create_mig_device(
@@ -88,7 +67,7 @@ def create_mig_device(
             made = _create(address, profile_id, MigPlacement(start=start, size=size), capabilities, undo)
         except (NvmlCallError, NodeError, UnicodeDecodeError) as error:
             what = f"GPU {address}: no MIG device of profile {profile_id} can be made at memory slice {start}"
-            raise _told(what, error, _roll_back(undo)) from error
+            raise nvml_error(what, error, _roll_back(undo)) from error
     _LOG.info("MIG device ready", extra={"gpu": address, "profile": profile_id, "start": start, "uuid": made.uuid})
     return made
 
@@ -114,7 +93,7 @@ def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size
     what = f"GPU {address}: the MIG device of profile {profile_id} at memory slice {start} cannot be destroyed"
     with session():
         try:
-            device = _device(address)
+            device = device_at(address)
             current, pending = call(pynvml.nvmlDeviceGetMigMode, device)
             left = False
             if current == _ON:
@@ -132,10 +111,39 @@ def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size
             if not left and _ON in (current, pending) and not _mode_is_fixed(device):
                 _switch_off(address, device)
         except NvmlCallError as error:
-            if error.code in _NO_GPU:
+            if error.code in NO_GPU:
                 _LOG.warning("the GPU of a MIG device is gone, and so is that", extra={"gpu": address, "error": error})
             elif error.code not in ABSENT:
-                raise _told(what, error) from error
+                raise nvml_error(what, error) from error
+
+
+def refuse_others(address: PciAddress, *, profile_id: int, start: int, size: int) -> None:
+    """Refuse a place where a GPU instance of this profile is already, when Rootport has not begun to make one there.
+
+    :func:`create_mig_device` would take it for its own, and it would be destroyed with the claim.
+
+    Args:
+        address: The GPU's.
+        profile_id: NVML's number of the GPU instance's profile.
+        start: The placement's first memory slice.
+        size: The placement's number of memory slices.
+
+    Raises:
+        NodeError: There is one; or what NVML said and what helps.
+    """
+    what = f"GPU {address}: no MIG device of profile {profile_id} can be made at memory slice {start}"
+    with session():
+        try:
+            device = device_at(address)
+            if _ON in call(pynvml.nvmlDeviceGetMigMode, device) and _at(
+                device, profile_id, MigPlacement(start=start, size=size)
+            ):
+                raise NodeError(
+                    f"{what}: somebody else has made one there",
+                    hint=HINTS[pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES],
+                )
+        except NvmlCallError as error:
+            raise nvml_error(what, error) from error
 
 
 def leave_mig_mode(address: PciAddress) -> None:
@@ -150,7 +158,7 @@ def leave_mig_mode(address: PciAddress) -> None:
     what = f"GPU {address}: MIG mode is on, and cannot be switched off"
     with session():
         try:
-            device = _device(address)
+            device = device_at(address)
             if _ON not in call(pynvml.nvmlDeviceGetMigMode, device):
                 return
             if any(gpu_instances(device, info.id) for info in profile_infos(device)):
@@ -160,57 +168,16 @@ def leave_mig_mode(address: PciAddress) -> None:
                     "destroys",
                 )
             if _mode_is_fixed(device):
-                raise NodeError(f"{what} without a reset of the GPU", hint=_HINTS[pynvml.NVML_ERROR_RESET_REQUIRED])
+                raise NodeError(f"{what} without a reset of the GPU", hint=HINTS[pynvml.NVML_ERROR_RESET_REQUIRED])
             _require(_set_mode(device, _OFF))
         except NvmlCallError as error:
             if error.code not in ABSENT:
-                raise _told(what, error) from error
-
-
-def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:
-    """Set a GPU's compute mode. One that has the mode already, or that knows no modes and should have DEFAULT, is left.
-
-    Args:
-        address: The GPU's.
-        exclusive_process: EXCLUSIVE_PROCESS, where one process at a time may use the GPU (an MPS server); else DEFAULT.
-
-    Raises:
-        NodeError: What NVML said and what helps.
-    """
-    mode = pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if exclusive_process else pynvml.NVML_COMPUTEMODE_DEFAULT
-    with session():
-        try:
-            device = _device(address)
-            if call(pynvml.nvmlDeviceGetComputeMode, device) != mode:
-                call(pynvml.nvmlDeviceSetComputeMode, device, mode)
-        except NvmlCallError as error:
-            # Without modes (a virtual GPU, a GPU of a system on a chip) nothing was ever set that is to be set back.
-            if error.code in ABSENT and not exclusive_process:
-                return
-            raise _told(f"GPU {address}: its compute mode cannot be set", error) from error
-
-
-def gpu_address(uuid: str) -> PciAddress | None:
-    """The PCI address of the GPU with this UUID; None where NVML has no such GPU.
-
-    Raises:
-        NodeError: What NVML said and what helps.
-    """
-    with session():
-        try:
-            device = call(pynvml.nvmlDeviceGetHandleByUUID, uuid)
-            return parse_pci_address(call(pynvml.nvmlDeviceGetPciInfo, device).busId)
-        except NvmlCallError as error:
-            if error.code in _NO_GPU:
-                return None
-            raise _told(f"GPU {uuid}: where it is cannot be told", error) from error
-        except ValueError as error:  # UnicodeDecodeError is one
-            raise NodeError(f"GPU {uuid}: where it is cannot be told: {error}", hint=_MORE) from error
+                raise nvml_error(what, error) from error
 
 
 def _create(address: PciAddress, profile_id: int, placement: MigPlacement, proc: HostRoot, undo: _Undo) -> MigInstance:
     _switch_on(address, undo)
-    device = _device(address)
+    device = device_at(address)
     profile = _profile(device, profile_id)
     instance = _gpu_instance(device, profile_id, placement, undo)
     minor = call(pynvml.nvmlDeviceGetMinorNumber, device)
@@ -219,12 +186,8 @@ def _create(address: PciAddress, profile_id: int, placement: MigPlacement, proc:
         _add_compute_instance(instance, profile, undo)
         made = mig_instance(device, profile, instance, minor, proc)
     if made is None:
-        raise NodeError("the compute instance that was made has not all of the GPU instance", hint=_MORE)
+        raise NodeError("the compute instance that was made has not all of the GPU instance", hint=MORE)
     return made
-
-
-def _device(address: PciAddress) -> Any:
-    return call(pynvml.nvmlDeviceGetHandleByPciBusId, str(address))
 
 
 def _profile(device: object, profile_id: int) -> MigProfile:
@@ -285,18 +248,18 @@ def _destroy(instance: GpuInstance) -> None:
 
 def _switch_on(address: PciAddress, undo: _Undo) -> None:
     # The handle is for this alone: a switch may unbind the GPU or reset it.
-    device = _device(address)
+    device = device_at(address)
     current, pending = call(pynvml.nvmlDeviceGetMigMode, device)
     if current == pending == _ON:
         return
     if _mode_is_fixed(device):
         raise NodeError(
             "MIG mode is off, and on this GPU it changes with a reset only",
-            hint=_HINTS[pynvml.NVML_ERROR_RESET_REQUIRED],
+            hint=HINTS[pynvml.NVML_ERROR_RESET_REQUIRED],
         )
     if pending == _OFF and current == _OFF:
         # Noted before it is done, since the pending mode changes where the current one cannot.
-        undo.append(("MIG mode", lambda: _require(_set_mode(_device(address), _OFF))))
+        undo.append(("MIG mode", lambda: _require(_set_mode(device_at(address), _OFF))))
     _require(_set_mode(device, _ON))
 
 
@@ -339,11 +302,3 @@ def _roll_back(undo: _Undo) -> str:
             left = ", ".join([what, *(name for name, _ in reversed(undo))])
             return f"; then this could not be undone: {left}: {error}"
     return ""
-
-
-def _told(what: str, error: NvmlCallError | NodeError | UnicodeDecodeError, left: str = "") -> NodeError:
-    if isinstance(error, NodeError):
-        return NodeError(f"{what}: {error.message}{left}", hint=error.hint)
-    if isinstance(error, NvmlCallError):
-        return NodeError(f"{what}: {error}{left}", hint=_HINTS.get(error.code, _MORE))
-    return NodeError(f"{what}: NVML's answer is not UTF-8{left}", hint=_MORE)

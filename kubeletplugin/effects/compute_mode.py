@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from driver.adapters.nvidia_driver_files import kernel_driver_version
-from driver.adapters.nvml_mig import gpu_address, set_compute_mode
+from driver.adapters.nvml_gpu import gpu_address, set_compute_mode
 from driver.adapters.nvml_session import NvmlUnavailableError
 from driver.errors import NodeError
 from driver.model.devices import DeviceType, device_name

@@ -52,6 +52,16 @@ class HostEffects:
         self._lock = threading.Lock()
         self._running: dict[str, str] = {}
 
+    def refuse_others(self, effect: Effect) -> None:
+        """Refuse a MIG device where somebody else has made one. Daemons and time slices are nobody else's.
+
+        Raises:
+            EffectHangsError: It has not ended in time.
+            NodeError: Somebody else has; or what is in the way.
+        """
+        if isinstance(effect, CreateMigDevice):
+            self._guarded(effect, "looking before", lambda: self._mig.refuse_others(effect))
+
     def do(self, effect: Effect) -> MigInstance | None:
         """Do an effect; one that is there already is left as it is.
 

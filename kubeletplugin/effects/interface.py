@@ -22,6 +22,16 @@ class Effector(Protocol[_Effect_contra]):
     Both methods may be called again at any time, and after a crash at any instruction of theirs.
     """
 
+    def refuse_others(self, effect: _Effect_contra) -> None:
+        """Refuse an effect where somebody else has made the same already, which undoing it would destroy.
+
+        Called before an effect is journalled for the first time.
+
+        Raises:
+            NodeError: Somebody else has; or what is in the way.
+        """
+        ...
+
     def do(self, effect: _Effect_contra) -> MigInstance | None:
         """Do an effect; one that is there already is left as it is.
 

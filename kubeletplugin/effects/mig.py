@@ -6,7 +6,8 @@ import logging
 from typing import Final
 
 from driver.adapters.mig_capabilities import make_capability_nodes
-from driver.adapters.nvml_mig import create_mig_device, destroy_mig_device, gpu_address, leave_mig_mode
+from driver.adapters.nvml_gpu import gpu_address
+from driver.adapters.nvml_mig import create_mig_device, destroy_mig_device, leave_mig_mode, refuse_others
 from driver.errors import NodeError
 from driver.model.devices import DeviceType, MigInstance, device_name
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
@@ -28,6 +29,15 @@ class MigDevices:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
+    def refuse_others(self, effect: CreateMigDevice | LeaveMigMode) -> None:
+        """Refuse a place where somebody else has made an instance since the inventory was taken.
+
+        Raises:
+            NodeError: Somebody has; or what is in the way.
+        """
+        if isinstance(effect, CreateMigDevice):
+            with_nvml(self._roots, lambda: self._refuse_others(effect))
+
     def do(self, effect: CreateMigDevice | LeaveMigMode) -> MigInstance | None:
         """Make the MIG device, or find it, and make its device nodes where the node lacks them; or leave MIG mode.
 
@@ -44,6 +54,11 @@ class MigDevices:
         """
         if isinstance(effect, CreateMigDevice):
             with_nvml(self._roots, lambda: self._undo(effect))
+
+    def _refuse_others(self, effect: CreateMigDevice) -> None:
+        address = gpu_address(effect.uuid)
+        if address is not None:  # else making it says what is wrong
+            refuse_others(address, profile_id=effect.profile_id, start=effect.start, size=effect.size)
 
     def _do(self, effect: CreateMigDevice | LeaveMigMode) -> MigInstance | None:
         address = gpu_address(effect.uuid)

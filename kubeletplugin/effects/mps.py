@@ -80,6 +80,9 @@ class MpsDaemons:
         self._programs = HostPrograms(roots)
         self._set_compute_mode: SetComputeMode = set_compute_mode or ComputeModes(roots)
 
+    def refuse_others(self, effect: RunMpsDaemon) -> None:
+        """Nobody else makes them."""
+
     def do(self, effect: RunMpsDaemon) -> None:
         """Have a daemon that answers: the one that runs already, or a new one.
 

@@ -36,6 +36,9 @@ class TimeSlices:
     def __init__(self, roots: Roots) -> None:
         self._programs = HostPrograms(roots)
 
+    def refuse_others(self, effect: SetTimeSlice) -> None:
+        """Nobody else makes them."""
+
     def do(self, effect: SetTimeSlice) -> None:
         """Set the time slice.
 

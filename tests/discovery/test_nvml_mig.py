@@ -73,6 +73,10 @@ class Bench:
         where = {"profile_id": profile, "start": start, "size": size}
         self.stub.call(self.machine, "driver.adapters.nvml_mig:destroy_mig_device", ADDRESS, **where)
 
+    def refuse_others(self) -> None:
+        where = {"profile_id": TWO_SLICES, "start": 2, "size": 2}
+        self.stub.call(self.machine, "driver.adapters.nvml_mig:refuse_others", ADDRESS, **where)
+
     def read(self) -> NvmlReport:
         report = self.stub.call(self.machine, "driver.adapters.nvml:read_gpus", HostRoot(self.folder))
         assert isinstance(report, NvmlReport)
@@ -142,6 +146,23 @@ def test_the_compute_instance_has_all_of_the_gpu_instance(
     bench.create(profile, start, size)
     ((made,),) = (instance.compute for instance in bench.state().instances)
     assert (made.profile, made.size) == compute
+
+
+@pytest.mark.parametrize(
+    "state", [OFF, ON, replace(ON, instances=(replace(MADE, start=4),))], ids=["off", "on", "beside"]
+)
+def test_a_place_is_nobody_else_s(bench: Bench, state: StubState) -> None:
+    bench.begin(state)
+    bench.refuse_others()
+    assert bench.state() == state
+
+
+@pytest.mark.parametrize("instance", [MADE, HALF_MADE], ids=["made", "half-made"])
+def test_an_instance_that_somebody_else_has_made_is_told_and_stays(bench: Bench, instance: StubGpuInstance) -> None:
+    bench.begin(replace(ON, instances=(instance,)))
+    with pytest.raises(NodeError, match=rf"{ADDRESS}: no MIG device of profile 14 .* slice 2: somebody else has made"):
+        bench.refuse_others()
+    assert bench.state().instances == (instance,)
 
 
 def test_the_one_that_is_there_is_used(bench: Bench) -> None:
@@ -359,7 +380,7 @@ def test_without_the_right_to_change_a_gpu_the_error_says_so(bench: Bench) -> No
 def test_the_compute_mode_is_set(bench: Bench, exclusive: bool, mode: int) -> None:
     bench.begin(StubState(compute_mode=2))
     set_compute_mode: Callable[..., None] = lambda machine: bench.stub.call(  # noqa: E731
-        machine, "driver.adapters.nvml_mig:set_compute_mode", ADDRESS, exclusive_process=exclusive
+        machine, "driver.adapters.nvml_gpu:set_compute_mode", ADDRESS, exclusive_process=exclusive
     )
     set_compute_mode(bench.machine)
     assert bench.state().compute_mode == mode
@@ -374,7 +395,7 @@ def test_a_gpu_without_compute_modes_has_nothing_to_set_back(bench: Bench) -> No
     without = bench.failing(
         nvmlDeviceGetComputeMode="NVML_ERROR_NOT_SUPPORTED", nvmlDeviceSetComputeMode="NVML_ERROR_NOT_SUPPORTED"
     ).machine
-    call = partial(bench.stub.call, without, "driver.adapters.nvml_mig:set_compute_mode", ADDRESS)
+    call = partial(bench.stub.call, without, "driver.adapters.nvml_gpu:set_compute_mode", ADDRESS)
     with pytest.raises(NodeError, match=f"GPU {ADDRESS}: its compute mode cannot be set"):
         call(exclusive_process=True)
     call(exclusive_process=False)
@@ -382,7 +403,7 @@ def test_a_gpu_without_compute_modes_has_nothing_to_set_back(bench: Bench) -> No
 
 @pytest.mark.parametrize(("uuid", "address"), [(GPU.uuid, ADDRESS), ("GPU-ffffffff", None)])
 def test_a_gpu_is_found_by_its_uuid(bench: Bench, uuid: str, address: PciAddress | None) -> None:
-    assert bench.stub.call(bench.machine, "driver.adapters.nvml_mig:gpu_address", uuid) == address
+    assert bench.stub.call(bench.machine, "driver.adapters.nvml_gpu:gpu_address", uuid) == address
 
 
 def test_a_static_layout_is_read(bench: Bench) -> None:

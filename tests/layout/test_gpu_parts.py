@@ -144,7 +144,7 @@ def test_rules_are_for_models_and_nodes_and_the_first_match_wins() -> None:
         (["gpu", "gpu-ratio"], {"gpu", "gpu-ratio"}, True),
         (["gpu", "mig"], {"gpu", "mig"}, True),
     ],
-    ids=str,
+    ids=["gpu", "gpu-ratio", "mig", "gpu+gpu-ratio", "gpu+mig"],
 )
 def test_only_the_modes_that_are_on_offer_are_published_and_counted_where_two_could_meet(
     modes: list[str], types: set[str], counted: bool

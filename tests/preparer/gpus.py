@@ -46,6 +46,10 @@ class NodeOfFiles:
         self.calls = folder.with_name(f"{folder.name}-calls")
         self.generation = folder.with_name(f"{folder.name}-generation")
 
+    def refuse_others(self, effect: Effect) -> None:
+        if isinstance(effect, CreateMigDevice) and self._path(effect).exists():
+            raise NodeError("somebody else has made one there")
+
     def do(self, effect: Effect) -> MigInstance | None:
         self._called("do", effect)
         self.folder.mkdir(exist_ok=True)

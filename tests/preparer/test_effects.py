@@ -295,12 +295,33 @@ def test_a_claim_that_is_allocated_anew_is_not_held_up_by_what_it_left_on_anothe
     assert machine.check() == {claim.uid}
 
 
+def test_what_somebody_else_has_made_since_the_last_look_is_neither_given_nor_destroyed(machine: Machine) -> None:
+    (claim,) = machine.offer(mig_claim(1, (1, 0)))
+    preparer = machine.preparer()
+    prepared(preparer.prepare([claim])[claim.uid])
+    (effect,) = machine.gpus.there()
+    assert preparer.unprepare([claim]) == {claim.uid: None}
+
+    machine.gpus.do(effect)  # an administrator, by hand
+    error = failed(preparer.prepare([claim])[claim.uid])
+
+    assert "somebody else has made one there" in error.message
+    assert str(claim) in error.message
+    assert machine.gpus.there() == [effect]
+    assert journalled(machine) == {}
+    machine.gpus.undo(effect)
+    prepared(preparer.prepare([claim])[claim.uid])
+
+
 def test_an_unprepare_does_not_wait_for_more_than_one_effect_that_hangs(machine: Machine) -> None:
     (claim,) = machine.offer(mig_claim(1, (0, 0), (1, 0), (2, 0), (3, 0)))
     prepared(machine.preparer().prepare([claim])[claim.uid])
     gate, calls = threading.Event(), []
 
     class Hangs:
+        def refuse_others(self, effect: Effect) -> None:
+            raise AssertionError
+
         def do(self, effect: Effect) -> MigInstance | None:
             raise AssertionError
 

@@ -25,6 +25,9 @@ class Hangs:
         self.gate = threading.Event()
         self.ended = threading.Event()
 
+    def refuse_others(self, effect: Effect) -> None:
+        """Nobody else is there."""
+
     def do(self, effect: Effect) -> MigInstance | None:
         self.gate.wait(30)
         self.ended.set()
@@ -37,6 +40,9 @@ class Hangs:
 class Raises:
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+    def refuse_others(self, effect: Effect) -> None:
+        raise self.error
 
     def do(self, effect: Effect) -> MigInstance | None:
         raise self.error
