@@ -299,7 +299,7 @@ def test_a_folder_that_cannot_be_written_is_told(cluster: Cluster, make_node: Ma
     process = node.start(cluster.add_node(node.name))
     found = cluster.wait_condition(node.name, "CdiDirectoryWritable", "False", "NotWritable")
     assert str(node.cdi) in found["message"]
-    assert process.popen.poll() is None, "unprepare must go on"
+    assert process.popen.poll() is None, process.log.read_text()
 
 
 def test_the_idle_plugin_is_small(cluster: Cluster, make_node: MakeNode) -> None:
