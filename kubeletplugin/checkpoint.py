@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from driver.adapters.durable_files import entries, read_regular_file, replace_file, sync_folder, told
+from driver.adapters.durable_files import entries, file_signature, read_regular_file, replace_file, sync_folder, told
 from driver.errors import NodeError
 from kubeletplugin.entry import Entry
 from kubeletplugin.migrations import MIGRATIONS, Migration
@@ -148,7 +147,7 @@ class CheckpointFile:
             NodeError: The file could not be read.
         """
         with told(f"the checkpoint {self.path} cannot be read"):
-            signature = self._signature()
+            signature = file_signature(self.path)
             if signature is None:
                 self._known = None
                 return None
@@ -193,7 +192,7 @@ class CheckpointFile:
             )
         with told(f"the checkpoint {self.path} cannot be written"):
             replace_file(self.path, content, mode=0o600)
-            signature = self._signature()
+            signature = file_signature(self.path)
             self._known = (signature, found) if signature else None
 
     def set_aside(self) -> Path:
@@ -222,10 +221,3 @@ class CheckpointFile:
                 else:
                     path.unlink()
         return aside
-
-    def _signature(self) -> tuple[int, ...] | None:
-        try:
-            status = os.lstat(self.path)
-        except FileNotFoundError:
-            return None
-        return (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from driver.model.inventory import Inventory
-from driver.model.parts import gpu_parts
+from driver.model.parts import named_devices
 from kubeletplugin.claim_service import DeviceHealth
 
 __all__ = ["DevicesHealth"]
@@ -60,11 +60,8 @@ class DevicesHealth:
             inventory, certain, names = self._inventory, self._certain, self._usable_once | set(held)
         if inventory is None:
             return [DeviceHealth(pool=self._node, device=n, healthy=None, message=_NOT_SEEN) for n in sorted(names)]
-        found = {str(device.name): device.device_nodes_known for device in inventory.devices()}
-        if names - found.keys():
-            # A part of a GPU that a claim holds is as well as its GPU.
-            parts = (part for gpu in inventory.gpus for part in gpu_parts(gpu))
-            found |= {part.name: part.device_nodes_known for part in parts if part.name in names}
+        # A part of a GPU that a claim holds is as well as its GPU.
+        found = {name: device.device_nodes_known for name, device in named_devices(inventory, names).items()}
         return [self._health(name, found.get(name), certain=certain) for name in sorted(names)]
 
     def version(self) -> int:

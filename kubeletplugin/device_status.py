@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.api.prepared_device import ISOLATED, PreparedDeviceData, PreparedIsolation
+from driver.api.prepared_device import ISOLATED, PreparedDeviceData, PreparedIsolation, device_key
 from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
@@ -39,7 +39,7 @@ def device_statuses(devices: Iterable[PreparedDevice], claim: JsonObject, *, now
         now: The time of what changes.
     """
     allocated = _allocated(claim)
-    former = {_key(entry): _isolated(entry) for entry in _own_entries(claim)}
+    former = {device_key(entry): _isolated(entry) for entry in _own_entries(claim)}
     moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     made: dict[tuple[str, str, str], JsonObject] = {}
     for device in devices:
@@ -54,7 +54,7 @@ def is_told(entries: Iterable[JsonObject], claim: JsonObject) -> bool:
     """Whether the stored claim says this already, and nothing else about this driver's devices."""
 
     def said(of: Iterable[JsonObject]) -> dict[tuple[str, str, str], object]:
-        return {_key(entry): (_isolated(entry), entry.get("data")) for entry in of}
+        return {device_key(entry): (_isolated(entry), entry.get("data")) for entry in of}
 
     # An entry without both is somebody else's word, such as a person's.
     stored = (entry for entry in _own_entries(claim) if _isolated(entry) or "data" in entry)
@@ -107,7 +107,7 @@ def _mode(use: GpuUse) -> DeviceMode:
 def _allocated(claim: JsonObject) -> set[tuple[str, str, str]]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
-    return {_key(result) for result in results if result.get("driver") == DRIVER_NAME}
+    return {device_key(result) for result in results if result.get("driver") == DRIVER_NAME}
 
 
 def _own_entries(claim: JsonObject) -> list[JsonObject]:
@@ -117,7 +117,3 @@ def _own_entries(claim: JsonObject) -> list[JsonObject]:
 
 def _isolated(entry: JsonObject) -> dict[str, Any] | None:
     return next((item for item in entry.get("conditions") or () if item.get("type") == ISOLATED), None)
-
-
-def _key(entry: JsonObject) -> tuple[str, str, str]:
-    return entry["pool"], entry["device"], entry.get("shareID") or ""

@@ -12,7 +12,7 @@ from typing import Final
 
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
-from driver.model.devices import DeviceType, MigPlacement
+from driver.model.devices import DeviceType
 from driver.plan import PreparedDevice
 from driver.plan.gpu_use import GpuUse
 from kubeletplugin.entry import Entry, EntryDevice
@@ -90,7 +90,7 @@ def _contradiction(use: GpuUse, held: GpuUse) -> tuple[str, str] | None:
     if use.mode != held.mode:
         return f"that one has {_shown(held)}, and this one wants {_shown(use)}", _UNTIL_FREE
     if use.mode == DeviceType.MIG:
-        if _apart(use.placement, held.placement):
+        if use.placement and held.placement and not use.placement.overlaps(held.placement):
             return None
         return f"that one has {_shown(held)}, which overlaps {_shown(use)}", _UNTIL_FREE
     if use.whole or held.whole:
@@ -98,12 +98,6 @@ def _contradiction(use: GpuUse, held: GpuUse) -> tuple[str, str] | None:
     if use.sharing != held.sharing:
         return f"its share is kept apart by {held.sharing!r}, and this one's would be by {use.sharing!r}", _ONE_WAY
     return None
-
-
-def _apart(one: MigPlacement | None, other: MigPlacement | None) -> bool:
-    if one is None or other is None:
-        return False
-    return one.start + one.size <= other.start or other.start + other.size <= one.start
 
 
 def _shown(use: GpuUse) -> str:

@@ -22,6 +22,7 @@ from driver.errors import NodeError
 __all__ = [
     "entries",
     "file_holds",
+    "file_signature",
     "read_regular_file",
     "remove_file",
     "remove_temporary_files",
@@ -152,6 +153,19 @@ def file_holds(path: Path, content: bytes) -> bool:
         return read_regular_file(path, len(content) + 1) == content
     except FileNotFoundError:
         return False
+
+
+def file_signature(path: Path) -> tuple[int, ...] | None:
+    """What changes when another file stands in a path's place, or its content; None where there is nothing.
+
+    Raises:
+        OSError: It could not be found out.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 def entries(directory: Path) -> list[Path]:

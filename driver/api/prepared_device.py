@@ -5,7 +5,8 @@ The plugin writes it, the controller and users' programs read it. Fields that a 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -13,7 +14,7 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
 from driver.api.rootport_v1alpha1 import API_VERSION, DeviceMode
 
-__all__ = ["ISOLATED", "KIND", "PreparedDeviceData", "PreparedIsolation"]
+__all__ = ["ISOLATED", "KIND", "PreparedDeviceData", "PreparedIsolation", "device_key"]
 
 KIND: Final = "PreparedDevice"
 
@@ -86,3 +87,12 @@ class PreparedDeviceData(Wire):
                 "mig_uuid": mig_uuid,
             }
         )
+
+
+def device_key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What tells a driver's devices in a claim apart: pool, device, and share, which is empty where there is none.
+
+    Args:
+        entry: One of ``status.allocation.devices.results``, or of ``status.devices``, as the API server stores it.
+    """
+    return entry["pool"], entry["device"], entry.get("shareID") or ""

@@ -14,7 +14,14 @@ from driver.api.resource_v1 import DeviceRequestAllocationResult
 from driver.layout import attributes
 from driver.model.devices import DeviceName, DeviceType, Gpu, MigPlacement
 from driver.model.inventory import Inventory
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices, has_static_layout
+from driver.model.parts import (
+    AllocatableDevice,
+    GpuRatio,
+    MigPartition,
+    allocatable_devices,
+    has_static_layout,
+    whole_device,
+)
 from driver.simulation import Simulation
 
 __all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_text", "share_text", "usage"]
@@ -82,7 +89,7 @@ def usage(simulation: Simulation) -> dict[str, NodeUsage]:
             device = node.devices.get(result.device) if result.driver == DRIVER_NAME else None
             if device is not None:
                 claim = f"{outcome.claim.metadata.namespace}/{outcome.claim.metadata.name}"
-                node.uses[_physical(device)].append(Use(claim=claim, device=device, result=result))
+                node.uses[whole_device(device).name].append(Use(claim=claim, device=device, result=result))
     return nodes
 
 
@@ -146,8 +153,8 @@ def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict
     for devices in published:
         for device in devices:
             known = node.devices[device.name]
-            kind = DeviceType.GPU if isinstance(known, GpuRatio | MigPartition) else known.type
-            found.setdefault(kind.value, set()).add(_physical(known))
+            whole = whole_device(known)
+            found.setdefault(whole.type.value, set()).add(whole.name)
     return {kind: (sum(name not in node.uses for name in names), len(names)) for kind, names in found.items()}
 
 
@@ -164,10 +171,6 @@ def _devices(node: Inventory, known: dict[int, Mapping[str, AllocatableDevice]])
     if key not in known:
         known[key] = {device.name: device for device in allocatable_devices(node)}
     return known[key]
-
-
-def _physical(device: AllocatableDevice) -> DeviceName:
-    return device.gpu.name if isinstance(device, GpuRatio | MigPartition) else device.name
 
 
 def _placements(gpu: Gpu) -> Iterator[MigPlacement]:

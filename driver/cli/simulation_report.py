@@ -16,7 +16,7 @@ from driver.cli.render import console, device_summary, pcie_tree, plural, table
 from driver.cli.simulation_files import cdi_path
 from driver.layout import left_out_notes
 from driver.model.devices import DeviceType
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, whole_device
 from driver.simulation import Outcome, Simulation
 
 __all__ = ["print_report", "summary"]
@@ -175,7 +175,7 @@ def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, No
 
 
 def _what(device: AllocatableDevice) -> str:
-    return device_summary(device.gpu if isinstance(device, GpuRatio | MigPartition) else device)
+    return device_summary(whole_device(device))
 
 
 def _print_trees(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:

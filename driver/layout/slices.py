@@ -32,7 +32,7 @@ from driver.layout.offers import gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
-from driver.model.parts import GpuRatio, gpu_parts
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, named_devices
 
 __all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
@@ -90,26 +90,25 @@ def device_attributes(
         inventory: The node.
         names: Of devices and of GPUs' parts; those that the node does not have are passed over.
     """
-    found: dict[str, Mapping[str, resource_v1.DeviceAttribute]] = {}
     domains = link_domains(inventory.gpus)
-    for gpu in inventory.gpus:
-        if gpu.name in names:
-            found[gpu.name] = gpu_attributes(gpu, domains=domains)
-        for part in gpu_parts(gpu):
-            if part.name not in names:
-                continue
-            if isinstance(part, GpuRatio):
-                found[part.name] = ratio_attributes(part, domains=domains)
-            else:
-                found[part.name] = partition_attributes(part)
-    for nic in inventory.nics:
-        if nic.name in names:
-            found[nic.name] = nic_device(nic).attributes
-        for vf in nic.vfs:
-            if vf.name in names:
-                found[vf.name] = vf_device(vf, vendor=nic.vendor).attributes
-    found.update((fpga.name, fpga_device(fpga).attributes) for fpga in inventory.fpgas if fpga.name in names)
-    return found
+    vendors = {nic.address: nic.vendor for nic in inventory.nics}
+
+    def attributes(device: AllocatableDevice) -> Mapping[str, resource_v1.DeviceAttribute]:
+        match device:
+            case Gpu():
+                return gpu_attributes(device, domains=domains)
+            case GpuRatio():
+                return ratio_attributes(device, domains=domains)
+            case MigPartition():
+                return partition_attributes(device)
+            case RdmaNic():
+                return nic_device(device).attributes
+            case RdmaVf():
+                return vf_device(device, vendor=vendors.get(device.parent)).attributes
+            case Fpga():
+                return fpga_device(device).attributes
+
+    return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
 
 
 def left_out(

@@ -89,6 +89,10 @@ class MigPlacement:
     start: int
     size: int
 
+    def overlaps(self, other: MigPlacement) -> bool:
+        """Whether the two have a memory slice in common."""
+        return self.start < other.start + other.size and other.start < self.start + self.size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:

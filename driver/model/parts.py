@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
@@ -34,6 +34,8 @@ __all__ = [
     "gpu_parts",
     "has_static_layout",
     "mig_mode_is_fixed",
+    "named_devices",
+    "whole_device",
 ]
 
 _HOPPER: Final = 9
@@ -81,6 +83,13 @@ class GpuRatio(_GpuPart):
 
     type: ClassVar[DeviceType] = DeviceType.GPU_RATIO
 
+    def memory_bytes(self, percent: int) -> int | None:
+        """So many percent of the GPU's memory, in bytes; None where that is not known.
+
+        Rounded down: percents that add up to 100 never add up to more bytes than there are.
+        """
+        return None if self.gpu.memory_bytes is None else self.gpu.memory_bytes * percent // 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigPartition(_GpuPart):
@@ -108,6 +117,11 @@ class MigPartition(_GpuPart):
 
 AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition
 """What an allocation result can name."""
+
+
+def whole_device(device: AllocatableDevice) -> Device:
+    """The device that has a Device object: the GPU of a part, and every other device itself."""
+    return device.gpu if isinstance(device, _GpuPart) else device
 
 
 def has_static_layout(gpu: Gpu) -> bool:
@@ -163,6 +177,21 @@ def allocatable_devices(inventory: Inventory) -> Iterator[AllocatableDevice]:
     yield from inventory.devices()
     for gpu in inventory.gpus:
         yield from gpu_parts(gpu)
+
+
+def named_devices(inventory: Inventory, names: Collection[str]) -> dict[str, AllocatableDevice]:
+    """Those of :func:`allocatable_devices` that have these names, by name; what the node does not have is left out.
+
+    A GPU has some twenty places for MIG devices: what is not asked for is not looked at.
+    """
+    found: dict[str, AllocatableDevice] = {}
+    if names:
+        for device in allocatable_devices(inventory):
+            if device.name in names:
+                found[device.name] = device
+                if len(found) == len(names):
+                    break
+    return found
 
 
 def _labels(profiles: tuple[MigProfile, ...]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from driver import DRIVER_NAME
-from driver.api.prepared_device import PreparedDeviceData
+from driver.api.prepared_device import PreparedDeviceData, device_key
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import DeviceIsolation
 
@@ -69,7 +69,9 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
     ours = [item for item in results if item["driver"] == DRIVER_NAME and not item.get("adminAccess")]
     if not ours:
         return
-    said = {_key(entry): entry.get("data") for entry in status.get("devices") or () if entry["driver"] == DRIVER_NAME}
+    said = {
+        device_key(entry): entry.get("data") for entry in status.get("devices") or () if entry["driver"] == DRIVER_NAME
+    }
     metadata = claim["metadata"]
     for item in ours:
         consumed = {key.removeprefix(_DOMAIN): value for key, value in (item.get("consumedCapacity") or {}).items()}
@@ -85,12 +87,8 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             core=_percent(consumed.get("core")),
             memory_bytes=_whole(consumed.get("memory")),
             memory_ratio=_percent(consumed.get("memoryRatio")),
-            isolation=_isolation(said.get(_key(item))),
+            isolation=_isolation(said.get(device_key(item))),
         )
-
-
-def _key(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    return item["pool"], item["device"], item.get("shareID") or ""
 
 
 def _whole(text: str | None) -> int | None:

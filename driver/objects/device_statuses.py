@@ -16,7 +16,7 @@ from driver.api.rootport_v1alpha1 import (
 )
 from driver.model.devices import DeviceName, Gpu
 from driver.model.inventory import Inventory
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, named_devices, whole_device
 from driver.objects.claims import ClaimAllocation
 
 __all__ = ["device_statuses"]
@@ -39,13 +39,12 @@ def device_statuses(inventory: Inventory, allocations: Iterable[ClaimAllocation]
     own = [item for item in allocations if item.pool == inventory.node]
     if not own:
         return statuses
-    wanted = {item.device for item in own}
-    devices = {device.name: device for device in allocatable_devices(inventory) if device.name in wanted}
+    devices = named_devices(inventory, {item.device for item in own})
     given: defaultdict[DeviceName, list[tuple[AllocatableDevice, ClaimAllocation]]] = defaultdict(list)
     for item in sorted(own, key=_order):
-        device = devices.get(DeviceName(item.device))
+        device = devices.get(item.device)
         if device is not None:
-            given[_shown_at(device)].append((device, item))
+            given[whole_device(device).name].append((device, item))
     return statuses | {name: _status(items) for name, items in given.items()}
 
 
@@ -80,11 +79,10 @@ def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | Non
         case Gpu():
             core = _ALL if item.core is None else item.core
             return core, item.memory_bytes if item.memory_bytes is not None else device.memory_bytes
-        case GpuRatio(gpu=gpu):
+        case GpuRatio():
             core = _ALL if item.core is None else item.core
             ratio = _ALL if item.memory_ratio is None else item.memory_ratio
-            # Rounded down, as the plugin does it: percents that add up to 100 are never more bytes than there are.
-            return core, None if gpu.memory_bytes is None else gpu.memory_bytes * ratio // _ALL
+            return core, device.memory_bytes(ratio)
         case MigPartition():
             return None, device.profile.memory_bytes
         case _:
@@ -113,10 +111,6 @@ def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, .
         core=min(sum(cores), _ALL) if cores else None,
         memory=Quantity.of(sum(memories), binary=True) if len(memories) == len(allocations) else None,
     )
-
-
-def _shown_at(device: AllocatableDevice) -> DeviceName:
-    return device.gpu.name if isinstance(device, GpuRatio | MigPartition) else device.name
 
 
 def _order(item: ClaimAllocation) -> tuple[str, str, str, str]:

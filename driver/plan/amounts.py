@@ -56,8 +56,7 @@ def amount_of(item: Given) -> Amount | tuple[FieldError, ...] | None:
         if item.share_id is not None:
             what = "is missing: a share of a device says how much of it"
             return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({_at(item)})"),)
-        gpu = item.device.gpu if isinstance(item.device, GpuRatio) else item.device
-        return Amount(core=_ALL, memory_bytes=gpu.memory_bytes, whole=True)
+        return Amount(core=_ALL, memory_bytes=item.gpu.memory_bytes if item.gpu else None, whole=True)
     return _consumed(item, item.device)
 
 
@@ -117,8 +116,7 @@ def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError,
     core = _within(item, values, _CORE, _ALL, "percent", errors)
     if isinstance(device, GpuRatio):
         ratio = _within(item, values, _MEMORY_RATIO, _ALL, "percent", errors)
-        # Rounded down: percents that add up to 100 never add up to more bytes than there are.
-        memory = None if device.gpu.memory_bytes is None else device.gpu.memory_bytes * ratio // _ALL
+        memory = device.memory_bytes(ratio)
     elif device.memory_bytes is None:
         # What the slice said once is not known any more; only all of the core needs no limit.
         memory = None

@@ -74,14 +74,15 @@ def _refuse_modes(uses: Sequence[Given]) -> None:
                     "both are of one GPU",
                     hint=_ONE_MODE,
                 )
-            if isinstance(item.device, MigPartition) and isinstance(other.device, MigPartition):
-                one, two = item.device.placement, other.device.placement
-                if one.start < two.start + two.size and two.start < one.start + one.size:
-                    raise InputError(
-                        f"{item.subject} overlaps {other.device.name}, which is allocated to request "
-                        f"{other.base_request}",
-                        hint=_SUM,
-                    )
+            if (
+                isinstance(item.device, MigPartition)
+                and isinstance(other.device, MigPartition)
+                and item.device.placement.overlaps(other.device.placement)
+            ):
+                raise InputError(
+                    f"{item.subject} overlaps {other.device.name}, which is allocated to request {other.base_request}",
+                    hint=_SUM,
+                )
 
 
 def _refuse_sum(uses: Sequence[tuple[Given, Amount | None]]) -> None:

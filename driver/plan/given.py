@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driver import DRIVER_NAME
@@ -13,11 +13,17 @@ from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError
 from driver.model.devices import Gpu
 from driver.model.inventory import Inventory
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, allocatable_devices, has_static_layout
+from driver.model.parts import (
+    AllocatableDevice,
+    allocatable_devices,
+    has_static_layout,
+    named_devices,
+    whole_device,
+)
 from driver.plan.cdi import spec_file_name
 from driver.plan.field_errors import joined
 
-__all__ = ["Given", "given_devices", "gpu_of", "reference_of"]
+__all__ = ["Given", "given_devices", "reference_of"]
 
 _RESULTS = "status.allocation.devices.results"
 
@@ -52,24 +58,14 @@ class Given:
     @property
     def gpu(self) -> Gpu | None:
         """The GPU that the device is, or is a part of; None for other devices."""
-        return gpu_of(self.device)
+        device = whole_device(self.device)
+        return device if isinstance(device, Gpu) else None
 
     @property
     def is_nvidia_gpu(self) -> bool:
         """Whether it is an NVIDIA GPU or a part of one."""
         gpu = self.gpu
         return gpu is not None and gpu.vendor == "nvidia"
-
-
-def gpu_of(device: AllocatableDevice) -> Gpu | None:
-    """The GPU that a device is, or is a part of; None for other devices."""
-    match device:
-        case Gpu():
-            return device
-        case GpuRatio() | MigPartition():
-            return device.gpu
-        case _:
-            return None
 
 
 def reference_of(claim: ResourceClaim) -> ClaimReference:
@@ -104,23 +100,11 @@ def given_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Given, ..
     ours = [(index, result) for index, result in enumerate(results) if result.driver == DRIVER_NAME]
     for _, result in ours:
         _check_names(result, inventory.node, reference)
-    devices = _devices(inventory, {result.device for _, result in ours})
+    devices = named_devices(inventory, {result.device for _, result in ours})
     return tuple(
         _given(result, f"{_RESULTS}[{index}]", devices.get(result.device), inventory, reference)
         for index, result in ours
     )
-
-
-def _devices(inventory: Inventory, wanted: Collection[str]) -> dict[str, AllocatableDevice]:
-    """The named devices. A GPU has some twenty places for MIG devices: what is not asked for is not looked at."""
-    found: dict[str, AllocatableDevice] = {}
-    if wanted:
-        for device in allocatable_devices(inventory):
-            if device.name in wanted:
-                found[device.name] = device
-                if len(found) == len(wanted):
-                    break
-    return found
 
 
 def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimReference) -> None:

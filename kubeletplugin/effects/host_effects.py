@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from driver.errors import NodeError, RootportError
@@ -69,13 +70,7 @@ class HostEffects:
             EffectHangsError: It has not ended in time.
             NodeError: What is in the way.
         """
-        match effect:
-            case CreateMigDevice() | LeaveMigMode():
-                return self._guarded(effect, "doing", lambda: self._mig.do(effect))
-            case SetTimeSlice():
-                return self._guarded(effect, "doing", lambda: self._time_slices.do(effect))
-            case RunMpsDaemon():
-                return self._guarded(effect, "doing", lambda: self._mps.do(effect))
+        return self._guarded(effect, "doing", self._calls(effect)[0])
 
     def undo(self, effect: Effect) -> None:
         """Undo an effect; one that was never done is undone already.
@@ -84,13 +79,17 @@ class HostEffects:
             EffectHangsError: It has not ended in time.
             NodeError: What is in the way.
         """
+        self._guarded(effect, "undoing", self._calls(effect)[1])
+
+    def _calls(self, effect: Effect) -> tuple[Callable[[], MigInstance | None], Callable[[], None]]:
+        """What does the effect, and what undoes it: the one place that knows whose it is."""
         match effect:
             case CreateMigDevice() | LeaveMigMode():
-                self._guarded(effect, "undoing", lambda: self._mig.undo(effect))
+                return partial(self._mig.do, effect), partial(self._mig.undo, effect)
             case SetTimeSlice():
-                self._guarded(effect, "undoing", lambda: self._time_slices.undo(effect))
+                return partial(self._time_slices.do, effect), partial(self._time_slices.undo, effect)
             case RunMpsDaemon():
-                self._guarded(effect, "undoing", lambda: self._mps.undo(effect))
+                return partial(self._mps.do, effect), partial(self._mps.undo, effect)
 
     def _guarded(self, effect: Effect, doing: str, act: Callable[[], MigInstance | None]) -> MigInstance | None:
         what = f"{doing} {effect.kind}"

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from driver.adapters.durable_files import (
     entries,
     file_holds,
+    file_signature,
     read_regular_file,
     remove_file,
     remove_temporary_files,
@@ -179,13 +180,14 @@ class EffectJournal:
 
     def _read(self, path: Path, claim_uid: str, *, mend: bool) -> JournalEntry | None:
         with told(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be read"):
+            signature = file_signature(path)
+            if signature is None:
+                return None
+            with self._lock:
+                known = self._known.get(path)
+            if known is not None and known[0] == signature:
+                return known[1]
             try:
-                status = path.lstat()
-                signature = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
-                with self._lock:
-                    known = self._known.get(path)
-                if known is not None and known[0] == signature:
-                    return known[1]
                 content = read_regular_file(path, _MAX_BYTES + 1)
             except FileNotFoundError:
                 return None
