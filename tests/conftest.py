@@ -6,6 +6,7 @@ missing the test is skipped with a reason, but under CI=true it fails, so that C
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +42,13 @@ class _OneRealNode(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return _OneRealNode(config, log)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaks_told_where_they_happen() -> Iterator[None]:
+    """What a test leaves open in a cycle of references fails that test's module, not whichever test collects it."""
+    yield
+    gc.collect()
 
 
 @pytest.hookimpl(tryfirst=True)  # before fixtures are set up: they may need the tool as well

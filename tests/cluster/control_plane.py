@@ -255,6 +255,9 @@ class ControlPlane:
                 urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
             ).open(f"{self.server}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            error.close()  # it holds the connection
+            return False
         except (urllib.error.URLError, OSError):
             return False
 
