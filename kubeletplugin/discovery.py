@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,6 +21,7 @@ from driver.errors import NodeError, RootportError
 from driver.layout import left_out_notes
 from driver.model.devices import Device, Fpga, Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
+from driver.model.lent import LentNames, with_lent
 from driver.model.merge import merge_nvml
 from driver.model.pci import PciAddress
 from driver.objects import node_inventory
@@ -50,12 +51,14 @@ class Sighting:
         unseen: Why NVIDIA's GPUs could not be looked at, although sysfs has some; None where they could.
         unusable: The devices that are there and cannot be used, and why; one sentence each.
         outdated: Whether a new process, in a container made anew, would see what could not be looked at.
+        lent: The RDMA functions that pods have, by name, of which the inventory may tell less than there is.
     """
 
     inventory: Inventory
     unseen: RootportError | None = None
     unusable: tuple[str, ...] = ()
     outdated: bool = False
+    lent: Mapping[str, LentNames] = field(default_factory=dict)
 
 
 def look(
@@ -64,6 +67,8 @@ def look(
     node: str,
     own: Path = Path("/"),
     own_partitions: Callable[[], OwnPartitions] = frozenset,
+    lent: Callable[[], frozenset[str]] = frozenset,
+    lent_names: Callable[[], Mapping[str, LentNames]] = dict,
 ) -> Sighting:
     """Look at the node's devices.
 
@@ -76,11 +81,14 @@ def look(
         node: The node's name.
         own: This process's own ``/``, whose ``dev`` NVML opens.
         own_partitions: Tells the MIG devices that Rootport makes, which are no part of a GPU's static layout.
+        lent: Tells the names of the RDMA functions that are lent to pods: from before one is moved into a network
+            namespace until after it is back.
+        lent_names: Tells what the lender's state says of them, by name; it may leave any out.
 
     Raises:
         RootportError: sysfs cannot be read, or tells what no NodeInventory can hold.
     """
-    tree = replace(sysfs.discover(roots.hardware, node=node), source=InventorySource.LIVE)
+    tree, names = _tree(roots, node, lent)
     failure: NodeError | None = None
     cut_up: tuple[str, ...] = ()
     try:
@@ -100,7 +108,14 @@ def look(
     inventory, missing = _with_nodes(found, roots.devices(), roots.nvidia_devices())
     unusable = (*cut_up, *missing)
     node_inventory(inventory)  # what cannot be published is a failed look, and so gets into the conditions
-    return Sighting(inventory=inventory, unseen=unseen, unusable=unusable, outdated=outdated)
+    known = lent_names() if names else {}
+    return Sighting(
+        inventory=inventory,
+        unseen=unseen,
+        unusable=unusable,
+        outdated=outdated,
+        lent={name: known.get(name, LentNames()) for name in names},
+    )
 
 
 class Discovery:
@@ -177,7 +192,7 @@ class Discovery:
             raise
         with self._lock:
             kept = self._latest.gpus if self._latest is not None and sighting.unseen is not None else ()
-            inventory = _with_kept(sighting.inventory, kept)
+            inventory = with_lent(_with_kept(sighting.inventory, kept), self._latest, sighting.lent)
             changed = (inventory, sighting.unseen is None) != (self._latest, self._certain)
             self._latest, self._certain, self._failure = inventory, sighting.unseen is None, sighting.unseen
         self._findings.report(_told(sighting, inventory))
@@ -226,6 +241,17 @@ class Discovery:
             self._findings.report(_finding(State.FALSE, "LookHangs", message))
         _LOG.warning("a look at the hardware does not end", extra={"seconds": self._late_s})
         self._on_change()
+
+
+def _tree(roots: Roots, node: str, lent: Callable[[], frozenset[str]]) -> tuple[Inventory, frozenset[str]]:
+    """What sysfs tells, and which functions were lent meanwhile."""
+    before = lent()
+    tree = sysfs.discover(roots.hardware, node=node, lent=before)
+    after = lent()
+    if not after <= before:
+        # One that went while sysfs was read may have taken its NIC with it.
+        tree = sysfs.discover(roots.hardware, node=node, lent=before | after)
+    return replace(tree, source=InventorySource.LIVE), before | after
 
 
 def _unseen(roots: Roots, own: Path, blind: int, failure: NodeError | None) -> tuple[NodeError | None, bool]:

@@ -5,14 +5,16 @@ The root may be a running host's ``/`` or a copy of its ``/sys``; nothing is exe
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from driver.adapters.host import HostRoot
 from driver.adapters.sysfs_fpga import fpga_cards, fpgas
 from driver.adapters.sysfs_gpu import gpu_functions, gpus
 from driver.adapters.sysfs_pci import pci_functions, pcie_paths
-from driver.adapters.sysfs_rdma import rdma_functions, rdma_nics
+from driver.adapters.sysfs_rdma import rdma_functions, rdma_netns_mode, rdma_nics
 from driver.adapters.sysfs_reader import SysfsReader
+from driver.model.devices import RdmaNetnsMode
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
@@ -22,7 +24,7 @@ __all__ = ["discover"]
 _MAX_NOTES: Final = 100
 
 
-def discover(host: HostRoot, *, node: str) -> Inventory:
+def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Inventory:
     """What sysfs tells of a node's devices.
 
     A single entry that is malformed, unreadable or gone is left out with a note; it never loses the others.
@@ -30,6 +32,8 @@ def discover(host: HostRoot, *, node: str) -> Inventory:
     Args:
         host: The folder that holds ``sys`` (and ``proc``, for what NVIDIA's driver tells there), or ``sys`` itself.
         node: The node's name.
+        lent: Device names of the RDMA functions that are lent to pods. In exclusive mode sysfs may not show their RDMA
+            devices, and would tell nothing else of an Ethernet NIC being one for RDMA.
 
     Raises:
         InputError: There is no sysfs in that folder.
@@ -38,7 +42,10 @@ def discover(host: HostRoot, *, node: str) -> Inventory:
     reader = SysfsReader.open(host.fresh())
     functions = pci_functions(reader)
     gpu_list = gpu_functions(reader, functions)
-    nic_list = rdma_functions(reader, functions)
+    netns_mode = rdma_netns_mode(reader)
+    # Where RDMA devices are shared, sysfs shows all of them: one that it does not show has lost its driver.
+    hidden = lent if netns_mode is RdmaNetnsMode.EXCLUSIVE else ()
+    nic_list = rdma_functions(reader, functions, hidden=hidden)
     card_list = fpga_cards(reader, functions)
     devices = [function.address for function in gpu_list]
     devices += [nic.function.address for nic in nic_list]
@@ -53,6 +60,7 @@ def discover(host: HostRoot, *, node: str) -> Inventory:
         gpus=gpus(reader, gpu_list, paths),
         nics=rdma_nics(nic_list, paths),
         fpgas=fpgas(reader, card_list, paths),
+        rdma_netns_mode=netns_mode,
         notes=_limited(reader.notes),
     )
 

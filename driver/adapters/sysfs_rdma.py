@@ -1,50 +1,48 @@
 """RDMA NICs, their ports, virtual functions, interfaces and device nodes, as sysfs tells them.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-bus-pci (physfn, virtfnN,
-sriov_totalvfs) of Linux.
+sriov_totalvfs) of Linux; drivers/infiniband/core/device.c for network namespaces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from driver.adapters.catalogue import nic_model, vendor_name
 from driver.adapters.sysfs_pci import PciFunction
+from driver.adapters.sysfs_rdma_ports import rdma_ports
 from driver.adapters.sysfs_reader import SysfsReader
-from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
+from driver.model.devices import DeviceType, LinkLayer, RdmaNetnsMode, RdmaNic, RdmaPort, RdmaVf, device_name
 from driver.model.pci import PciAddress, PciePath
 from driver.model.rails import with_rails
 
-__all__ = ["SysfsRdmaFunction", "rdma_functions", "rdma_nics"]
+__all__ = ["SysfsRdmaFunction", "rdma_functions", "rdma_netns_mode", "rdma_nics"]
 
 # PCI Code and ID Assignment Specification: InfiniBand network controller, and the older InfiniBand serial bus.
 _INFINIBAND_CLASSES: Final = frozenset({0x0207, 0x0C06})
+# What a network controller's class says of its ports (the same specification); other classes leave it open.
+_LINK_LAYERS: Final = {0x0200: LinkLayer.ETHERNET, 0x0207: LinkLayer.INFINIBAND}
 _VIRTUAL_FUNCTION: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})", re.ASCII)
 _UVERBS: Final = re.compile(r"uverbs(0|[1-9][0-9]{0,6})", re.ASCII)
 _UMAD: Final = re.compile(r"umad(0|[1-9][0-9]{0,6})", re.ASCII)
 _ISSM: Final = re.compile(r"issm(0|[1-9][0-9]{0,6})", re.ASCII)
-_PORT: Final = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
-_STATE: Final = re.compile(r"[0-9]: ([A-Z_]+)", re.ASCII)
-_RATE: Final = re.compile(r"([0-9]{1,6})(?:\.[0-9]+)? Gb/sec.*", re.ASCII)
-_GUID: Final = re.compile(r"(?:[0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
-# A GID's lower half is the port's GUID (InfiniBand Architecture Specification 1.4, 4.1.1).
-_GID: Final = re.compile(r"(?:[0-9a-f]{4}:){4}((?:[0-9a-f]{4}:){3}[0-9a-f]{4})", re.ASCII)
-_NO_GUID: Final = "0000:0000:0000:0000"
 # A switchdev representor stands on the PF for a VF, an SF or another host's PF; a physical port's name is p<N> (Linux,
 # net/devlink/port.c, __devlink_port_phys_port_name_get).
 _REPRESENTOR: Final = re.compile(r"(?:c[0-9]+)?pf[0-9]+(?:[vs]f[0-9]+)?", re.ASCII)
 # node_desc of the soft devices: Linux, drivers/infiniband/sw/rxe/rxe_verbs.c and include/uapi/rdma/siw-abi.h.
 _SOFT_DEVICES: Final = frozenset({"rxe", "Software iWARP stack"})
+# The parameter is the bool ib_devices_shared_netns, which `rdma system set netns` changes.
+_NETNS_MODES: Final = {"Y": RdmaNetnsMode.SHARED, "N": RdmaNetnsMode.EXCLUSIVE}
 
 
 class _RdmaDevice(NamedTuple):
-    """An RDMA device's name and its folder, links resolved."""
+    """An RDMA device's name and its folder, links resolved; None while it is in another network namespace."""
 
     name: str
-    folder: str
+    folder: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +67,45 @@ class SysfsRdmaFunction:
     vfs: Mapping[int, SysfsRdmaFunction]
 
 
-def rdma_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[SysfsRdmaFunction, ...]:
+def rdma_netns_mode(reader: SysfsReader) -> RdmaNetnsMode | None:
+    """Who sees the node's RDMA devices; None where ib_core is not loaded, or is older than the two modes."""
+    value = reader.text(f"{reader.sysfs}module/ib_core/parameters/netns_mode")
+    if value is not None and value not in _NETNS_MODES:
+        reader.note(f"ib_core's parameter netns_mode is {value!r}, neither Y nor N; it was ignored")
+    return _NETNS_MODES.get(value or "")
+
+
+def rdma_functions(
+    reader: SysfsReader, functions: Mapping[PciAddress, PciFunction], *, hidden: Collection[str] = ()
+) -> tuple[SysfsRdmaFunction, ...]:
     """The node's RDMA PFs in PCI order, each with its VFs.
+
+    Args:
+        reader: The scan.
+        functions: All PCI functions, by address.
+        hidden: Device names of PFs and VFs whose RDMA device may be in another network namespace, from which this
+            sysfs does not show it.
 
     Raises:
         NodeError: The list of RDMA devices is there and cannot be read.
     """
     by_folder = {function.folder: function for function in functions.values()}
     devices = _rdma_devices(reader, by_folder)
+    # Of all kinds: a software device may have nodes at a NIC whose own device is hidden.
+    seen = reader.host.names(f"{reader.sysfs}class/infiniband") if hidden else ()
+    for function in functions.values() if hidden else ():
+        may_be_hidden = function.address not in devices and any(name in hidden for name in _names(function))
+        if may_be_hidden and (device := _hidden_device(reader, function, seen)) is not None:
+            devices[function.address] = device
     physical = []
     known: set[PciAddress] = set()
     for function in functions.values():
         device = devices.get(function.address)
-        is_nic = device is not None or function.class_code in _INFINIBAND_CLASSES
+        is_lent = device_name(DeviceType.RDMA, function.address) in hidden
+        is_nic = device is not None or is_lent or function.class_code in _INFINIBAND_CLASSES
         if not is_nic or reader.host.resolve(f"{function.folder}/physfn") is not None:
             continue
-        if device is None:
+        if device is None and not is_lent:
             reader.note(f"{function.address}: it has no RDMA device: no driver is bound to this InfiniBand NIC")
         vfs = {
             index: _rdma_function(reader, vf, devices.get(vf.address), {})
@@ -168,6 +189,31 @@ def _rdma_devices(reader: SysfsReader, by_folder: Mapping[str, PciFunction]) -> 
     return devices
 
 
+def _names(function: PciFunction) -> tuple[str, str]:
+    """What the function is called in the pool if it is a PF, and if it is a VF."""
+    return device_name(DeviceType.RDMA, function.address), device_name(DeviceType.RDMA_VF, function.address)
+
+
+def _hidden_device(reader: SysfsReader, function: PciFunction, seen: Collection[str]) -> _RdmaDevice | None:
+    """The RDMA device that is in another network namespace: its device nodes are shown in all of them.
+
+    Unlike the class ``infiniband``, the classes ``infiniband_verbs`` and ``infiniband_mad`` are of no namespace.
+    """
+    folder = f"{function.folder}/infiniband_verbs"
+    for name in reader.names(folder):
+        device = reader.text(f"{folder}/{name}/ibdev") if _UVERBS.fullmatch(name) else None
+        if device is not None and device not in seen:
+            return _RdmaDevice(device, None)
+    return None
+
+
+def _hidden_ports(reader: SysfsReader, function: PciFunction, device: _RdmaDevice | None) -> tuple[RdmaPort, ...]:
+    """What is still told of the ports of a hidden RDMA device: their numbers, by its nodes, and their link layer."""
+    layer = _LINK_LAYERS.get(function.class_code or 0)
+    numbers = sorted(dict(_nodes_by_port(reader, f"{function.folder}/infiniband_mad", _UMAD, device)))
+    return tuple(RdmaPort(number=number, link_layer=layer) for number in numbers if number > 0)
+
+
 def _virtual_functions(
     reader: SysfsReader, by_folder: Mapping[str, PciFunction], physical: PciFunction
 ) -> dict[int, PciFunction]:
@@ -198,7 +244,9 @@ def _rdma_function(
         function=function,
         rdma_device=device.name if device else None,
         if_names=_interfaces(reader, f"{folder}/net"),
-        ports=_ports(reader, device.folder) if device else (),
+        ports=rdma_ports(reader, device.folder)
+        if device and device.folder
+        else _hidden_ports(reader, function, device),
         verbs_minor=verbs[0] if verbs else None,
         umad_minors=_device_nodes(reader, f"{folder}/infiniband_mad", _UMAD, device),
         issm_minors=_device_nodes(reader, f"{folder}/infiniband_mad", _ISSM, device),
@@ -211,7 +259,7 @@ def _rdma_function(
 def _model(reader: SysfsReader, function: PciFunction, device: _RdmaDevice | None) -> str | None:
     model = nic_model(f"{function.vendor_id:04x}:{function.device_id:04x}")
     # The driver's own word, such as MT4129: better than nothing where the catalogue does not know the card.
-    return model or (reader.text(f"{device.folder}/hca_type") if device else None)
+    return model or (reader.text(f"{device.folder}/hca_type") if device and device.folder else None)
 
 
 def _interfaces(reader: SysfsReader, folder: str) -> tuple[str, ...]:
@@ -226,36 +274,14 @@ def _device_nodes(
     reader: SysfsReader, folder: str, name_of: re.Pattern[str], device: _RdmaDevice | None
 ) -> tuple[int, ...]:
     """The N of the RDMA device's nodes of one kind, by port."""
-    nodes = []
+    return tuple(number for _, number in sorted(_nodes_by_port(reader, folder, name_of, device)))
+
+
+def _nodes_by_port(
+    reader: SysfsReader, folder: str, name_of: re.Pattern[str], device: _RdmaDevice | None
+) -> Iterator[tuple[int, int]]:
+    """The RDMA device's nodes of one kind: port, 0 where none is told, and N."""
     for name in reader.names(folder) if device else ():
         match = name_of.fullmatch(name)
         if device and match and reader.text(f"{folder}/{name}/ibdev") == device.name:
-            nodes.append((reader.decimal(f"{folder}/{name}/port") or 0, int(match[1])))
-    return tuple(number for _, number in sorted(nodes))
-
-
-def _ports(reader: SysfsReader, rdma_device: str) -> tuple[RdmaPort, ...]:
-    numbers = sorted(int(name) for name in reader.names(f"{rdma_device}/ports") if _PORT.fullmatch(name))
-    return tuple(_port(reader, rdma_device, number) for number in numbers)
-
-
-def _port(reader: SysfsReader, rdma_device: str, number: int) -> RdmaPort:
-    folder = f"{rdma_device}/ports/{number}"
-    layer = (reader.text(f"{folder}/link_layer") or "").lower()
-    state = _STATE.fullmatch(reader.text(f"{folder}/state") or "")
-    rate = _RATE.fullmatch(reader.text(f"{folder}/rate") or "")
-    if layer == LinkLayer.INFINIBAND:
-        gid = _GID.fullmatch(reader.text(f"{folder}/gids/0") or "")
-        guid = gid[1] if gid else None
-    else:
-        # A RoCE port's GIDs are made from its IP addresses; the device's own GUID is what identifies it.
-        node_guid = _GUID.fullmatch(reader.text(f"{rdma_device}/node_guid") or "")
-        guid = node_guid[0] if node_guid else None
-    return RdmaPort(
-        number=number,
-        link_layer=LinkLayer(layer) if layer in set(LinkLayer) else None,
-        state=state[1].lower() if state else None,
-        # 2.5 Gb/s and the like are rounded down.
-        speed_gbps=int(rate[1]) if rate else None,
-        guid=None if guid == _NO_GUID else guid,
-    )
+            yield reader.decimal(f"{folder}/{name}/port") or 0, int(match[1])

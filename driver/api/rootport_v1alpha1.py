@@ -86,6 +86,11 @@ KernelName: TypeAlias = Annotated[str, Field(max_length=64, pattern=r"^[^./\s\p{
 DevicePath: TypeAlias = Annotated[
     str, Field(max_length=128, pattern=r"^/dev(/[A-Za-z0-9_:-][A-Za-z0-9_.:-]*)+$", description="A path below /dev.")
 ]
+KernelNames: TypeAlias = Annotated[tuple[KernelName, ...], Field(max_length=_MAX_PORTS)]
+DevicePaths: TypeAlias = Annotated[tuple[DevicePath, ...], Field(max_length=64)]
+LinkType: TypeAlias = Literal["infiniband", "ethernet"]
+PortState: TypeAlias = Annotated[str, Field(max_length=64, pattern=r"^[a-z_]+$")]
+Guid: TypeAlias = Annotated[str, Field(max_length=19, pattern=r"^([0-9a-f]{4}:){3}[0-9a-f]{4}$")]
 NodeName: TypeAlias = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 ]
@@ -311,10 +316,10 @@ class RdmaPort(_Object):
     """
 
     number: Annotated[StrictInt, Field(ge=1, le=2**16 - 1)]
-    link_layer: Literal["infiniband", "ethernet"] | None = None
-    state: Annotated[str, Field(max_length=64, pattern=r"^[a-z_]+$")] | None = None
+    link_layer: LinkType | None = None
+    state: PortState | None = None
     speed_gbps: UInt32 | None = None
-    guid: Annotated[str, Field(max_length=19, pattern=r"^([0-9a-f]{4}:){3}[0-9a-f]{4}$")] | None = None
+    guid: Guid | None = None
 
 
 class RdmaFunction(_Object):
@@ -336,7 +341,7 @@ class RdmaFunction(_Object):
     address: Address
     index: UInt32
     rdma_device: KernelName | None = None
-    if_names: Annotated[tuple[KernelName, ...], Field(max_length=_MAX_PORTS)] = ()
+    if_names: KernelNames = ()
     model: Text | None = None
     ports: Annotated[tuple[RdmaPort, ...], Field(max_length=_MAX_PORTS)] = ()
     verbs_minor: UInt32 | None = None
@@ -388,7 +393,7 @@ class Fpga(_Object):
     index: UInt32
     vendor: Text | None = None
     model: Text | None = None
-    device_paths: Annotated[tuple[DevicePath, ...], Field(max_length=64)] = ()
+    device_paths: DevicePaths = ()
 
 
 class DeviceCounts(_Object):
@@ -416,6 +421,8 @@ class NodeInventorySpec(_Object):
         gpus: The GPUs.
         nics: The RDMA NICs.
         fpgas: The FPGAs.
+        rdma_netns_mode: Who sees the RDMA devices: all network namespaces (shared), or one each (exclusive); absent
+            where the source does not tell.
         notes: What the source could not tell, or left out and why; a sentence each.
     """
 
@@ -432,6 +439,7 @@ class NodeInventorySpec(_Object):
     gpus: Annotated[tuple[Gpu, ...], Field(max_length=_MAX_DEVICES)] = ()
     nics: Annotated[tuple[RdmaNic, ...], Field(max_length=_MAX_DEVICES)] = ()
     fpgas: Annotated[tuple[Fpga, ...], Field(max_length=_MAX_DEVICES)] = ()
+    rdma_netns_mode: Literal["shared", "exclusive"] | None = None
     notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)] = ()
 
 
@@ -487,7 +495,13 @@ class DeviceSpec(_Object):
         model: The product's name.
         memory: A GPU's memory.
         architecture: A GPU's architecture.
+        device_paths: The character devices of an FPGA's users.
         rdma_device: A NIC's RDMA device, such as mlx5_0.
+        if_names: A NIC's network interfaces.
+        link_type: What a NIC's ports speak; ethernet is RoCE. Absent where the ports differ, as below.
+        link_state: active where any port of a NIC is, else the state of its first port.
+        link_speed_gbps: The speed of a NIC's fastest port, in Gb/s.
+        guid: The GUID of a NIC's first port.
         pci_bus_id: Its PCI address.
         pcie_switch: The nearest switch that it shares with another card, by its upstream port.
         pcie_root: The root complex, pci<domain>:<bus>.
@@ -507,7 +521,13 @@ class DeviceSpec(_Object):
     model: Text | None = None
     memory: MemorySize | None = None
     architecture: Text | None = None
+    device_paths: DevicePaths = ()
     rdma_device: KernelName | None = None
+    if_names: KernelNames = ()
+    link_type: LinkType | None = None
+    link_state: PortState | None = None
+    link_speed_gbps: UInt32 | None = None
+    guid: Guid | None = None
     pci_bus_id: Address = Field(alias="pciBusID")
     pcie_switch: Address | None = None
     pcie_root: Root | None = None

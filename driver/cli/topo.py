@@ -64,5 +64,8 @@ def _print(inventory: Inventory) -> None:
     for renderable in distance_matrix(inventory, out.width):
         out.print()
         out.print(renderable)
+    if inventory.rdma_netns_mode is not None and inventory.nics:
+        out.print()
+        out.print(f"RDMA devices in network namespaces: {inventory.rdma_netns_mode}")
     for note in inventory.notes:
         out.print(f"note: {note}", style="dim", soft_wrap=True)

@@ -27,6 +27,7 @@ __all__ = [
     "MigSupport",
     "PciDevice",
     "RdmaFunction",
+    "RdmaNetnsMode",
     "RdmaNic",
     "RdmaPort",
     "RdmaVf",
@@ -65,6 +66,17 @@ class LinkLayer(StrEnum):
 
     INFINIBAND = "infiniband"
     ETHERNET = "ethernet"
+
+
+class RdmaNetnsMode(StrEnum):
+    """Who sees a node's RDMA devices (rdma-system(8), ``rdma system show``).
+
+    SHARED: every network namespace sees all of them. EXCLUSIVE: a device is in one network namespace, and only programs
+    in that one can open it.
+    """
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +295,17 @@ class RdmaFunction(PciDevice):
         """Whether the source tells the function's verbs node; not while it is bound to vfio-pci or to no driver."""
         return self.verbs_minor is not None
 
+    @property
+    def link_is_up(self) -> bool | None:
+        """Whether any port is active; None where the source tells no port's state."""
+        states = [port.state for port in self.ports if port.state is not None]
+        return "active" in states if states else None
+
+    @property
+    def speed_gbps(self) -> int | None:
+        """Of its fastest port, in Gb/s; None where the source tells none."""
+        return max((port.speed_gbps for port in self.ports if port.speed_gbps), default=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdmaVf(RdmaFunction):
@@ -314,6 +337,15 @@ class RdmaNic(RdmaFunction):
     vendor: str | None = None
     sriov_total_vfs: int = 0
     vfs: tuple[RdmaVf, ...] = ()
+
+    @property
+    def link_is_down(self) -> bool:
+        """Whether neither the NIC nor a VF of it can have a link: no port of the PF is active, as far as is known.
+
+        A VF's own ports do not count. They are down as well while its network interface is administratively down or it
+        has no GUID yet, and both change when a pod has the VF.
+        """
+        return self.link_is_up is False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Pure data: what a matrix looks like on a terminal is the CLI's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import total_ordering
@@ -18,7 +18,7 @@ from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from driver.model.pci_tree import on_same_card
 
-__all__ = ["LEGEND", "Distance", "DistanceMatrix", "DistanceRow", "Level", "distance", "matrix"]
+__all__ = ["LEGEND", "Distance", "DistanceMatrix", "DistanceRow", "Level", "distance", "distances", "matrix"]
 
 
 class Level(IntEnum):
@@ -122,11 +122,21 @@ def distance(inventory: Inventory, a: PciAddress, b: PciAddress) -> Distance:
     Raises:
         InputError: The inventory has no device at one of the addresses.
     """
+    return distances(inventory)(a, b)
+
+
+def distances(inventory: Inventory) -> Callable[[PciAddress, PciAddress], Distance]:
+    """:func:`distance` on one node, for who asks more than once: the node's devices are listed once."""
     devices = {device.address: device for device in inventory.devices()}
-    for address in (a, b):
-        if address not in devices:
-            raise InputError(f"node {inventory.node} has no device at PCI address {address}")
-    return _between(devices[a], devices[b], one_numa_node=_tells_no_numa_node(inventory))
+    one_numa_node = _tells_no_numa_node(inventory)
+
+    def between(a: PciAddress, b: PciAddress) -> Distance:
+        for address in (a, b):
+            if address not in devices:
+                raise InputError(f"node {inventory.node} has no device at PCI address {address}")
+        return _between(devices[a], devices[b], one_numa_node=one_numa_node)
+
+    return between
 
 
 def matrix(inventory: Inventory, *, virtual_functions: bool = False) -> DistanceMatrix:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from driver.model.devices import Device, Fpga, Gpu, RdmaNic
+from driver.model.devices import Device, Fpga, Gpu, RdmaNetnsMode, RdmaNic
 
 __all__ = ["Inventory", "InventorySource"]
 
@@ -29,6 +29,7 @@ class Inventory:
         gpus: By index.
         nics: RDMA PFs by index, their VFs inside.
         fpgas: By index.
+        rdma_netns_mode: Who sees the RDMA devices; None where the source does not tell.
         notes: What the source could not tell, or what was left out and why; one sentence each, for a person.
     """
 
@@ -37,6 +38,7 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
     nics: tuple[RdmaNic, ...] = ()
     fpgas: tuple[Fpga, ...] = ()
+    rdma_netns_mode: RdmaNetnsMode | None = None
     notes: tuple[str, ...] = ()
 
     def devices(self) -> Iterator[Device]:

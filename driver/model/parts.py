@@ -1,8 +1,11 @@
-"""The ways in which a GPU is given other than as a device of its own: by percent of its memory, and as MIG partitions.
+"""What is given other than as a device of its own: parts of GPUs, and any one of a NIC's virtual functions.
 
 A GPU is given in one mode at a time: whole or in shares of bytes (the GPU itself), in shares of percent
 (:class:`GpuRatio`), or in partitions (:class:`MigPartition`). All modes are on offer at once, and counters in the
 ResourceSlices make them exclude each other (docs/design/layout.md).
+
+The virtual functions of a NIC that are alike are one device, of which each claim is given any one
+(:class:`RdmaVfPool`): 8 NICs with 16 VFs each are 8 devices in the ResourceSlices, and not 128.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from driver.model.devices import (
     MigInstance,
     MigPlacement,
     MigProfile,
+    RdmaNic,
+    RdmaVf,
     device_name,
 )
 from driver.model.inventory import Inventory
@@ -30,11 +35,13 @@ __all__ = [
     "AllocatableDevice",
     "GpuRatio",
     "MigPartition",
+    "RdmaVfPool",
     "allocatable_devices",
     "gpu_parts",
     "has_static_layout",
     "mig_mode_is_fixed",
     "named_devices",
+    "vf_pool",
     "whole_device",
 ]
 
@@ -115,13 +122,65 @@ class MigPartition(_GpuPart):
         return DeviceName(f"{device_name(self.type, self.gpu.address)}-{self.label}-{self.placement.start}")
 
 
-AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaVfPool:
+    """The virtual functions of a NIC, as one device: a claim is given any one of them, chosen when it is prepared.
+
+    Attributes:
+        nic: The NIC (PF).
+        vfs: Those of its VFs that can be given, all alike, by index; at least one.
+    """
+
+    type: ClassVar[DeviceType] = DeviceType.RDMA_VF
+
+    nic: RdmaNic
+    vfs: tuple[RdmaVf, ...]
+
+    @property
+    def name(self) -> DeviceName:
+        """The name in the pool, ``rdma-vfs-<PCI address of the NIC>``."""
+        return DeviceName(device_name(DeviceType.RDMA, self.nic.address).replace("rdma-", "rdma-vfs-", 1))
+
+    @property
+    def address(self) -> PciAddress:
+        """The NIC's."""
+        return self.nic.address
+
+    @property
+    def pcie(self) -> PciePath:
+        """The NIC's."""
+        return self.nic.pcie
+
+    @property
+    def device_nodes_known(self) -> bool:
+        """Always: VFs whose device nodes are not known are none of the pool's."""
+        return True
+
+
+AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition | RdmaVfPool
 """What an allocation result can name."""
 
 
+def vf_pool(nic: RdmaNic) -> RdmaVfPool | None:
+    """The NIC's VFs as one device; None where none can be given, or where they are not alike.
+
+    A VF can be given while it is bound to its RDMA driver; one that is not is left aside. VFs are alike when their link
+    layer is the same: a claim must not care which one it gets.
+    """
+    vfs = tuple(sorted((vf for vf in nic.vfs if vf.device_nodes_known), key=lambda vf: vf.index))
+    layers = {tuple(port.link_layer for port in vf.ports) for vf in vfs}
+    return RdmaVfPool(nic=nic, vfs=vfs) if len(layers) == 1 else None
+
+
 def whole_device(device: AllocatableDevice) -> Device:
-    """The device that has a Device object: the GPU of a part, and every other device itself."""
-    return device.gpu if isinstance(device, _GpuPart) else device
+    """The device that has a Device object: the GPU of a part, the NIC of a VF pool, every other device itself."""
+    match device:
+        case _GpuPart():
+            return device.gpu
+        case RdmaVfPool():
+            return device.nic
+        case _:
+            return device
 
 
 def has_static_layout(gpu: Gpu) -> bool:
@@ -173,8 +232,12 @@ def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
 
 
 def allocatable_devices(inventory: Inventory) -> Iterator[AllocatableDevice]:
-    """Every device of the node that an allocation result can name: its devices and its GPUs' parts."""
+    """Every device of the node that an allocation result can name: its devices, VF pools and its GPUs' parts."""
     yield from inventory.devices()
+    for nic in inventory.nics:
+        pool = vf_pool(nic)
+        if pool is not None:
+            yield pool
     for gpu in inventory.gpus:
         yield from gpu_parts(gpu)
 

@@ -113,11 +113,21 @@ def _spec(device: model.Device, node: str) -> dict[str, object]:
         case model.RdmaVf():
             return common | _network(device)
         case model.Fpga():
-            return common | {"vendor": device.vendor}
+            return common | {"vendor": device.vendor, "device_paths": device.device_paths}
 
 
 def _network(device: model.RdmaFunction) -> dict[str, object]:
-    return {"minor": device.verbs_minor, "rdma_device": device.rdma_device}
+    layers = {port.link_layer for port in device.ports}
+    first = device.ports[0] if device.ports else model.RdmaPort()
+    return {
+        "minor": device.verbs_minor,
+        "rdma_device": device.rdma_device,
+        "if_names": device.if_names,
+        "link_type": layers.pop() if len(layers) == 1 else None,
+        "link_state": "active" if device.link_is_up else first.state,
+        "link_speed_gbps": device.speed_gbps,
+        "guid": first.guid,
+    }
 
 
 def _nearest(inventory: Inventory) -> dict[PciAddress, _Near]:

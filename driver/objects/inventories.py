@@ -108,6 +108,7 @@ def _spec(inventory: Inventory) -> dict[str, Any]:
         "gpus": [asdict(gpu) for gpu in inventory.gpus],
         "nics": nics,
         "fpgas": [asdict(fpga) for fpga in inventory.fpgas],
+        "rdma_netns_mode": inventory.rdma_netns_mode,
         "notes": _notes(inventory.notes),
     }
 

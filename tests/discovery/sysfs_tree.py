@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,10 @@ MELLANOX: Final = 0x15B3
 H100: Final = 0x2330
 CONNECTX_7: Final = 0x1021
 CONNECTX_VF: Final = 0x101E
+INTEL: Final = 0x8086
+INTEL_N3000: Final = 0x0B30
+# As the kernel writes them (drivers/infiniband/core/sysfs.c); other states are written as they are given.
+PORT_STATES: Final = {"down": "1: DOWN", "init": "2: INIT", "armed": "3: ARMED", "active": "4: ACTIVE"}
 
 
 def config_space(port_type: int | None) -> bytes:
@@ -168,6 +173,50 @@ class SysfsTree:
             self.link(f"class/net/{interface}", f"{function}/net/{interface}")
         return folder
 
+    def address_folder(self, address: str) -> str:
+        """The folder of the PCI function with this address."""
+        target = (self.root / "sys/bus/pci/devices" / address).resolve()
+        return str(target.relative_to((self.root / "sys").resolve()))
+
+    def port_state(self, address: str, state: str, *, port: int = 1) -> None:
+        """The state of a port of a function's RDMA device: ``down``, ``init``, ``armed``, ``active``, or as it is."""
+        folder = f"{self.address_folder(address)}/infiniband"
+        (name,) = (path.name for path in (self.root / "sys" / folder).iterdir())
+        self.write(f"{folder}/{name}/ports/{port}/state", PORT_STATES.get(state, state))
+
+    def netns_mode(self, mode: str) -> None:
+        """``shared`` or ``exclusive``: who sees the RDMA devices."""
+        self.write("module/ib_core/parameters/netns_mode", {"shared": "Y", "exclusive": "N"}[mode])
+
+    def hide_interfaces(self, address: str) -> None:
+        """What the host sees when a function's interfaces are in a pod's network namespace."""
+        folder = self.root / "sys" / self.address_folder(address) / "net"
+        for interface in folder.iterdir():
+            (self.root / "sys/class/net" / interface.name).unlink()
+        shutil.rmtree(folder)
+
+    def hide_rdma_device(self, address: str, *, nodes: bool = False) -> None:
+        """What the host sees when a function's RDMA device is in a pod's network namespace, in exclusive mode.
+
+        The kernel still shows the device nodes; with ``nodes`` they are gone, as while it makes them anew.
+        """
+        folder = self.root / "sys" / self.address_folder(address)
+        for device in (folder / "infiniband").iterdir():
+            (self.root / "sys/class/infiniband" / device.name).unlink()
+        for gone in ("infiniband", *(("infiniband_verbs", "infiniband_mad") if nodes else ())):
+            shutil.rmtree(folder / gone)
+
+    def fpga(self, under: str, address: str, *, number: int = 0, numa_node: int = -1) -> str:
+        """An Intel card with one accelerator, whose users open ``/dev/dfl-port.<number>``."""
+        folder = self.function(
+            under, address, class_code=0x120000, vendor=INTEL, device=INTEL_N3000, numa_node=numa_node
+        )
+        region = self.folder(f"{folder}/fpga_region/region{number}")
+        self.folder(f"{region}/dfl-fme.{number}")
+        self.folder(f"{region}/dfl-port.{number}")
+        self.link(f"class/fpga_region/region{number}", region)
+        return folder
+
     def virtual_function(self, physical: str, index: int, address: str, *, class_code: int = 0x020700) -> str:
         """VF ``index`` of a PF; it lies beside its PF."""
         folder = self.function(
@@ -186,12 +235,21 @@ def guid_of(number: int) -> str:
     return f"0002:c903:00a1:{number + 1:04x}"
 
 
+def vf_address(nic: str, index: int) -> str:
+    """The PCI address of VF ``index`` of a NIC of :func:`dgx`."""
+    return f"{nic.rpartition(':')[0]}:{(index + 1) // 8:02x}.{(index + 1) % 8}"
+
+
 def dgx(root: Path, *, switches: int, pairs: int = 8, vfs: int = 0, readable: bool = True) -> SysfsTree:
     """A DGX-like node: pairs of GPU and NIC behind switches, each below a root complex of its own, on 2 NUMA nodes.
 
     GPU and NIC ``i`` share a switch. Below switch ``s`` at bus ``b`` = 0x10 + 0x10 * s are the root port ``b:01.0``,
     the upstream port ``b+1:00.0``, and for its ``k``-th pair the GPU ``b+3+2k:00.0`` and the NIC ``b+4+2k:00.0``. VFs
-    are functions 1 to 7 of the NIC's device, then those of its next device.
+    are functions 1 to 7 of the NIC's device, then those of its next device (:func:`vf_address`).
+
+    NIC ``i`` has the RDMA device ``mlx5_<i>``, the interface ``ib<i>`` and the nodes ``uverbs<i>``, ``umad<i>`` and
+    ``issm<i>``; its VF ``v`` has the interface ``ib<i>v<v>`` and the number ``pairs + i * vfs + v``. A port's GUID is
+    ``guid_of`` its number.
     """
     tree = SysfsTree(root)
     tree.write("module/nvidia/version", "580.95.05")
@@ -218,7 +276,7 @@ def dgx(root: Path, *, switches: int, pairs: int = 8, vfs: int = 0, readable: bo
             )
             tree.rdma_device(nic, f"mlx5_{number}", number=number, interfaces=[f"ib{number}"])
             for vf in range(vfs):
-                address = f"0000:{nic_bus:02x}:{(vf + 1) // 8:02x}.{(vf + 1) % 8}"
+                address = vf_address(f"0000:{nic_bus:02x}:00.0", vf)
                 virtual = tree.virtual_function(nic, vf, address)
                 vf_number = pairs + number * vfs + vf
                 tree.rdma_device(virtual, f"mlx5_{vf_number}", number=vf_number, interfaces=[f"ib{number}v{vf}"])

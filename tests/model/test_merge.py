@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, MigSupport, RdmaNic
+from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, MigSupport, RdmaNetnsMode, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.merge import merge_nvml
 from driver.model.pci import PciAddress, PciePath
@@ -31,6 +31,11 @@ def inventory(*gpus: Gpu) -> Inventory:
     return Inventory(
         node="n", source=InventorySource.SYSFS, gpus=gpus, nics=(nic,), fpgas=(fpga,), notes=("from sysfs",)
     )
+
+
+def test_what_is_not_of_gpus_is_the_trees() -> None:
+    tree = replace(inventory(), rdma_netns_mode=RdmaNetnsMode.EXCLUSIVE)
+    assert merge_nvml(tree, []) == replace(tree, source=InventorySource.LIVE)
 
 
 def test_nvml_tells_the_facts_and_sysfs_the_path() -> None:

@@ -27,6 +27,7 @@ from driver.model.devices import (
     MigPlacement,
     MigProfile,
     MigSupport,
+    RdmaNetnsMode,
     RdmaNic,
     RdmaPort,
     RdmaVf,
@@ -232,5 +233,6 @@ def drawn_inventories(draw: st.DrawFn) -> Inventory:
         gpus=tuple(gpu(index) for index in range(draw(st.integers(0, 2)))),
         nics=tuple(nic(index) for index in range(draw(st.integers(0, 2)))),
         fpgas=tuple(fpga(index) for index in range(draw(st.integers(0, 1)))),
+        rdma_netns_mode=draw(st.none() | st.sampled_from(RdmaNetnsMode)),
         notes=draw(_tuples(_TEXT)),  # type: ignore[arg-type]
     )

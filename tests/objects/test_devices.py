@@ -18,7 +18,7 @@ from driver.api.resource_v1 import ObjectMeta
 from driver.api.rootport_v1alpha1 import Device
 from driver.api.validation.names import label_value, metadata, subdomain
 from driver.errors import InputError
-from driver.model.devices import DeviceName
+from driver.model.devices import DeviceName, LinkLayer, RdmaPort
 from driver.model.distance import distance
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
@@ -73,6 +73,26 @@ def test_a_vf_names_its_nic_and_has_the_nics_vendor_and_neighbours() -> None:
     spec = by_name(inventory)["rdma-vf-0000-03-01-0"].spec
     assert (spec.type, spec.parent, spec.vendor, spec.minor) == ("rdma-vf", "rdma-0000-03-00-0", "nvidia", 0)
     assert [(item.name, item.distance) for item in spec.near] == [("gpu-0000-01-00-0", "PIX")]
+
+
+def test_a_nic_tells_its_interfaces_and_its_link() -> None:
+    ports = (
+        RdmaPort(number=1, link_layer=LinkLayer.ETHERNET, state="down", speed_gbps=25, guid="0002:c903:00a1:0001"),
+        RdmaPort(number=2, link_layer=LinkLayer.ETHERNET, state="active", speed_gbps=100, guid="0002:c903:00a1:0002"),
+    )
+    spec = by_name(node(nic("03", ports=ports, if_names=("eth0", "eth1"))))["rdma-0000-03-00-0"].spec
+    assert (spec.if_names, spec.link_type, spec.link_state) == (("eth0", "eth1"), "ethernet", "active")
+    assert (spec.link_speed_gbps, spec.guid) == (100, "0002:c903:00a1:0001")
+
+
+def test_a_nic_whose_ports_are_all_down_has_the_first_ones_state() -> None:
+    ports = (RdmaPort(number=1, state="init"), RdmaPort(number=2, state="down", link_layer=LinkLayer.ETHERNET))
+    spec = by_name(node(nic("03", ports=ports)))["rdma-0000-03-00-0"].spec
+    assert (spec.link_state, spec.link_type, spec.guid) == ("init", None, None)
+
+
+def test_an_fpga_tells_the_nodes_of_its_users() -> None:
+    assert by_name(node(fpga("04")))["fpga-0000-04-00-0"].spec.device_paths == ("/dev/dfl-port.4",)
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -81,6 +81,8 @@ def test_the_object_has_each_field_of_the_model(of_model: type, of_api: type, to
         pytest.param(api.NodeInventorySpec, "source", set(InventorySource), id="source"),
         pytest.param(api.GpuLink, "kind", set(model.LinkKind), id="link"),
         pytest.param(api.RdmaPort, "link_layer", set(model.LinkLayer), id="link-layer"),
+        pytest.param(api.NodeInventorySpec, "rdma_netns_mode", set(model.RdmaNetnsMode), id="netns-mode"),
+        pytest.param(api.DeviceSpec, "link_type", set(model.LinkLayer), id="link-type"),
         # A GPU's ratio device has no object of its own: the GPU's says what is given of it.
         pytest.param(api.DeviceSpec, "type", set(model.DeviceType) - {model.DeviceType.GPU_RATIO}, id="type"),
         pytest.param(api.NearDevice, "distance", {level.name for level in Level if level >= Level.PIX}, id="distance"),
@@ -90,6 +92,19 @@ def test_the_objects_words_are_the_models(of_api: type[BaseModel], field: str, o
     annotation = of_api.model_fields[field].annotation
     words = {word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)}
     assert words == of_model
+
+
+def test_an_object_of_a_former_version_tells_no_netns_mode() -> None:
+    inventory = replace(node(nic("03")), rdma_netns_mode=model.RdmaNetnsMode.EXCLUSIVE)
+    document = wire(inventory)
+    assert document["spec"].pop("rdmaNetnsMode") == "exclusive"
+    assert inventory_of(parse_node_inventory(document)) == replace(inventory, rdma_netns_mode=None)
+
+
+def test_an_unknown_netns_mode_is_refused() -> None:
+    document = wire(node(nic("03")))
+    document["spec"]["rdmaNetnsMode"] = "both"
+    assert "spec.rdmaNetnsMode" in refused(document)
 
 
 def test_a_vf_says_only_what_differs_from_its_nic() -> None:

@@ -1,4 +1,4 @@
-"""A GpuPolicies file: every mistake at once, with file, line and field."""
+"""A file of policies: every mistake at once, with file, line and field."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver.adapters.gpu_policies_file import parse_gpu_policies, read_gpu_policies
-from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.adapters.policies_file import parse_policies, read_policies
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.errors import InputError
 
 REPO = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "policies.yaml"
     path.write_text(HEADER + "policies:\n- models: ['*H100*']\n  core: {minimum: 10, step: 10}\n")
-    policy = read_gpu_policies(path).of(model="NVIDIA H100 NVL", node="n")
+    policy = read_policies(path, GpuPolicies).of(model="NVIDIA H100 NVL", node="n")
     assert (policy.core.minimum, policy.core.step) == (10, 10)
 
 
@@ -36,7 +37,7 @@ def test_every_mistake_is_told_at_once_with_its_line_and_field(tmp_path: Path) -
         "- 7\n"
     )
     with pytest.raises(InputError) as caught:
-        read_gpu_policies(path)
+        read_policies(path, GpuPolicies)
     assert str(caught.value).splitlines() == [
         f"{path}:{line}: GpuPolicies: policies{told}"
         for line, told in (
@@ -66,7 +67,7 @@ def test_every_mistake_is_told_at_once_with_its_line_and_field(tmp_path: Path) -
 )
 def test_a_file_that_is_something_else_is_refused(text: str, told: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse_gpu_policies(text, "policies.yaml")
+        parse_policies(text, "policies.yaml", GpuPolicies)
     assert told in str(caught.value)
     assert str(caught.value).startswith("policies.yaml")
 
@@ -76,16 +77,21 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes) -> N
     path = tmp_path / "policies.yaml"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"policies\.yaml"):
-        read_gpu_policies(path)
+        read_policies(path, GpuPolicies)
 
 
-def test_the_config_map_that_is_installed_says_the_defaults_and_its_comment_is_right() -> None:
+@pytest.mark.parametrize("default", [DEFAULT_POLICIES, DEFAULT_NIC_POLICIES], ids=["GPUs", "NICs"])
+def test_the_config_map_that_is_installed_says_the_defaults_and_its_comment_is_right(
+    default: GpuPolicies | NicPolicies,
+) -> None:
     documents = yaml.safe_load_all((REPO / "resourceclasses/workloads/controller.yaml").read_text())
-    config_map = next(document for document in documents if document["kind"] == "ConfigMap")
-    text = config_map["data"]["gpu-policies.yaml"]
-    assert parse_gpu_policies(text, "it") == DEFAULT_POLICIES
+    name = f"{default.KIND.removesuffix('Policies').lower()}-policies"
+    (config_map,) = (item for item in documents if item["metadata"]["name"] == f"rootport-{name}")
+    text = config_map["data"][f"{name}.yaml"]
+    assert parse_policies(text, "it", type(default)) == default
     lines = text.splitlines()
     first = lines.index("# policies:")
     example = "\n".join(line.removeprefix("# ") for line in lines[first:] if line.startswith("#"))
-    written = parse_gpu_policies(HEADER + example, "its comment")
-    assert written.policies == (DEFAULT_POLICIES.of(model=None, node="n"),)
+    header = HEADER.replace("GpuPolicies", default.KIND)
+    written = parse_policies(header + example, "its comment", type(default))
+    assert written.policies == (default.of(model=None, node="n"),)
