@@ -21,6 +21,8 @@ from driver import __version__
 from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
+from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError, RootportError
 
 __all__ = ["command", "main"]
@@ -93,6 +95,13 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "again when it changes: a right change is published at once, a wrong one logged and kept out. A file that is not "
     "there means the defaults.",
 )
+@click.option(
+    "--nic-policies",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="NicPolicies, in YAML: whether VFs are pooled or named, and how RDMA NICs are shared, by model and node. Read "
+    "as --gpu-policies is.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -109,6 +118,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     grace_period: float,
     resync: float,
     gpu_policies: Path | None,
+    nic_policies: Path | None,
     log_level: str,
     health_port: int,
 ) -> int:
@@ -121,7 +131,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     configure(log_level)
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
-    policies = PoliciesInForce(gpu_policies)
+    of_gpus = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
+    of_nics = PoliciesInForce(nic_policies, default=DEFAULT_NIC_POLICIES, flag="--nic-policies")
     identity = f"{identity or os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
     _LOG.info(
         "rootport-controller starts",
@@ -133,6 +144,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "grace_period_s": grace_period,
             "resync_s": resync,
             "gpu_policies": str(gpu_policies or ""),
+            "nic_policies": str(nic_policies or ""),
         },
     )
     options = PublisherOptions(
@@ -148,7 +160,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         name=_LEADER_LEASE,
         identity=identity,
     )
-    publisher = Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options, policies=policies)
+    publisher = Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options, policies=of_gpus, nic_policies=of_nics)
     return _run(elector, publisher, health_port)
 
 

@@ -17,6 +17,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
 from driver.objects import inventory_of, parse_node_inventory
@@ -38,6 +39,7 @@ class NodePass:
         features: What of slices the API server keeps.
         condition: Writes the condition Published.
         policies: What the administrator lets be given of GPUs, now.
+        nic_policies: Likewise of RDMA NICs.
         node_grace_s: How long an inventory may wait for its Node.
         clock: Monotonic seconds.
     """
@@ -53,6 +55,7 @@ class NodePass:
         features: SliceFeatures,
         condition: PublishedCondition,
         policies: Callable[[], GpuPolicies] = lambda: DEFAULT_POLICIES,
+        nic_policies: Callable[[], NicPolicies] = lambda: DEFAULT_NIC_POLICIES,
         node_grace_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,6 +67,7 @@ class NodePass:
         self._features = features
         self._condition = condition
         self._policies = policies
+        self._nic_policies = nic_policies
         self._node_grace_s = node_grace_s
         self._clock = clock
         self._missed_since: dict[str, float] = {}
@@ -120,7 +124,9 @@ class NodePass:
         policies, has_counters = self._policies(), self._features.has_counters
         try:
             inventory = inventory_of(parse_node_inventory(wire))
-            slices = resource_slices(inventory, policies=policies, has_counters=has_counters)
+            slices = resource_slices(
+                inventory, policies=policies, nic_policies=self._nic_policies(), has_counters=has_counters
+            )
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
@@ -132,7 +138,7 @@ class NodePass:
             raise
         devices = sum(len(item.spec.devices) for item in slices)
         told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
-        losses = self._features.notes if inventory.gpus else ()
+        losses = self._features.notes if inventory.gpus or inventory.nics else ()
         notes = left_out_notes(inventory, policies=policies, has_counters=has_counters)
         message = "; ".join((told, *losses, *notes))
         self._condition.put(wire, ok=True, reason="Published", message=message)

@@ -1,4 +1,4 @@
-"""The GpuPolicies in force: read from a file at the start, and again when the file changes."""
+"""The administrator's policies in force: read from a file at the start, and again when the file changes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from driver.adapters.gpu_policies_file import read_gpu_policies
 from driver.adapters.input_file import path_name
-from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.adapters.policies_file import read_policies
+from driver.api.policies import PoliciesDocument
 from driver.errors import InputError
 
 __all__ = ["PoliciesInForce"]
@@ -19,8 +19,10 @@ __all__ = ["PoliciesInForce"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_ANYWAY_S: Final = 60.0
 
+P = TypeVar("P", bound=PoliciesDocument)
 
-class PoliciesInForce:
+
+class PoliciesInForce(Generic[P]):
     """What a file says, as long as it is right; what it said last, while it is wrong.
 
     A file that is not there in a folder that is there means the defaults: so is a ConfigMap mounted that is optional.
@@ -28,27 +30,32 @@ class PoliciesInForce:
 
     Args:
         path: The file; None for the defaults, always.
+        default: The defaults. They say as well which kind of policies the file holds.
+        flag: The flag by which a person names the file, for messages.
         clock: Monotonic seconds.
 
     Raises:
         InputError: The file is wrong, or its folder is not there.
     """
 
-    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path | None, *, default: P, flag: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._path = path
+        self._default = default
         self._clock = clock
         self._lock = threading.Lock()
         self._looked_at = clock()
         self._mark: object = None
-        self._now = DEFAULT_POLICIES
+        self._now = default
         if path is not None:
             if not path.parent.is_dir():
-                raise InputError(f"--gpu-policies {path_name(path)}: there is no folder {path_name(path.parent)}")
+                raise InputError(f"{flag} {path_name(path)}: there is no folder {path_name(path.parent)}")
             self._mark = _mark(path)
             self._now = self._read(path)
 
     @property
-    def now(self) -> GpuPolicies:
+    def now(self) -> P:
         """What is in force."""
         with self._lock:
             return self._now
@@ -67,21 +74,24 @@ class PoliciesInForce:
         try:
             found = self._read(self._path)
         except InputError as error:
-            _LOG.error("the GpuPolicies are wrong: what was in force stays", extra={"error": str(error)})
+            _LOG.error("policies are wrong: what was in force stays", extra=self._told | {"error": str(error)})
             return False
         with self._lock:
             changed = found != self._now
             self._now = found
         if changed:
-            _LOG.info("other GpuPolicies are in force", extra={"policies": len(found.policies)})
+            _LOG.info("other policies are in force", extra=self._told | {"policies": len(found.policies)})
         return changed
 
-    @staticmethod
-    def _read(path: Path) -> GpuPolicies:
+    @property
+    def _told(self) -> dict[str, object]:
+        return {"kind": self._default.KIND}
+
+    def _read(self, path: Path) -> P:
         if not path.exists():
-            _LOG.warning("no GpuPolicies file: the defaults hold", extra={"file": str(path)})
-            return DEFAULT_POLICIES
-        return read_gpu_policies(path)
+            _LOG.warning("no policies file: the defaults hold", extra=self._told | {"file": str(path)})
+            return self._default
+        return read_policies(path, type(self._default))
 
 
 def _mark(path: Path) -> object:

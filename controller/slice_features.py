@@ -25,8 +25,8 @@ _NODE: Final = "dry-run"
 _COUNTERS: Final = "consumesCounters"
 _SHARES: Final = "allowMultipleAllocations"
 _NO_SHARES: Final = (
-    "GPUs are given whole only: the API server drops what says that a GPU can be shared; its feature gate "
-    "DRAConsumableCapacity is off"
+    "GPUs and RDMA NICs are given whole only, and of VFs in a pool one: the API server drops what says that a device "
+    "can be shared; its feature gate DRAConsumableCapacity is off"
 )
 
 

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import click
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.gpu_policies_file import read_gpu_policies
-from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.adapters.policies_file import read_policies
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity
 from driver.errors import InputError
 
-__all__ = ["FILE", "FOLDER", "HardwareFlags", "gpu_policies_option", "hardware_options", "output_option"]
+__all__ = ["FILE", "FOLDER", "HardwareFlags", "hardware_options", "output_option", "policies_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,19 +81,28 @@ def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return model(memory(wrapped))
 
 
-def gpu_policies_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--gpu-policies``, handed on as what the file says, as the argument ``policies``."""
+def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds ``--gpu-policies`` and ``--nic-policies``, as ``policies`` and ``nic_policies``."""
 
     @wraps(command)
-    def wrapped(gpu_policies: Path | None, **rest: Any) -> Any:
-        policies = DEFAULT_POLICIES if gpu_policies is None else read_gpu_policies(gpu_policies)
-        return command(policies=policies, **rest)
+    def wrapped(gpu_policies: Path | None, nic_policies: Path | None, **rest: Any) -> Any:
+        return command(
+            policies=DEFAULT_POLICIES if gpu_policies is None else read_policies(gpu_policies, GpuPolicies),
+            nic_policies=DEFAULT_NIC_POLICIES if nic_policies is None else read_policies(nic_policies, NicPolicies),
+            **rest,
+        )
 
-    return click.option(
+    of_gpus = click.option(
         "--gpu-policies",
         type=FILE,
         help="A GpuPolicies file: in which ways GPUs are on offer, and the sizes of shares.",
-    )(wrapped)
+    )
+    of_nics = click.option(
+        "--nic-policies",
+        type=FILE,
+        help="A NicPolicies file: whether VFs are pooled or named, and how RDMA NICs are shared.",
+    )
+    return of_gpus(of_nics(wrapped))
 
 
 def _by_node(values: Iterable[str]) -> Iterable[tuple[str, str]]:

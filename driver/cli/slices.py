@@ -8,7 +8,8 @@ import click
 
 from driver.adapters import nccl
 from driver.api.gpu_policies import GpuPolicies
-from driver.cli.options import FILE, HardwareFlags, gpu_policies_option, hardware_options, output_option
+from driver.api.nic_policies import NicPolicies
+from driver.cli.options import FILE, HardwareFlags, hardware_options, output_option, policies_options
 from driver.cli.output import to_json, yaml_stream
 from driver.layout import left_out_notes, resource_slices
 
@@ -20,10 +21,17 @@ __all__ = ["command"]
     "--topology", "topology", type=FILE, required=True, help="An NCCL topology file (NCCL_TOPO_DUMP_FILE writes one)."
 )
 @click.option("--node", help="The node's name. [default: made from the file's name]")
-@gpu_policies_option
+@policies_options
 @hardware_options
 @output_option("yaml", "json")
-def command(topology: Path, node: str | None, policies: GpuPolicies, hardware: HardwareFlags, output: str) -> None:
+def command(
+    topology: Path,
+    node: str | None,
+    policies: GpuPolicies,
+    nic_policies: NicPolicies,
+    hardware: HardwareFlags,
+    output: str,
+) -> None:
     """Print the ResourceSlices of a machine, as YAML for kubectl apply.
 
     The slices are exactly what the driver would publish for such a node: a template for node groups that scale from
@@ -32,7 +40,8 @@ def command(topology: Path, node: str | None, policies: GpuPolicies, hardware: H
     node = node or nccl.node_name(topology)
     hardware.check([node])
     inventory = nccl.read_topology(topology, node=node, hardware=hardware.of(node))
-    slices = [resource_slice.to_wire() for resource_slice in resource_slices(inventory, policies=policies)]
+    published = resource_slices(inventory, policies=policies, nic_policies=nic_policies)
+    slices = [resource_slice.to_wire() for resource_slice in published]
     text = to_json({"apiVersion": "v1", "kind": "List", "items": slices}) if output == "json" else yaml_stream(slices)
     click.echo(text, nl=False)
     for note in (*inventory.notes, *left_out_notes(inventory, policies=policies)):

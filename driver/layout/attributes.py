@@ -13,17 +13,22 @@ from typing import Final
 
 __all__ = [
     "ARCHITECTURE",
+    "BANDWIDTH",
     "CORE",
     "CUDA_COMPUTE_CAPABILITY",
     "CUDA_DRIVER_VERSION",
     "DRIVER_VERSION",
+    "GUID",
     "IF_NAME",
     "INDEX",
     "LINK_SPEED",
+    "LINK_STATE",
     "LINK_TYPE",
     "MEMORY",
     "MEMORY_RATIO",
     "MODEL",
+    "MULTUS_DEVICE_ID",
+    "MULTUS_RESOURCE_NAME",
     "NUMA_NODE",
     "NVLINK_DOMAIN",
     "PARENT",
@@ -31,6 +36,7 @@ __all__ = [
     "PROFILE",
     "RAIL",
     "RDMA_DEVICE",
+    "RDMA_NETNS",
     "SHARES",
     "STANDARD_NUMA_NODE",
     "STANDARD_PCIE_ROOT",
@@ -38,6 +44,7 @@ __all__ = [
     "TYPE",
     "UUID",
     "VENDOR",
+    "VFS",
 ]
 
 # Standard names, which other drivers publish as well: constraints on them can span drivers.
@@ -51,6 +58,14 @@ standard allows (same source); the device's name carries the whole address then.
 
 STANDARD_NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 """Int: the NUMA node (KEP-6072; the library of Kubernetes 1.37 names it). Absent where the platform has none."""
+
+MULTUS_DEVICE_ID: Final = "k8s.cni.cncf.io/deviceID"
+"""String: the PCI address, of NICs and VFs: the device that Multus hands to a CNI plugin such as sriov-cni or
+host-device (multus-cni pull request 1492)."""
+
+MULTUS_RESOURCE_NAME: Final = "k8s.cni.cncf.io/resourceName"
+"""String: ``rootport.dev/rdma`` or ``rootport.dev/rdma-vf``: what a NetworkAttachmentDefinition's annotation
+``k8s.v1.cni.cncf.io/resourceName`` says where its network takes such a device (same source)."""
 
 # Of every device.
 
@@ -117,7 +132,7 @@ share takes 1."""
 PROFILE: Final = "profile"
 """String: the MIG profile as ``nvidia-smi mig -lgip`` names it, such as ``1g.10gb``."""
 
-# Of RDMA NICs and their VFs.
+# Of RDMA NICs, their VFs and pools of VFs. A pool says of each thing what is so whichever VF a claim gets.
 
 RDMA_DEVICE: Final = "rdmaDevice"
 """String: the RDMA device, such as ``mlx5_0``."""
@@ -131,8 +146,26 @@ LINK_TYPE: Final = "linkType"
 LINK_SPEED: Final = "linkSpeed"
 """Int: Gb/s of the fastest port."""
 
+LINK_STATE: Final = "linkState"
+"""String: as the kernel writes it, in lower case: ``active``, ``down``, ``init``, ``armed``. Of several ports
+``active`` if one is, else the first port's. Of VFs, their NIC's. What has no active port is tainted as well
+(:data:`driver.layout.nic_devices.LINK_DOWN`)."""
+
+GUID: Final = "guid"
+"""String: the first port's GUID, ``0002:c903:00a1:b2c3``."""
+
+RDMA_NETNS: Final = "rdmaNetns"
+"""String: who sees the node's RDMA devices, ``shared`` or ``exclusive`` (``rdma system show``)."""
+
 RAIL: Final = "rail"
 """Int: the rail of a rail-optimised network that the NIC is cabled to."""
 
 PARENT: Final = "parent"
-"""String: of a VF, the PCI address of its PF."""
+"""String: of a VF and of a pool of VFs, the PCI address of the PF."""
+
+BANDWIDTH: Final = "bandwidth"
+"""Capacity: of a whole NIC that can be shared, bits per second of its fastest port. A share takes some of it. It keeps
+the shares' sum within the NIC's; nothing on the node enforces one share's."""
+
+VFS: Final = "vfs"
+"""Capacity: of a pool of VFs, how many there are. Each request takes 1."""

@@ -29,11 +29,11 @@ def chunks(devices: Iterable[Device], counter_sets: Sequence[CounterSet]) -> tup
     filled: list[list[Device]] = []
     limit = DEVICES_PER_SLICE
     for device in devices:
-        if device.consumes_counters:
-            limit = DEVICES_PER_SLICE_WITH_COUNTERS
+        own_limit = DEVICES_PER_SLICE_WITH_COUNTERS if device.consumes_counters or device.taints else DEVICES_PER_SLICE
+        limit = min(limit, own_limit)
         if not filled or len(filled[-1]) >= limit:
             filled.append([])
-            limit = DEVICES_PER_SLICE_WITH_COUNTERS if device.consumes_counters else DEVICES_PER_SLICE
+            limit = own_limit
         filled[-1].append(device)
     starts = range(0, len(counter_sets), COUNTER_SETS_PER_SLICE)
     return (

@@ -1,21 +1,43 @@
-"""One device of the inventory as a device of a ResourceSlice: its attributes."""
+"""What a device of the inventory says of itself in a ResourceSlice: its attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
+from driver import DRIVER_NAME
 from driver.api import resource_v1
 from driver.layout import attributes
 from driver.layout.values import identifier, number, text, version
-from driver.model.devices import Device, DeviceType, Fpga, Gpu, RdmaFunction, RdmaNic, RdmaPort, RdmaVf
-from driver.model.parts import GpuRatio, MigPartition
+from driver.model.devices import (
+    Device,
+    DeviceType,
+    Fpga,
+    Gpu,
+    RdmaFunction,
+    RdmaNetnsMode,
+    RdmaNic,
+    RdmaPort,
+    RdmaVf,
+)
+from driver.model.parts import GpuRatio, MigPartition, RdmaVfPool
 from driver.model.pci import PciAddress, is_standard_bus_id
 
-__all__ = ["fpga_device", "gpu_attributes", "nic_device", "partition_attributes", "ratio_attributes", "vf_device"]
+__all__ = [
+    "fpga_device",
+    "gpu_attributes",
+    "link_state",
+    "nic_attributes",
+    "partition_attributes",
+    "pool_attributes",
+    "ratio_attributes",
+    "vf_attributes",
+]
 
 _Attributes: TypeAlias = dict[str, resource_v1.DeviceAttribute | None]
 _Present: TypeAlias = dict[str, resource_v1.DeviceAttribute]
+
+_ACTIVE: Final = "active"
 
 
 def gpu_attributes(gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
@@ -42,24 +64,54 @@ def partition_attributes(partition: MigPartition) -> _Present:
     )
 
 
-def nic_device(nic: RdmaNic) -> resource_v1.Device:
-    """A whole RDMA NIC: a PF."""
-    return _device(nic, _common(nic, nic.vendor) | _network(nic))
+def nic_attributes(nic: RdmaNic, *, netns_mode: RdmaNetnsMode | None) -> _Present:
+    """Of a whole RDMA NIC: a PF."""
+    return _present(_common(nic, nic.vendor) | _function(nic, netns_mode))
 
 
-def vf_device(vf: RdmaVf, *, vendor: str | None) -> resource_v1.Device:
-    """A VF of an RDMA NIC; the vendor is its PF's."""
-    own: _Attributes = {attributes.PARENT: identifier(vf.parent)}
-    return _device(vf, _common(vf, vendor) | _network(vf) | own)
+def vf_attributes(vf: RdmaVf, *, nic: RdmaNic, netns_mode: RdmaNetnsMode | None) -> _Present:
+    """Of a VF of a NIC that is given by its name."""
+    own: _Attributes = {
+        # A VF's own come and go with its network interface, from pod to pod.
+        attributes.LINK_STATE: identifier(link_state(nic)),
+        attributes.LINK_SPEED: number(nic.speed_gbps or vf.speed_gbps),
+        attributes.PARENT: identifier(vf.parent),
+    }
+    return _present(_common(vf, nic.vendor) | _function(vf, netns_mode) | own)
+
+
+def pool_attributes(pool: RdmaVfPool, *, netns_mode: RdmaNetnsMode | None) -> _Present:
+    """Of a NIC's VFs as one device: nothing that differs from VF to VF."""
+    nic, path = pool.nic, pool.pcie
+    ports = [port for vf in pool.vfs for port in vf.ports]
+    return _present(
+        {
+            attributes.STANDARD_PCIE_ROOT: identifier(path.root),
+            attributes.STANDARD_NUMA_NODE: number(path.numa_node),
+            attributes.TYPE: identifier(pool.type),
+            attributes.VENDOR: identifier(nic.vendor),
+            attributes.MODEL: text(nic.model),
+            attributes.NUMA_NODE: number(path.numa_node),
+            attributes.PCIE_SWITCH: identifier(path.switch),
+            attributes.LINK_TYPE: identifier(_link_type(ports) or _link_type(nic.ports)),
+            attributes.LINK_SPEED: number(nic.speed_gbps),
+            attributes.LINK_STATE: identifier(link_state(nic)),
+            attributes.RAIL: number(nic.rail),
+            attributes.RDMA_NETNS: identifier(netns_mode),
+            attributes.PARENT: identifier(nic.address),
+        }
+    )
 
 
 def fpga_device(fpga: Fpga) -> resource_v1.Device:
     """An FPGA."""
-    return _device(fpga, _common(fpga, fpga.vendor))
+    return resource_v1.Device(name=fpga.name, attributes=_present(_common(fpga, fpga.vendor)))
 
 
-def _device(device: Device, given: _Attributes) -> resource_v1.Device:
-    return resource_v1.Device(name=device.name, attributes=_present(given))
+def link_state(function: RdmaFunction) -> str | None:
+    """``active`` where a port is, else the first port's state; None where the source tells none."""
+    states = [port.state for port in function.ports if port.state is not None]
+    return _ACTIVE if _ACTIVE in states else next(iter(states), None)
 
 
 def _present(given: _Attributes) -> _Present:
@@ -92,16 +144,21 @@ def _gpu(gpu: Gpu, domains: Mapping[PciAddress, PciAddress]) -> _Attributes:
     }
 
 
-def _network(nic: RdmaFunction) -> _Attributes:
+def _function(function: RdmaFunction, netns_mode: RdmaNetnsMode | None) -> _Attributes:
     return {
-        attributes.RDMA_DEVICE: identifier(nic.rdma_device),
-        attributes.IF_NAME: identifier(min(nic.if_names, default=None)),
-        attributes.LINK_TYPE: identifier(_link_type(nic.ports)),
-        attributes.LINK_SPEED: number(max((port.speed_gbps for port in nic.ports if port.speed_gbps), default=None)),
-        attributes.RAIL: number(nic.rail),
+        attributes.MULTUS_DEVICE_ID: identifier(function.address),
+        attributes.MULTUS_RESOURCE_NAME: identifier(f"{DRIVER_NAME}/{function.type}"),
+        attributes.RDMA_DEVICE: identifier(function.rdma_device),
+        attributes.IF_NAME: identifier(min(function.if_names, default=None)),
+        attributes.LINK_TYPE: identifier(_link_type(function.ports)),
+        attributes.LINK_SPEED: number(function.speed_gbps),
+        attributes.LINK_STATE: identifier(link_state(function)),
+        attributes.GUID: identifier(function.ports[0].guid if function.ports else None),
+        attributes.RDMA_NETNS: identifier(netns_mode),
+        attributes.RAIL: number(function.rail),
     }
 
 
-def _link_type(ports: tuple[RdmaPort, ...]) -> str | None:
+def _link_type(ports: Sequence[RdmaPort]) -> str | None:
     layers = {port.link_layer for port in ports}
     return layers.pop() if len(layers) == 1 else None

@@ -1,8 +1,6 @@
 """The devices of one GPU, with their capacities and what they consume of its counters.
 
-Capacities carry a request policy, by which kube-scheduler rounds a share up to an allowed size, and gives all of the
-GPU to a claim that asks for no amount. Source of the rules for policies: k8s.io/api v0.36.3, resource/v1/types.go,
-CapacityRequestPolicy; KEP-5075.
+A share is rounded up to an allowed size, and a claim that asks for no amount gets all of the GPU.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from typing import Final
 from driver.api.gpu_policies import GpuPolicy, MemorySteps, PercentSteps
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import (
-    CapacityRequestPolicy,
-    CapacityRequestPolicyRange,
     Counter,
     CounterSet,
     Device,
@@ -24,6 +20,7 @@ from driver.api.resource_v1 import (
     DeviceCounterConsumption,
 )
 from driver.layout import attributes
+from driver.layout.capacities import in_steps, one_each
 from driver.layout.devices import gpu_attributes, partition_attributes, ratio_attributes
 from driver.layout.offers import GpuOffer, memory_of
 from driver.model.pci import PciAddress
@@ -31,7 +28,6 @@ from driver.model.pci import PciAddress
 __all__ = ["GpuDevices"]
 
 _ALL: Final = 100
-_ONE: Final = Quantity.of(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,33 +104,12 @@ def _counters(amounts: Mapping[str, int]) -> dict[str, Counter]:
 
 
 def _percent(steps: PercentSteps) -> DeviceCapacity:
-    return _in_steps(_ALL, minimum=steps.minimum, step=steps.step, binary=False)
+    return in_steps(_ALL, minimum=steps.minimum, step=steps.step)
 
 
 def _bytes(memory: int, steps: MemorySteps) -> DeviceCapacity:
-    return _in_steps(memory, minimum=steps.minimum.ceil(), step=steps.step.ceil(), binary=True)
-
-
-def _in_steps(whole: int, *, minimum: int, step: int, binary: bool) -> DeviceCapacity:
-    """A capacity whose shares have ``minimum`` and any number of steps more; who does not ask is given the largest."""
-    minimum = min(minimum, whole)
-    most = minimum + (whole - minimum) // step * step
-
-    def quantity(amount: int) -> Quantity:
-        return Quantity.of(amount, binary=binary)
-
-    # The API server refuses a step that does not fit above the minimum once.
-    valid = CapacityRequestPolicyRange(
-        min=quantity(minimum), max=quantity(most), step=quantity(step) if most > minimum else None
-    )
-    return DeviceCapacity(
-        value=quantity(whole),
-        request_policy=CapacityRequestPolicy(default=quantity(most), valid_range=valid),
-    )
+    return in_steps(memory, minimum=steps.minimum.ceil(), step=steps.step.ceil(), binary=True)
 
 
 def _shares(policy: GpuPolicy) -> dict[str, DeviceCapacity]:
-    if policy.max_shares is None:
-        return {}
-    one_each = CapacityRequestPolicy(default=_ONE, valid_values=(_ONE,))
-    return {attributes.SHARES: DeviceCapacity(value=Quantity.of(policy.max_shares), request_policy=one_each)}
+    return {} if policy.max_shares is None else {attributes.SHARES: one_each(policy.max_shares)}

@@ -63,9 +63,9 @@ def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu]) ->
     return sorted(grouped, key=first_gpu)
 
 
-def vfs_in_order(nics_first_to_last: Sequence[RdmaNic]) -> list[RdmaVf]:
+def vfs_in_order(of_nics_first_to_last: Sequence[Sequence[RdmaVf]]) -> list[RdmaVf]:
     """The first VF of each NIC, then the second of each, and so on, so that VFs share the NICs' bandwidth evenly."""
-    by_nic = [sorted(nic.vfs, key=lambda vf: (vf.index, vf.address)) for nic in nics_first_to_last]
+    by_nic = [sorted(vfs, key=lambda vf: (vf.index, vf.address)) for vfs in of_nics_first_to_last]
     depth = max((len(vfs) for vfs in by_nic), default=0)
     return [vfs[position] for position in range(depth) for vfs in by_nic if position < len(vfs)]
 

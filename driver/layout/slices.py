@@ -1,7 +1,7 @@
 """A node's ResourceSlices as a pure function of its inventory: the same hardware gives the same bytes.
 
-What is published: each GPU whole, by percent and by MIG partition, RDMA NICs without VFs, VFs, FPGAs. A device that
-cannot be given as what it would be published as is left out, and :func:`left_out` says why.
+What is published: each GPU whole, by percent and by MIG partition, RDMA NICs without VFs, VFs pooled or by name, FPGAs.
+A device that cannot be given as what it would be published as is left out, and :func:`left_out` says why.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.api import resource_v1
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies, GpuPolicy
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies, NicPolicy
 from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.layout.chunks import Chunk, chunks
 from driver.layout.devices import (
     fpga_device,
     gpu_attributes,
-    nic_device,
+    nic_attributes,
     partition_attributes,
+    pool_attributes,
     ratio_attributes,
-    vf_device,
+    vf_attributes,
 )
 from driver.layout.gpu_devices import GpuDevices
 from driver.layout.neighbours import link_domains
+from driver.layout.nic_devices import NicDevices, nic_offer
 from driver.layout.offers import gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
-from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNic, RdmaVf
+from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, named_devices
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices
 
 __all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
@@ -46,7 +49,12 @@ _KINDS_OF_NODES: Final = 64
 
 
 def resource_slices(
-    inventory: Inventory, *, generation: int = 1, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
+    inventory: Inventory,
+    *,
+    generation: int = 1,
+    policies: GpuPolicies = DEFAULT_POLICIES,
+    nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
+    has_counters: bool = True,
 ) -> tuple[resource_v1.ResourceSlice, ...]:
     """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
 
@@ -58,6 +66,7 @@ def resource_slices(
         inventory: The node.
         generation: The pool's generation: raised by the publisher with each change.
         policies: What the administrator lets be given of GPUs.
+        nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
             GPU is published in one way, because nothing would make the ways exclude each other.
 
@@ -65,8 +74,16 @@ def resource_slices(
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
     """
     _check(inventory)
-    rules = _rules(inventory, policies)
-    parts = _chunks(inventory.gpus, rules, inventory.nics, inventory.fpgas, _nodes_told(inventory), has_counters)
+    parts = _chunks(
+        inventory.gpus,
+        _rules(inventory, policies),
+        inventory.nics,
+        tuple(nic_policies.of(model=nic.model, node=inventory.node) for nic in inventory.nics),
+        inventory.rdma_netns_mode,
+        inventory.fpgas,
+        _nodes_told(inventory),
+        has_counters,
+    )
     pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
@@ -88,10 +105,11 @@ def device_attributes(
 
     Args:
         inventory: The node.
-        names: Of devices and of GPUs' parts; those that the node does not have are passed over.
+        names: Of devices, VF pools and GPUs' parts; those that the node does not have are passed over.
     """
     domains = link_domains(inventory.gpus)
-    vendors = {nic.address: nic.vendor for nic in inventory.nics}
+    nics = {nic.address: nic for nic in inventory.nics}
+    netns_mode = inventory.rdma_netns_mode
 
     def attributes(device: AllocatableDevice) -> Mapping[str, resource_v1.DeviceAttribute]:
         match device:
@@ -102,9 +120,11 @@ def device_attributes(
             case MigPartition():
                 return partition_attributes(device)
             case RdmaNic():
-                return nic_device(device).attributes
+                return nic_attributes(device, netns_mode=netns_mode)
             case RdmaVf():
-                return vf_device(device, vendor=vendors.get(device.parent)).attributes
+                return vf_attributes(device, nic=nics[device.parent], netns_mode=netns_mode)
+            case RdmaVfPool():
+                return pool_attributes(device, netns_mode=netns_mode)
             case Fpga():
                 return fpga_device(device).attributes
 
@@ -116,8 +136,9 @@ def left_out(
 ) -> dict[DeviceName, str]:
     """Which devices of the node are in no slice, and why: a reason for a person, that names no device.
 
-    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. The arguments are
-    those of :func:`resource_slices`.
+    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. A VF that its
+    NIC's pool can give is on offer. The arguments are those of :func:`resource_slices`; what is on offer of a NIC is on
+    offer under any NicPolicies.
     """
     rules = _rules(inventory, policies)
     offers = [
@@ -154,13 +175,8 @@ def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]
 def _others(inventory: Inventory) -> Iterator[Device]:
     """What would be published, GPUs apart, if all device nodes were known."""
     for nic in inventory.nics:
-        yield from _given_as(nic)
+        yield from nic.vfs or (nic,)
     yield from inventory.fpgas
-
-
-def _given_as(nic: RdmaNic) -> tuple[RdmaNic | RdmaVf, ...]:
-    # A PF is not given to one claim while its VFs are given to others.
-    return nic.vfs or (nic,)
 
 
 def _check(inventory: Inventory) -> None:
@@ -176,6 +192,8 @@ def _chunks(
     gpus: tuple[Gpu, ...],
     rules: tuple[GpuPolicy, ...],
     nics: tuple[RdmaNic, ...],
+    nic_rules: tuple[NicPolicy, ...],
+    netns_mode: RdmaNetnsMode | None,
     fpgas: tuple[Fpga, ...],
     nodes_told: bool,  # noqa: FBT001 - a part of the cache's key
     has_counters: bool,  # noqa: FBT001 - likewise
@@ -191,7 +209,9 @@ def _chunks(
         for gpu in gpus
         if can_be_given(gpu)
     }
-    usable_nics = [nic for nic in nics if any(map(can_be_given, _given_as(nic)))]
+    nic_policies = {nic.address: policy for nic, policy in zip(nics, nic_rules, strict=True)}
+    nic_offers = {nic.address: nic_offer(nic, nic_policies[nic.address], nodes_told=nodes_told) for nic in nics}
+    usable_nics = [nic for nic in nics if nic_offers[nic.address]]
 
     def in_order(*, whole: bool) -> list[Gpu]:
         # Groups are of GPUs that are given alike: one in partitions is no use to a claim for four whole ones.
@@ -199,8 +219,9 @@ def _chunks(
         return gpus_in_order(alike, usable_nics, domains)
 
     wholes, never_whole = in_order(whole=True), in_order(whole=False)
-    ordered_nics = nics_in_order(usable_nics, [*wholes, *never_whole])
-    vendors = {nic.address: nic.vendor for nic in nics}
+    ordered_nics = [nic_offers[nic.address] for nic in nics_in_order(usable_nics, [*wholes, *never_whole])]
+    by_address = {nic.address: nic for nic in nics}
+    of_nics = NicDevices(netns_mode=netns_mode)
     # Shares and partitions first come from GPUs that nobody can have whole.
     gpu_devices = [
         GpuDevices(offer=offers[gpu.address], policy=policies[gpu.address], counter_set=f"g{position}", domains=domains)
@@ -208,8 +229,9 @@ def _chunks(
     ]
     devices = (
         *(device for of_gpu in gpu_devices for device in of_gpu.whole()),
-        *(nic_device(nic) for nic in ordered_nics if not nic.vfs),
-        *(vf_device(vf, vendor=vendors.get(vf.parent)) for vf in vfs_in_order(ordered_nics) if can_be_given(vf)),
+        *(of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
+        *(of_nics.pool(offer.pool) for offer in ordered_nics if offer.pool is not None),
+        *(of_nics.named(vf, by_address[vf.parent]) for vf in vfs_in_order([offer.vfs for offer in ordered_nics])),
         *(fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in fpgas if can_be_given(fpga)])),
         *(device for of_gpu in gpu_devices for device in of_gpu.ratio()),
         *(device for of_gpu in gpu_devices for device in of_gpu.partitions()),

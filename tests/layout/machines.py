@@ -6,11 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import Device
 from driver.layout import resource_slices
 from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
+
+NAMED_VFS = NicPolicies.model_validate(
+    {"apiVersion": "rootport.dev/v1alpha1", "kind": "NicPolicies", "policies": [{"vfs": "named"}]}
+)
 
 _TESTS = Path(__file__).parents[1]
 TOPOLOGIES = sorted(
@@ -84,9 +89,12 @@ def node(*devices: Gpu | RdmaNic | Fpga, name: str = "node-a") -> Inventory:
     )
 
 
-def published(inventory: Inventory, kind: str | None = None) -> list[Device]:
+def published(
+    inventory: Inventory, kind: str | None = None, *, nic_policies: NicPolicies = DEFAULT_NIC_POLICIES
+) -> list[Device]:
     """What the node publishes, of one type or all, in the order of allocation."""
-    devices = [device for part in resource_slices(inventory) for device in part.spec.devices]
+    slices = resource_slices(inventory, nic_policies=nic_policies)
+    devices = [device for part in slices for device in part.spec.devices]
     return [device for device in devices if kind is None or value(device, "type") == kind]
 
 

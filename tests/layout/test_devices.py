@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from layout.machines import address, buses, fpga, gpu, nic, node, path, published, value
+from layout.machines import NAMED_VFS, address, buses, fpga, gpu, nic, node, path, published, value
 
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.api.validation import validate_slices
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
-from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaPort
+from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaNetnsMode, RdmaPort
 from driver.model.inventory import InventorySource
 from driver.model.pci import PciAddress
 
@@ -67,10 +68,19 @@ def test_a_gpu_is_published_with_all_that_is_known_of_it() -> None:
 
 
 def test_a_nic_is_published_with_all_that_is_known_of_it() -> None:
+    port = RdmaPort(link_layer=LinkLayer.INFINIBAND, speed_gbps=400, state="active", guid="0002:c903:00a1:b2c3")
     described = nic(
-        "0b", 0, "f1", rdma_device="mlx5_0", if_names=("ib1", "ib0"), vendor="nvidia", model="ConnectX-7", rail=3
+        "0b",
+        0,
+        "f1",
+        rdma_device="mlx5_0",
+        if_names=("ib1", "ib0"),
+        vendor="nvidia",
+        model="ConnectX-7",
+        ports=(port,),
+        rail=3,
     )
-    (device,) = published(node(described))
+    (device,) = published(replace(node(described), rdma_netns_mode=RdmaNetnsMode.SHARED))
     assert device.to_wire() == {
         "name": "rdma-0000-0b-00-0",
         "attributes": {
@@ -82,19 +92,34 @@ def test_a_nic_is_published_with_all_that_is_known_of_it() -> None:
             "index": {"int": 11},
             "numaNode": {"int": 0},
             "pcieSwitch": {"string": "0000:f1:00.0"},
+            "k8s.cni.cncf.io/deviceID": {"string": "0000:0b:00.0"},
+            "k8s.cni.cncf.io/resourceName": {"string": "rootport.dev/rdma"},
             "rdmaDevice": {"string": "mlx5_0"},
             "ifName": {"string": "ib0"},
             "linkType": {"string": "infiniband"},
             "linkSpeed": {"int": 400},
+            "linkState": {"string": "active"},
+            "guid": {"string": "0002:c903:00a1:b2c3"},
+            "rdmaNetns": {"string": "shared"},
             "rail": {"int": 3},
         },
+        "capacity": {
+            "bandwidth": {
+                "value": "400G",
+                "requestPolicy": {"default": "400G", "validRange": {"min": "1G", "max": "400G", "step": "1G"}},
+            }
+        },
+        "allowMultipleAllocations": True,
     }
 
 
 def test_a_vf_is_published_with_its_parent_and_the_parents_vendor() -> None:
-    (device,) = published(node(nic("0b", 0, vendor="nvidia", vfs=1)))
+    (device,) = published(node(nic("0b", 0, vendor="nvidia", vfs=1)), nic_policies=NAMED_VFS)
     assert device.name == "rdma-vf-0000-0b-01-0"
     assert (value(device, "parent"), value(device, "vendor"), value(device, "index")) == ("0000:0b:00.0", "nvidia", 0)
+    assert value(device, "k8s.cni.cncf.io/deviceID") == "0000:0b:01.0"
+    assert value(device, "k8s.cni.cncf.io/resourceName") == "rootport.dev/rdma-vf"
+    assert not device.allow_multiple_allocations
 
 
 def test_an_fpga_is_published() -> None:
@@ -177,7 +202,8 @@ def test_a_gpu_in_mig_mode_is_left_out_with_a_note() -> None:
 
 def test_a_nic_with_vfs_is_published_by_its_vfs_only_with_a_note() -> None:
     inventory = node(nic("0a", vfs=2), nic("0b"))
-    assert [device.name for device in published(inventory)] == [
+    assert [device.name for device in published(inventory)] == ["rdma-0000-0b-00-0", "rdma-vfs-0000-0a-00-0"]
+    assert [device.name for device in published(inventory, nic_policies=NAMED_VFS)] == [
         "rdma-0000-0b-00-0",
         "rdma-vf-0000-0a-01-0",
         "rdma-vf-0000-0a-01-1",
@@ -198,8 +224,9 @@ def test_a_device_that_prepare_would_refuse_is_left_out_with_a_note(source: Inve
     assert [device.name for device in published(inventory)] == [
         "gpu-0000-0b-00-0",
         "rdma-0000-0d-00-0",
-        "rdma-vf-0000-0e-01-1",
+        "rdma-vfs-0000-0e-00-0",
     ]
+    assert published(inventory, nic_policies=NAMED_VFS)[-1].name == "rdma-vf-0000-0e-01-1"
     _, note = left_out_notes(inventory)
     assert "no device node " in note
     assert note.endswith(": fpga-0000-10-00-0, gpu-0000-0a-00-0, rdma-0000-0c-00-0, rdma-vf-0000-0e-01-0")
@@ -288,4 +315,5 @@ def test_a_device_without_switch_has_none() -> None:
 
 def test_everything_published_here_is_valid() -> None:
     devices = gpu("0a", 0, "f0/f1", model="é" * 70, links=[None]), nic("0b", 0, "f0/f1", vfs=20), fpga("0c", 1)
-    assert validate_slices(resource_slices(node(*devices))) == ()
+    for nic_policies in (DEFAULT_NIC_POLICIES, NAMED_VFS):
+        assert validate_slices(resource_slices(node(*devices), nic_policies=nic_policies)) == ()

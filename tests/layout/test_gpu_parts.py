@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from layout.machines import buses, gpu, nic, node, published, value
+from layout.machines import NAMED_VFS, buses, gpu, nic, node, published, value
 from layout.mig_machines import A30, A100, H100, MIB, dgx_h100, instance, mig_gpu, profile
 
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
@@ -353,7 +353,7 @@ def test_eight_h100s_in_every_way_take_less_than_100_kb() -> None:
 
 def test_a_slice_with_counters_has_at_most_64_devices_and_one_without_128() -> None:
     inventory = replace(node(nic("a0", vfs=200)), gpus=dgx_h100().gpus)
-    slices = resource_slices(inventory)
+    slices = resource_slices(inventory, nic_policies=NAMED_VFS)
     assert validate_slices(slices) == ()
     assert [len(part.spec.devices) for part in slices] == [64, 128, 64, 64, 64, 32, 0]
     assert [len(part.spec.shared_counters) for part in slices] == [0] * 6 + [8]
@@ -369,7 +369,9 @@ def test_nodes_of_equal_hardware_share_devices_and_counters() -> None:
 
 def test_the_attributes_of_named_devices_are_those_that_are_published() -> None:
     inventory = replace(node(nic("a0", vfs=2, vendor="nvidia"), nic("a1"), gpu("a2")), gpus=dgx_h100().gpus)
-    everything = {device.name: device.attributes for device in published(inventory)}
+    both = [*published(inventory), *published(inventory, nic_policies=NAMED_VFS)]
+    everything = {device.name: device.attributes for device in both}
+    assert {"rdma-vfs-0000-a0-00-0", "rdma-vf-0000-a0-01-0"} <= everything.keys()
     assert device_attributes(inventory, everything) == everything
     assert device_attributes(inventory, ["gpu-0000-10-00-0", "no-such-device"]) == {
         "gpu-0000-10-00-0": everything["gpu-0000-10-00-0"]
@@ -381,6 +383,7 @@ def test_every_published_device_is_one_that_an_allocation_can_name() -> None:
     inventory = node(mig_gpu("01"), mig_gpu("02", A30, instance(5, 2, 2)), gpu("03"), nic("04", vfs=3), nic("05"))
     known = {device.name for device in allocatable_devices(inventory)}
     assert {device.name for device in published(inventory)} <= known
+    assert {device.name for device in published(inventory, nic_policies=NAMED_VFS)} <= known
 
 
 def test_a_gpu_in_mig_mode_of_which_nothing_is_known_is_left_out() -> None:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
-from layout.machines import TOPOLOGIES, address, buses, fpga, gpu, nic, node, published, value
+from layout.machines import NAMED_VFS, TOPOLOGIES, address, buses, fpga, gpu, nic, node, published, value
 
 from driver.adapters.nccl import read_topology
 from driver.api.resource_v1 import Device
@@ -105,13 +105,18 @@ def test_nics_stand_in_the_order_of_the_gpus_beside_them() -> None:
 
 def test_vfs_are_spread_over_their_nics() -> None:
     inventory = node(nic("11", 0, vfs=2), nic("12", 0, vfs=3))
-    assert [device.name for device in published(inventory)] == [
+    assert [device.name for device in published(inventory, nic_policies=NAMED_VFS)] == [
         "rdma-vf-0000-11-01-0",
         "rdma-vf-0000-12-01-0",
         "rdma-vf-0000-11-01-1",
         "rdma-vf-0000-12-01-1",
         "rdma-vf-0000-12-01-2",
     ]
+
+
+def test_pools_of_vfs_stand_in_the_order_of_their_nics() -> None:
+    inventory = node(gpu("01", 1, "f1"), nic("11", 1, "f1", vfs=2), gpu("02", 0, "f2"), nic("12", 0, "f2", vfs=2))
+    assert buses(published(inventory, "rdma-vf")) == ["12", "11"]
 
 
 def test_fpgas_of_one_numa_node_stand_side_by_side() -> None:

@@ -11,13 +11,14 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout.machines import TOPOLOGIES, fpga, gpu, nic, node, path
+from layout.machines import NAMED_VFS, TOPOLOGIES, fpga, gpu, nic, node, path
 from layout.mig_machines import A30, A100, H100
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.gpu_policies_file import read_gpu_policies
 from driver.adapters.nccl import read_topology
+from driver.adapters.policies_file import read_policies
 from driver.api.gpu_policies import GpuPolicies
+from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
 from driver.layout import attributes, left_out, resource_slices
@@ -31,11 +32,13 @@ from driver.model.devices import (
     MigPlacement,
     MigProfile,
     MigSupport,
+    RdmaNetnsMode,
     RdmaNic,
     RdmaPort,
     RdmaVf,
 )
 from driver.model.inventory import Inventory, InventorySource
+from driver.model.parts import vf_pool
 from driver.model.pci import PciAddress, PciePath
 
 GOLDEN = Path(__file__).parents[1] / "data" / "layout" / "azure-nd-h100-v5.yaml"
@@ -53,7 +56,7 @@ def test_every_topology_file_gives_valid_slices(topology: Path) -> None:
 def test_azure_nd_h100_v5_gives_the_reviewed_slices() -> None:
     topology = next(path for path in TOPOLOGIES if path.stem == GOLDEN.stem)
     facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
-    policies = read_gpu_policies(GOLDEN.parent / "without-mig.yaml")
+    policies = read_policies(GOLDEN.parent / "without-mig.yaml", GpuPolicies)
     slices = resource_slices(read_topology(topology, node="h100", hardware=facts), policies=policies)
     assert [item.to_wire() for item in slices] == list(yaml.safe_load_all(GOLDEN.read_text()))
 
@@ -79,13 +82,13 @@ def test_the_generation_is_the_publishers() -> None:
 
 @pytest.mark.parametrize(("vfs", "sizes"), [(127, [127]), (128, [128]), (129, [128, 1]), (240, [128, 112])])
 def test_a_slice_has_at_most_128_devices(vfs: int, sizes: list[int]) -> None:
-    slices = resource_slices(node(nic("01", vfs=vfs)))
+    slices = resource_slices(node(nic("01", vfs=vfs)), nic_policies=NAMED_VFS)
     assert [len(item.spec.devices) for item in slices] == sizes
     assert {item.spec.pool.resource_slice_count for item in slices} == {len(sizes)}
 
 
 def test_the_names_sort_in_the_order_of_allocation() -> None:
-    slices = resource_slices(node(*(nic(f"{bus:02x}", vfs=128) for bus in range(1, 13))))
+    slices = resource_slices(node(*(nic(f"{bus:02x}", vfs=128) for bus in range(1, 13))), nic_policies=NAMED_VFS)
     names = [item.metadata.name for item in slices]
     assert len(names) == 12
     assert names == sorted(names)
@@ -100,7 +103,7 @@ def test_a_long_node_name_gives_valid_names_that_differ(length: int) -> None:
 
 def test_equal_hardware_shares_its_devices_between_nodes() -> None:
     inventory = node(gpu("01"), nic("02", vfs=200))
-    first, second = (resource_slices(inventory.renamed(name)) for name in ("node-b", "node-c"))
+    first, second = (resource_slices(inventory.renamed(name), nic_policies=NAMED_VFS) for name in ("node-b", "node-c"))
     assert all(a.spec.devices is b.spec.devices for a, b in zip(first, second, strict=True))
     assert {item.spec.node_name for item in second} == {"node-c"}
 
@@ -125,7 +128,9 @@ PORTS = st.lists(
         RdmaPort,
         number=st.integers(1, 4),
         link_layer=st.none() | st.sampled_from(LinkLayer),
-        speed_gbps=st.none() | st.integers(0, 800),
+        speed_gbps=st.none() | st.integers(0, 800) | st.just(2**62),
+        state=st.none() | st.sampled_from(["active", "down", "init", "", "no such state", "x" * 64]),
+        guid=st.none() | st.text(max_size=90),
     ),
     max_size=2,
 ).map(tuple)
@@ -183,6 +188,23 @@ RULES = st.lists(
 )
 
 
+NIC_RULES = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "vfs": st.sampled_from(["pooled", "named"]),
+            "sharing": st.booleans(),
+            "bandwidth": st.fixed_dictionaries({}, optional={"minimum": AMOUNTS, "step": AMOUNTS}),
+        },
+    ),
+    max_size=1,
+).map(
+    lambda rules: NicPolicies.model_validate(
+        {"apiVersion": "rootport.dev/v1alpha1", "kind": "NicPolicies", "policies": rules}
+    )
+)
+
+
 @st.composite
 def inventories(draw: st.DrawFn) -> Inventory:
     """0 to about 300 devices; addresses differ, all else is free."""
@@ -216,30 +238,44 @@ def inventories(draw: st.DrawFn) -> Inventory:
     for index in range(draw(st.integers(0, 6))):
         pf, place = new_address(), draw(PATHS)
         vfs = tuple(
-            RdmaVf(address=new_address(), pcie=place, index=number, parent=pf)
-            for number in range(draw(st.sampled_from([0, 0, 3, 64])))
+            RdmaVf(
+                address=new_address(),
+                pcie=place,
+                index=number,
+                parent=pf,
+                verbs_minor=draw(st.sampled_from([None, number])),
+                ports=draw(PORTS),
+            )
+            for number in range(draw(st.sampled_from([0, 0, 3, 16])))
         )
-        nics.append(RdmaNic(address=pf, pcie=place, index=index, vendor=draw(TEXT), ports=draw(PORTS), vfs=vfs))
+        minor = draw(st.sampled_from([None, index]))
+        ports = draw(PORTS)
+        vendor = draw(TEXT)
+        nics.append(
+            RdmaNic(address=pf, pcie=place, index=index, vendor=vendor, ports=ports, verbs_minor=minor, vfs=vfs)
+        )
     fpgas = tuple(Fpga(address=new_address(), pcie=draw(PATHS), index=i) for i in range(draw(st.integers(0, 3))))
-    return Inventory(node="node-a", source=node().source, gpus=gpus, nics=tuple(nics), fpgas=fpgas)
+    mode = draw(st.none() | st.sampled_from(RdmaNetnsMode))
+    source = node().source
+    return Inventory(node="node-a", source=source, gpus=gpus, nics=tuple(nics), fpgas=fpgas, rdma_netns_mode=mode)
 
 
 @settings(max_examples=60, deadline=None)
-@given(inventories(), RULES, st.integers(0, 2**32))
+@given(inventories(), RULES, NIC_RULES, st.integers(0, 2**32))
 def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_told(
-    inventory: Inventory, policies: GpuPolicies, seed: int
+    inventory: Inventory, policies: GpuPolicies, nic_policies: NicPolicies, seed: int
 ) -> None:
     draw = random.Random(seed)
-    shuffled = Inventory(
-        node=inventory.node,
-        source=inventory.source,
+    shuffled = replace(
+        inventory,
         gpus=tuple(draw.sample(inventory.gpus, len(inventory.gpus))),
         nics=tuple(draw.sample(inventory.nics, len(inventory.nics))),
         fpgas=tuple(draw.sample(inventory.fpgas, len(inventory.fpgas))),
     )
-    slices = resource_slices(inventory, policies=policies)
+    slices = resource_slices(inventory, policies=policies, nic_policies=nic_policies)
     assert validate_slices(slices) == ()
-    assert to_bytes(slices) == to_bytes(resource_slices(shuffled, policies=policies))
+    other = resource_slices(shuffled, policies=policies, nic_policies=nic_policies)
+    assert to_bytes(slices) == to_bytes(other)
 
 
 @settings(max_examples=60, deadline=None)
@@ -247,7 +283,8 @@ def test_any_node_gives_valid_slices_and_the_same_bytes_in_whatever_order_it_is_
 def test_any_node_publishes_each_device_once_and_never_a_nic_beside_its_own_vfs(inventory: Inventory) -> None:
     others = [*(one for pf in inventory.nics for one in (pf.vfs or (pf,))), *inventory.fpgas]
     for given_as in (inventory, replace(inventory, source=InventorySource.NCCL_TOPOLOGY)):
-        names = [device.name for item in resource_slices(given_as) for device in item.spec.devices]
+        slices = resource_slices(given_as, nic_policies=NAMED_VFS)
+        names = [device.name for item in slices for device in item.spec.devices]
         told = given_as is inventory
         left = left_out(given_as)
         assert sorted(name for name in names if not name.startswith(("gpu", "mig"))) == sorted(
@@ -259,9 +296,24 @@ def test_any_node_publishes_each_device_once_and_never_a_nic_beside_its_own_vfs(
         assert len(set(names)) == len(names)
 
 
+@settings(max_examples=60, deadline=None)
+@given(inventories(), NIC_RULES)
+def test_any_node_gives_each_vf_once_by_its_name_or_from_a_pool_or_says_why_not(
+    inventory: Inventory, nic_policies: NicPolicies
+) -> None:
+    devices = [device for item in resource_slices(inventory, nic_policies=nic_policies) for device in item.spec.devices]
+    names = {device.name for device in devices}
+    on_offer = names | left_out(inventory).keys()
+    for pf in inventory.nics:
+        pool = vf_pool(pf)
+        pooled = {vf.name for vf in pool.vfs} if pool is not None and pool.name in names else set()
+        for vf in pf.vfs:
+            assert (vf.name in pooled) + (vf.name in on_offer) == 1
+
+
 def test_random_nodes_reach_more_than_one_slice() -> None:
     big = node(*(nic(f"{bus:02x}", pcie=path(), vfs=100) for bus in range(1, 4)), gpu("0a"), fpga("0b"))
-    assert len(resource_slices(big)) == 3
+    assert len(resource_slices(big, nic_policies=NAMED_VFS)) == 3
 
 
 def test_attributes_are_documented_for_users() -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "DEVICES",
     "DEVICE_CLASSES",
     "EVENTS",
+    "EVENTS_K8S_IO",
     "LEASES",
     "NODES",
     "NODE_INVENTORIES",
@@ -58,6 +59,9 @@ class Resource:
 NODES: Final = Resource("", "v1", "nodes", "Node")
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
+"""The same objects as EVENTS in the newer API group, with the fields of today."""
+
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")

@@ -1,60 +1,67 @@
-"""Reads :class:`~driver.api.gpu_policies.GpuPolicies` from a YAML file."""
+"""Reads an administrator's policies (:class:`~driver.api.policies.PoliciesDocument`) from a YAML file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from driver.adapters.input_file import path_name, read_input
 from driver.adapters.yaml_documents import printable, read_documents
-from driver.api.gpu_policies import API_VERSION, KIND, GpuPolicies
+from driver.api.policies import API_VERSION, WRONG, PoliciesDocument
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 
-__all__ = ["parse_gpu_policies", "read_gpu_policies"]
+__all__ = ["parse_policies", "read_policies"]
 
-_WHAT: Final = "a file of GpuPolicies"
+P = TypeVar("P", bound=PoliciesDocument)
+
 # The API server's own limit for a ConfigMap.
 _LIMIT: Final = 1024**2
 
 
-def read_gpu_policies(path: Path) -> GpuPolicies:
+def read_policies(path: Path, kind: type[P]) -> P:
     """Read the file.
 
+    Args:
+        path: The file.
+        kind: Which policies it must hold.
+
     Raises:
-        InputError: It cannot be read, is not YAML, or is not a valid GpuPolicies object: all mistakes, each with file,
+        InputError: It cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with file,
             line and field.
     """
-    data = read_input(path, _LIMIT, _WHAT)
+    what = f"a file of {kind.KIND}"
+    data = read_input(path, _LIMIT, what)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path_name(path)}: not UTF-8 text: {error.reason}", hint=f"name {_WHAT}") from error
-    return parse_gpu_policies(text, path_name(path))
+        raise InputError(f"{path_name(path)}: not UTF-8 text: {error.reason}", hint=f"name {what}") from error
+    return parse_policies(text, path_name(path), kind)
 
 
-def parse_gpu_policies(text: str, source: str) -> GpuPolicies:
+def parse_policies(text: str, source: str, kind: type[P]) -> P:
     """Read the object from a file's text.
 
     Args:
         text: YAML.
         source: The file's name in messages.
+        kind: Which policies it must hold.
 
     Raises:
-        InputError: As for :func:`read_gpu_policies`.
+        InputError: As for :func:`read_policies`.
     """
     documents = list(read_documents(text, source))
     if len(documents) != 1:
         raise InputError(
-            f"{source}: expected one {KIND} object of apiVersion {API_VERSION}, not {len(documents)}",
+            f"{source}: expected one {kind.KIND} object of apiVersion {API_VERSION}, not {len(documents)}",
             hint="`policies: []` in it means the defaults",
         )
     [document] = documents
     try:
-        return GpuPolicies.model_validate(document.data)
+        return kind.model_validate(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
         # A list whose items are all wrong is to pydantic a list without items as well.
@@ -79,6 +86,6 @@ def _message(details: ErrorDetails) -> str:
         case _:
             message = f"{details['msg'][:1].lower()}{details['msg'][1:]}"
             value = details["input"]
-            if details["type"] == "gpu_policies" or not isinstance(value, str | int | float):
+            if details["type"] == WRONG or not isinstance(value, str | int | float):
                 return message
             return f"{message}, not {shown(value) if isinstance(value, str) else printable(str(value))}"

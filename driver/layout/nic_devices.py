@@ -1,0 +1,133 @@
+"""The devices of one RDMA NIC: the NIC itself, or its VFs, pooled or by name; with capacities and taints.
+
+A NIC that has VFs is not given itself: one claim would have the card, and others its VFs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from driver.api.nic_policies import BandwidthSteps, NicPolicy
+from driver.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
+from driver.api.validation.names import label_value
+from driver.layout import attributes
+from driver.layout.capacities import in_steps, one_each
+from driver.layout.devices import (
+    link_state,
+    nic_attributes,
+    pool_attributes,
+    vf_attributes,
+)
+from driver.model.devices import RdmaNetnsMode, RdmaNic, RdmaVf
+from driver.model.parts import RdmaVfPool, vf_pool
+
+__all__ = ["LINK_DOWN", "NicDevices", "NicOffer", "nic_offer"]
+
+LINK_DOWN: Final = "rootport.dev/link-down"
+"""The key of the taint of what has no link: nothing new is given it, what has it keeps it."""
+
+_GIGABIT: Final = 10**9
+_MOST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicOffer:
+    """What is published of one NIC: exactly one of the following, or nothing.
+
+    Attributes:
+        nic: The NIC.
+        is_whole: The NIC itself.
+        pool: Its VFs, as one device.
+        vfs: Its VFs, each by its name.
+    """
+
+    nic: RdmaNic
+    is_whole: bool = False
+    pool: RdmaVfPool | None = None
+    vfs: tuple[RdmaVf, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.is_whole or self.pool is not None or bool(self.vfs)
+
+
+def nic_offer(nic: RdmaNic, policy: NicPolicy, *, nodes_told: bool) -> NicOffer:
+    """How a NIC is on offer.
+
+    Args:
+        nic: The NIC.
+        policy: The rules for it.
+        nodes_told: Whether the inventory's source tells device nodes: where it does, what has none is not offered.
+    """
+    if not nic.vfs:
+        return NicOffer(nic=nic, is_whole=nic.device_nodes_known or not nodes_told)
+    if policy.vfs == "pooled" and (pool := vf_pool(nic)) is not None:
+        return NicOffer(nic=nic, pool=pool)
+    return NicOffer(nic=nic, vfs=tuple(vf for vf in nic.vfs if vf.device_nodes_known or not nodes_told))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicDevices:
+    """Makes the devices of NICs.
+
+    Attributes:
+        netns_mode: Who sees the node's RDMA devices; None where that is not known.
+    """
+
+    netns_mode: RdmaNetnsMode | None
+
+    def whole(self, nic: RdmaNic, policy: NicPolicy) -> Device:
+        """The NIC itself: given whole, or in shares of its bandwidth where it can be shared.
+
+        In exclusive mode the RDMA device moves into the network namespace of one pod, so one claim has it.
+        """
+        bandwidth = _bandwidth(nic)
+        capacity = {}
+        if bandwidth is not None and policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE:
+            capacity = {attributes.BANDWIDTH: _share_of(bandwidth, policy.bandwidth)}
+        return _device(nic.name, nic_attributes(nic, netns_mode=self.netns_mode), capacity, nic)
+
+    def pool(self, pool: RdmaVfPool) -> Device:
+        """The NIC's VFs as one device: each request takes one."""
+        capacity = {attributes.VFS: one_each(len(pool.vfs))}
+        given = pool_attributes(pool, netns_mode=self.netns_mode)
+        return _device(pool.name, given, capacity, pool.nic)
+
+    def named(self, vf: RdmaVf, nic: RdmaNic) -> Device:
+        """A VF of a NIC by its name."""
+        given = vf_attributes(vf, nic=nic, netns_mode=self.netns_mode)
+        return _device(vf.name, given, {}, nic)
+
+
+def _device(
+    name: str,
+    given: dict[str, DeviceAttribute],
+    capacity: dict[str, DeviceCapacity],
+    nic: RdmaNic,
+) -> Device:
+    return Device(
+        name=name,
+        attributes=given,
+        capacity=capacity,
+        taints=_taints(nic),
+        allow_multiple_allocations=True if capacity else None,
+    )
+
+
+def _bandwidth(nic: RdmaNic) -> int | None:
+    speed = (nic.speed_gbps or 0) * _GIGABIT
+    return speed if 0 < speed <= _MOST else None
+
+
+def _share_of(bandwidth: int, steps: BandwidthSteps) -> DeviceCapacity:
+    return in_steps(bandwidth, minimum=steps.minimum.ceil(), step=steps.step.ceil())
+
+
+def _taints(nic: RdmaNic) -> tuple[DeviceTaint, ...]:
+    """Of the NIC, and of its VFs, which have no link without it."""
+    if not nic.link_is_down:
+        return ()
+    link = link_state(nic)
+    # A state that no taint can carry comes from a broken source: the taint counts, its value is for people.
+    value = "unknown" if not link or any(label_value("", link)) else link
+    return (DeviceTaint(key=LINK_DOWN, value=value, effect="NoSchedule"),)
