@@ -7,7 +7,6 @@ webhook can each say them in their own way.
 
 from driver.config.entries import ConfigEntry, config_for, read_entries
 from driver.config.kinds import (
-    API_VERSION,
     DeviceConfig,
     FpgaConfig,
     GpuConfig,
@@ -15,16 +14,24 @@ from driver.config.kinds import (
     HamiCoreSettings,
     MigConfig,
     MpsSettings,
-    RdmaConfig,
     TimeSlicingSettings,
     default_config,
 )
+from driver.config.parameters import API_VERSION
 from driver.config.parse import MAX_DEPTH, MAX_PARAMETERS_BYTES, UnsupportedFieldError, parse_config
+from driver.config.rdma import (
+    MAX_INTERFACE_NAME,
+    RdmaConfig,
+    RdmaInterface,
+    RdmaVfParameters,
+    interface_name_error,
+)
 from driver.config.shares import share_errors
 
 __all__ = [
     "API_VERSION",
     "MAX_DEPTH",
+    "MAX_INTERFACE_NAME",
     "MAX_PARAMETERS_BYTES",
     "ConfigEntry",
     "DeviceConfig",
@@ -35,10 +42,13 @@ __all__ = [
     "MigConfig",
     "MpsSettings",
     "RdmaConfig",
+    "RdmaInterface",
+    "RdmaVfParameters",
     "TimeSlicingSettings",
     "UnsupportedFieldError",
     "config_for",
     "default_config",
+    "interface_name_error",
     "parse_config",
     "read_entries",
     "share_errors",

@@ -1,22 +1,21 @@
-"""The kinds of ``rootport.dev/v1alpha1`` with their defaults: the only place for both."""
+"""The kinds of ``rootport.dev/v1alpha1`` with their defaults; ``RdmaConfig`` is in :mod:`driver.config.rdma`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import Wire
+from driver.config.parameters import API_VERSION, PLAIN_ERROR, Parameters
+from driver.config.rdma import RdmaConfig
 from driver.model.devices import Fpga, Gpu, RdmaNic, RdmaVf
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool
 
 __all__ = [
-    "API_VERSION",
     "KINDS",
-    "PLAIN_ERROR",
     "DeviceConfig",
     "FpgaConfig",
     "GpuConfig",
@@ -24,27 +23,15 @@ __all__ = [
     "HamiCoreSettings",
     "MigConfig",
     "MpsSettings",
-    "RdmaConfig",
     "SharingStrategy",
     "TimeSlicingSettings",
     "default_config",
 ]
 
-API_VERSION: Final = "rootport.dev/v1alpha1"
-
-PLAIN_ERROR: Final = "plain"
-"""The type of a validation error whose message says all, the value included."""
-
 SharingStrategy: TypeAlias = Literal["exclusive", "timeSlicing", "mps", "hamiCore"]
 
 
-class _Parameters(Wire):
-    """Read strictly: no text where a number belongs, and no field by another spelling."""
-
-    model_config = ConfigDict(strict=True, populate_by_name=False)
-
-
-class TimeSlicingSettings(_Parameters):
+class TimeSlicingSettings(Parameters):
     """Settings of ``timeSlicing``.
 
     Attributes:
@@ -55,7 +42,7 @@ class TimeSlicingSettings(_Parameters):
     interval: Literal["Default", "Short", "Medium", "Long"] = "Default"
 
 
-class MpsSettings(_Parameters):
+class MpsSettings(Parameters):
     """Settings of ``mps``. Each lowers what the claim's share is limited to anyway.
 
     Attributes:
@@ -79,7 +66,7 @@ class MpsSettings(_Parameters):
         return value
 
 
-class HamiCoreSettings(_Parameters):
+class HamiCoreSettings(Parameters):
     """Settings of ``hamiCore``.
 
     Attributes:
@@ -90,7 +77,7 @@ class HamiCoreSettings(_Parameters):
     core_policy: Literal["default", "force", "disable"] = "default"
 
 
-class GpuSharing(_Parameters):
+class GpuSharing(Parameters):
     """How the containers that are given a GPU share it.
 
     Attributes:
@@ -128,7 +115,7 @@ class GpuSharing(_Parameters):
         )
 
 
-class GpuConfig(_Parameters):
+class GpuConfig(Parameters):
     """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
@@ -136,28 +123,14 @@ class GpuConfig(_Parameters):
     sharing: GpuSharing = GpuSharing()
 
 
-class MigConfig(_Parameters):
+class MigConfig(Parameters):
     """Parameters for MIG partitions: none yet."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["MigConfig"] = "MigConfig"
 
 
-class RdmaConfig(_Parameters):
-    """Parameters for RDMA NICs and VFs.
-
-    Attributes:
-        rdma_cm: Whether the container is given ``/dev/infiniband/rdma_cm``, the RDMA connection manager. Off is for
-            nodes that do not load ``rdma_ucm``: there the device node is missing, and a container that names it
-            does not start.
-    """
-
-    api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
-    kind: Literal["RdmaConfig"] = "RdmaConfig"
-    rdma_cm: bool = Field(default=True, alias="rdmaCM")
-
-
-class FpgaConfig(_Parameters):
+class FpgaConfig(Parameters):
     """Parameters for FPGAs: none yet."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
@@ -181,7 +154,7 @@ def default_config(device: AllocatableDevice) -> DeviceConfig:
             return GpuConfig()
         case MigPartition():
             return MigConfig()
-        case RdmaNic() | RdmaVf():
+        case RdmaNic() | RdmaVf() | RdmaVfPool():
             return RdmaConfig()
         case Fpga():
             return FpgaConfig()

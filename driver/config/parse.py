@@ -15,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from driver.api.validation.errors import FieldError, shown
-from driver.config.kinds import API_VERSION, KINDS, PLAIN_ERROR, DeviceConfig
+from driver.config.kinds import KINDS, DeviceConfig
+from driver.config.parameters import API_VERSION, PLAIN_ERROR
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
 

@@ -1,4 +1,4 @@
-"""What a request may ask of a GPU: its ``capacity.requests``, checked where a claim is written or prepared.
+"""What a request may ask of a GPU or a NIC: its ``capacity.requests``, checked where a claim is written or prepared.
 
 kube-scheduler itself compares a request with a device's capacity and says of one that can never be met only that it
 cannot allocate the claim.
@@ -20,9 +20,9 @@ _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 
 def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldError, ...]:
-    """Every mistake in one request for a share of a GPU.
+    """Every mistake in one request for a share of a GPU or of a NIC, or for virtual functions.
 
-    Other capacities than a GPU's, and those of other domains, are left alone. Whether a device has so much is for the
+    Other capacities than theirs, and those of other domains, are left alone. Whether a device has so much is for the
     scheduler.
 
     Args:
@@ -55,8 +55,20 @@ def _bytes(value: Quantity) -> Iterator[str]:
         yield f"{value} is not an amount of memory: expected whole bytes, at least 1, such as 20Gi"
 
 
+def _bits_per_second(value: Quantity) -> Iterator[str]:
+    if not (value.is_whole() and value >= Quantity.of(1)):
+        yield f"{value} is not a bandwidth: expected whole bits per second, at least 1, such as 100G"
+
+
+def _one(value: Quantity) -> Iterator[str]:
+    if value != Quantity.of(1):
+        yield f"{value} is not 1: each device of a request is one virtual function; ask for more of them by count"
+
+
 _CHECKS: Final[Mapping[str, Callable[[Quantity], Iterator[str]]]] = {
+    "bandwidth": _bits_per_second,
     "core": _percent,
     "memory": _bytes,
     "memoryRatio": _percent,
+    "vfs": _one,
 }

@@ -16,6 +16,9 @@ from driver.plan.finish import PreparedDevice, PreparePlan, finish
 from driver.plan.gpu_use import GpuUse
 from driver.plan.host_paths import host_folder
 from driver.plan.isolation.interface import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
+from driver.plan.nic_host import NicHost
+from driver.plan.nic_use import NicUse
+from driver.plan.nics import NicPlan
 from driver.plan.prepare import prepare_plan
 
 __all__ = [
@@ -36,6 +39,9 @@ __all__ = [
     "HostFile",
     "Isolation",
     "IsolationHost",
+    "NicHost",
+    "NicPlan",
+    "NicUse",
     "PreparePlan",
     "PreparedDevice",
     "claim_uid_of",

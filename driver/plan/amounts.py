@@ -15,9 +15,10 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from driver.api.validation.errors import FieldError, shown
 from driver.config.shares import share_errors
-from driver.model.devices import Gpu
-from driver.model.parts import GpuRatio
+from driver.model.devices import Gpu, RdmaNic
+from driver.model.parts import GpuRatio, RdmaVfPool
 from driver.plan.given import Given
+from driver.plan.nic_amounts import BANDWIDTH, nic_bandwidth
 
 __all__ = ["Amount", "amount_of", "request_errors"]
 
@@ -50,25 +51,27 @@ def amount_of(item: Given) -> Amount | tuple[FieldError, ...] | None:
     Without ``consumedCapacity`` it is the whole GPU: slices of before shares, and clusters without the feature gate
     DRAConsumableCapacity.
     """
+    if isinstance(item.device, RdmaNic | RdmaVfPool):
+        return None  # driver.plan.nic_amounts
     if not isinstance(item.device, Gpu | GpuRatio):
         return tuple(_no_share(item)) or None
     if not item.consumed:
         if item.share_id is not None:
             what = "is missing: a share of a device says how much of it"
-            return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({_at(item)})"),)
+            return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({item.at})"),)
         return Amount(core=_ALL, memory_bytes=item.gpu.memory_bytes if item.gpu else None, whole=True)
     return _consumed(item, item.device)
 
 
 def request_errors(claim: ResourceClaim, given: Sequence[Given]) -> Iterator[FieldError]:
-    """What is wrong with the capacities that the claim asks for, of each request that was given a GPU or a part of one.
+    """What is wrong with the capacities that the claim asks for, where a request was given of a GPU or a NIC.
 
     A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
     The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
     """
     by_request: dict[str, list[Given]] = {}
     for item in given:
-        if item.gpu is not None:
+        if item.gpu is not None or item.nic is not None:
             by_request.setdefault(item.request, []).append(item)
     for index, request in enumerate(claim.spec.devices.requests):
         for path, name, part in _parts(f"spec.devices.requests[{index}]", request):
@@ -87,24 +90,31 @@ def _parts(path: str, request: DeviceRequest) -> Iterator[tuple[str, str, ExactD
 
 def _over_the_card(requests: Mapping[str, Quantity], where: str, given: Sequence[Given]) -> Iterator[FieldError]:
     for key, value in requests.items():
-        if key.removeprefix(_DOMAIN) != _MEMORY:
-            continue
+        name = key.removeprefix(_DOMAIN)
         for item in given:
-            memory = item.gpu.memory_bytes if item.gpu else None
-            if memory is not None and value > Quantity.of(memory):
-                has = Quantity.of(memory, binary=True)
+            has = _has(item, name)
+            if has is not None and value > has:
                 yield FieldError(f"{where}[{key}]", f"{shown(str(value))} is more than {item.device.name} has ({has})")
                 break
+
+
+def _has(item: Given, capacity: str) -> Quantity | None:
+    if capacity == _MEMORY and item.gpu is not None and item.gpu.memory_bytes is not None:
+        return Quantity.of(item.gpu.memory_bytes, binary=True)
+    if capacity == BANDWIDTH and item.nic is not None:
+        bandwidth = nic_bandwidth(item.nic)
+        return None if bandwidth is None else Quantity.of(bandwidth)
+    return None
 
 
 def _no_share(item: Given) -> Iterator[FieldError]:
     """Of a device that is given once and as a whole."""
     if item.share_id is not None:
         what = f"{shown(item.share_id)}: devices of type {item.device.type} are not given in shares"
-        yield FieldError(f"{item.where}.shareID", f"{what} ({_at(item)})")
+        yield FieldError(f"{item.where}.shareID", f"{what} ({item.at})")
     for key, value in item.consumed.items():
         what = f"{shown(str(value))}: devices of type {item.device.type} have no capacity to consume"
-        yield FieldError(_path(item, key), f"{what} ({_at(item)})")
+        yield FieldError(item.capacity_path(key), f"{what} ({item.at})")
 
 
 def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError, ...]:
@@ -112,7 +122,7 @@ def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError,
     values = _values(item, _MEMORY_RATIO if isinstance(device, GpuRatio) else _MEMORY, errors)
     if item.share_id is None and not errors:
         what = "is missing: kube-scheduler gives one to each share of a device"
-        errors.append(FieldError(f"{item.where}.shareID", f"{what} ({_at(item)})"))
+        errors.append(FieldError(f"{item.where}.shareID", f"{what} ({item.at})"))
     core = _within(item, values, _CORE, _ALL, "percent", errors)
     if isinstance(device, GpuRatio):
         ratio = _within(item, values, _MEMORY_RATIO, _ALL, "percent", errors)
@@ -122,7 +132,7 @@ def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError,
         memory = None
         if core != _ALL and _MEMORY in values:
             what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not tell the GPU's memory any more"
-            errors.append(FieldError(_path(item, values[_MEMORY][0]), f"{what} ({_at(item)})"))
+            errors.append(FieldError(item.capacity_path(values[_MEMORY][0]), f"{what} ({item.at})"))
     elif _MEMORY not in values and core == _ALL:
         memory = device.memory_bytes
     else:
@@ -139,15 +149,17 @@ def _values(item: Given, memory: str, errors: list[FieldError]) -> dict[str, tup
         name = key.removeprefix(_DOMAIN)
         if name not in (_CORE, memory, _SHARES):
             known = f"a device of type {item.device.type} has {_CORE} and {memory}"
-            what = f"{shown(str(value))}: {known} to consume ({_at(item)})"
-            errors.append(FieldError(_path(item, key), what))
+            what = f"{shown(str(value))}: {known} to consume ({item.at})"
+            errors.append(FieldError(item.capacity_path(key), what))
         elif name in values:
-            errors.append(FieldError(_path(item, key), f"{shown(str(value))}: {name} is named twice ({_at(item)})"))
+            errors.append(
+                FieldError(item.capacity_path(key), f"{shown(str(value))}: {name} is named twice ({item.at})")
+            )
         else:
             values[name] = (key, value)
     if _SHARES in values and values[_SHARES][1] != Quantity.of(1):
         key, value = values[_SHARES]
-        errors.append(FieldError(_path(item, key), f"{shown(str(value))}: expected 1 ({_at(item)})"))
+        errors.append(FieldError(item.capacity_path(key), f"{shown(str(value))}: expected 1 ({item.at})"))
     return values
 
 
@@ -160,21 +172,11 @@ def _within(
     errors: list[FieldError],
 ) -> int:
     if name not in values:
-        errors.append(FieldError(_path(item, name), f"is missing: a share says how much it takes ({_at(item)})"))
+        errors.append(FieldError(item.capacity_path(name), f"is missing: a share says how much it takes ({item.at})"))
         return 1
     key, value = values[name]
     if not value.is_whole() or not 1 <= value.ceil() <= most:
         expected = f"expected a whole number of {unit} from 1 to {most}"
-        errors.append(FieldError(_path(item, key), f"{shown(str(value))}: {expected} ({_at(item)})"))
+        errors.append(FieldError(item.capacity_path(key), f"{shown(str(value))}: {expected} ({item.at})"))
         return 1
     return value.ceil()
-
-
-def _path(item: Given, key: str) -> str:
-    return (
-        f"{item.where}.consumedCapacity[{key if len(key) <= len(_DOMAIN) + 32 and key.isprintable() else shown(key)}]"
-    )
-
-
-def _at(item: Given) -> str:
-    return f"request {item.base_request}, device {item.device.name}"

@@ -14,11 +14,11 @@ from driver.api.resource_v1 import ClaimReference, DeviceAllocationConfiguration
 from driver.api.validation.errors import FieldError
 from driver.config import DeviceConfig, UnsupportedFieldError, config_for, read_entries
 from driver.errors import InputError, UnsupportedError
-from driver.model.devices import DeviceName
+from driver.model.devices import DeviceName, RdmaFunction
 from driver.model.inventory import Inventory, InventorySource
-from driver.model.parts import MigPartition
+from driver.model.parts import MigPartition, RdmaVfPool
 from driver.plan.amounts import Amount, amount_of, request_errors
-from driver.plan.device_nodes import device_nodes, with_assumed_minors
+from driver.plan.device_nodes import device_nodes, pool_nodes, with_assumed_minors
 from driver.plan.double_use import refuse_double_use
 from driver.plan.effects import CreateMigDevice, Effect
 from driver.plan.field_errors import joined
@@ -26,10 +26,15 @@ from driver.plan.given import Given, given_devices
 from driver.plan.gpu_use import GpuUse
 from driver.plan.isolate import isolation_plans, refuse_conflicts
 from driver.plan.isolation.interface import IsolationHost, IsolationPlan
+from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
+from driver.plan.nic_host import NicHost
+from driver.plan.nic_use import NicUse
+from driver.plan.nics import NicPlan, nic_plans
 
 __all__ = ["DecidedDevice", "Decision", "decide"]
 
 _NO_HOST = IsolationHost()
+_NO_NIC_HOST = NicHost()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +46,30 @@ class DecidedDevice:
         nodes: The device nodes that are known before anything is done: all but a MIG device's own.
         use: How the claim uses the GPU; None where it only watches over it, and for what is no GPU.
         plan: How it is isolated; None where ``use`` is.
+        nic: What was decided for a NIC or virtual function; None for other devices, and for a pool of virtual functions
+            that is only watched over.
     """
 
     given: Given
     nodes: tuple[str, ...]
     use: GpuUse | None
     plan: IsolationPlan | None
+    nic: NicPlan | None = None
+
+    @property
+    def function(self) -> RdmaFunction | None:
+        """The physical or virtual function of a NIC that the container gets; None where :attr:`nic` is."""
+        return self.nic.function if self.nic else None
+
+    @property
+    def nic_use(self) -> NicUse | None:
+        """How the claim uses the NIC; None where it only watches over it, and for what is no NIC."""
+        return self.nic.use if self.nic else None
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """What has to be done on the node for it, in an order in which it can be done."""
+        return (self.plan.effects if self.plan else ()) + (self.nic.effects if self.nic else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +98,14 @@ class Decision:
         return tuple(device.use for device in self.devices if device.use is not None)
 
     @property
+    def nic_uses(self) -> tuple[NicUse, ...]:
+        """How the claim uses NICs, in the allocation's order: to be held against what other claims do."""
+        return tuple(device.nic_use for device in self.devices if device.nic_use is not None)
+
+    @property
     def effects(self) -> tuple[Effect, ...]:
         """What has to be done on the node, each once, in an order in which it can be done."""
-        return tuple(dict.fromkeys(effect for device in self.devices if device.plan for effect in device.plan.effects))
+        return tuple(dict.fromkeys(effect for device in self.devices for effect in device.effects))
 
     @property
     def mig_effects(self) -> Mapping[DeviceName, CreateMigDevice]:
@@ -102,6 +130,7 @@ def decide(
     *,
     assume_minors: bool = False,
     host: IsolationHost = _NO_HOST,
+    nics: NicHost = _NO_NIC_HOST,
 ) -> Decision:
     """Decide how to prepare a claim on a node. The same arguments give the same decision.
 
@@ -111,17 +140,20 @@ def decide(
         assume_minors: Number device nodes by index where the inventory does not tell, and assume MIG devices; for
             simulation only. The notes say so.
         host: What the node has for isolation.
+        nics: What the node has for NICs, and which virtual functions are taken.
 
     Raises:
         InputError: The claim is not allocated, not to this node, gives something twice, or asks for shares or has
             parameters that are wrong.
         UnsupportedError: The claim asks for something that comes with a later version.
-        NodeError: A device is not there, its device nodes are not known, or the node lacks what isolation takes.
+        NodeError: A device is not there, its device nodes are not known, its link is down, no virtual function is
+            free, or the node lacks what isolation or a network interface takes.
     """
     given = given_devices(claim, inventory)
     reference = claim.reference
     amounts, configs = _read(claim, given, reference)
-    refuse_double_use(given, amounts)
+    bandwidths = [share_of_bandwidth(item) for item in given]
+    refuse_double_use(given, amounts, bandwidths)
     plans = isolation_plans(given, amounts, configs, host, reference)
     refuse_conflicts(given, plans, host, reference)
     notes: tuple[str, ...] = ()
@@ -129,14 +161,16 @@ def decide(
         completed = tuple(replace(item, device=with_assumed_minors(item.device)) for item in given)
         notes = _assumption(given, completed, inventory.source)
         given = completed
+    of_nics, nic_notes = nic_plans(given, bandwidths, configs, claim, inventory, nics)
     devices = tuple(
         DecidedDevice(
             given=item,
-            nodes=device_nodes(item.device, config, item.subject),
+            nodes=_nodes(item, config, nic),
             use=_use(item, amount, plan),
             plan=plan,
+            nic=nic,
         )
-        for item, amount, config, plan in zip(given, amounts, configs, plans, strict=True)
+        for item, amount, config, plan, nic in zip(given, amounts, configs, plans, of_nics, strict=True)
     )
     return Decision(
         claim=reference,
@@ -144,8 +178,16 @@ def decide(
         inventory=inventory,
         devices=devices,
         assume_minors=assume_minors,
-        notes=notes,
+        notes=notes + nic_notes,
     )
+
+
+def _nodes(item: Given, config: DeviceConfig, nic: NicPlan | None) -> tuple[str, ...]:
+    if isinstance(item.device, RdmaVfPool):
+        # Who watches over a pool watches over all that it can give.
+        functions = item.device.vfs if nic is None else (nic.function,)
+        return pool_nodes(item.device, functions, config, item.subject)
+    return device_nodes(item.device, config, item.subject)
 
 
 def _read(
@@ -160,6 +202,7 @@ def _read(
         *request_errors(claim, given),
         *config_errors,
         *(error for item in read if isinstance(item, tuple) for error in item),
+        *(error for item in given for error in nic_amount_errors(item)),
     ]
     if errors:
         later = all(isinstance(error, UnsupportedFieldError) for error in errors)

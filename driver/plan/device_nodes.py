@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +12,9 @@ from driver.api.validation.errors import shown
 from driver.config import DeviceConfig, RdmaConfig
 from driver.errors import NodeError, UnsupportedError
 from driver.model.devices import Fpga, Gpu, MigInstance, RdmaFunction, RdmaNic
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool
 
-__all__ = ["assumed_instance", "device_nodes", "mig_device_nodes", "with_assumed_minors"]
+__all__ = ["assumed_instance", "device_nodes", "mig_device_nodes", "pool_nodes", "with_assumed_minors"]
 
 _NVIDIA: Final = "nvidia"
 _AMD: Final = "amd"
@@ -104,8 +105,27 @@ def device_nodes(device: AllocatableDevice, config: DeviceConfig, subject: str) 
             return _gpu(device.gpu, subject)
         case RdmaFunction():
             return _rdma(device, config, subject)
+        case RdmaVfPool():
+            return pool_nodes(device, device.vfs, config, subject)
         case Fpga():
             return _fpga(device, subject)
+
+
+def pool_nodes(
+    pool: RdmaVfPool, functions: Sequence[RdmaFunction], config: DeviceConfig, subject: str
+) -> tuple[str, ...]:
+    """The paths of the device nodes of some virtual functions of a pool, each once.
+
+    Args:
+        pool: What was allocated.
+        functions: Those of its virtual functions that the container gets.
+        config: As in :func:`device_nodes`, which says what is raised, too.
+        subject: As there.
+    """
+    amazon = pool.nic.vendor == _AMAZON
+    return tuple(
+        dict.fromkeys(path for function in functions for path in _rdma(function, config, subject, amazon=amazon))
+    )
 
 
 def _gpu(gpu: Gpu, subject: str) -> tuple[str, ...]:
@@ -125,7 +145,7 @@ def _gpu(gpu: Gpu, subject: str) -> tuple[str, ...]:
     return ("/dev/kfd", f"/dev/dri/renderD{gpu.minor}")
 
 
-def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str) -> tuple[str, ...]:
+def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str, *, amazon: bool = False) -> tuple[str, ...]:
     if not device.device_nodes_known:
         raise NodeError(
             f"{subject}: the node's inventory names no /dev/infiniband/uverbs node of this device",
@@ -136,7 +156,7 @@ def _rdma(device: RdmaFunction, config: DeviceConfig, subject: str) -> tuple[str
     nodes += [f"/dev/infiniband/issm{minor}" for minor in device.issm_minors]
     # EFA has no connection manager: librdmacm does not work on it (ofiwg/libfabric#5850), and nodes with nothing but
     # EFA need not have the device node.
-    amazon = isinstance(device, RdmaNic) and device.vendor == _AMAZON
+    amazon = amazon or (isinstance(device, RdmaNic) and device.vendor == _AMAZON)
     if isinstance(config, RdmaConfig) and config.rdma_cm and not amazon:
         nodes.append("/dev/infiniband/rdma_cm")
     return tuple(nodes)

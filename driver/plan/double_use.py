@@ -1,4 +1,4 @@
-"""Refuses an allocation that gives something twice: a device, more of a GPU than there is, or a GPU in two modes.
+"""Refuses an allocation that gives something twice: a device, more of a card than there is, or a GPU in two modes.
 
 kube-scheduler allows none of it; a claim may be allocated by somebody else, though. Admin access is no use of a device
 (KEP-5018): it never stands in the way.
@@ -12,10 +12,11 @@ from typing import Final
 
 from driver.api.quantity import Quantity
 from driver.errors import InputError
-from driver.model.devices import DeviceName
+from driver.model.devices import DeviceName, RdmaNic
 from driver.model.parts import MigPartition
 from driver.plan.amounts import Amount
 from driver.plan.given import Given
+from driver.plan.nic_amounts import nic_bandwidth
 
 __all__ = ["refuse_double_use"]
 
@@ -27,12 +28,15 @@ _ONE_MODE: Final = (
 )
 
 
-def refuse_double_use(given: Sequence[Given], amounts: Sequence[Amount | None]) -> None:
+def refuse_double_use(
+    given: Sequence[Given], amounts: Sequence[Amount | None], bandwidths: Sequence[int | None]
+) -> None:
     """Refuse a claim that was given something twice.
 
     Args:
         given: What the claim was given.
         amounts: How much of each GPU; None for other devices.
+        bandwidths: How many bits per second of each NIC; None where it is given whole, and for other devices.
 
     Raises:
         InputError: Something was given twice.
@@ -45,17 +49,23 @@ def refuse_double_use(given: Sequence[Given], amounts: Sequence[Amount | None]) 
         seen.add(key)
     by_device = defaultdict[DeviceName, list[Given]](list)
     by_gpu = defaultdict[DeviceName, list[tuple[Given, Amount | None]]](list)
-    for item, amount in zip(given, amounts, strict=True):
+    by_nic = defaultdict[DeviceName, list[tuple[Given, int | None]]](list)
+    for item, amount, bandwidth in zip(given, amounts, bandwidths, strict=True):
         if item.admin_access:
             continue
         _refuse_second(by_device[item.device.name], item)
         by_device[item.device.name].append(item)
         if item.gpu is not None:
             by_gpu[item.gpu.name].append((item, amount))
+        if isinstance(item.device, RdmaNic):
+            by_nic[item.device.name].append((item, bandwidth))
     for uses in by_gpu.values():
         if len(uses) > 1:
             _refuse_modes([item for item, _ in uses])
             _refuse_sum(uses)
+    for shares in by_nic.values():
+        if len(shares) > 1:
+            _refuse_bandwidth(shares)
 
 
 def _refuse_second(others: Sequence[Given], item: Given) -> None:
@@ -101,3 +111,23 @@ def _refuse_sum(uses: Sequence[tuple[Given, Amount | None]]) -> None:
             total, most = Quantity.of(memory, binary=True), Quantity.of(has, binary=True)
             message = f"{item.subject}: the claim's shares of this GPU are {total} of its {most} of memory"
             raise InputError(message, hint=_SUM)
+
+
+def _refuse_bandwidth(shares: Sequence[tuple[Given, int | None]]) -> None:
+    total = 0
+    for place, (item, bandwidth) in enumerate(shares):
+        has = nic_bandwidth(item.nic) if item.nic else None
+        others = [other for at, (other, _) in enumerate(shares) if at != place]
+        if bandwidth is None:
+            raise InputError(
+                f"{item.subject} is allocated with all of its bandwidth, and to request {others[0].base_request} as "
+                "well",
+                hint=_SUM,
+            )
+        total += bandwidth
+        if has is not None and total > has:
+            raise InputError(
+                f"{item.subject}: the claim's shares of this NIC are {Quantity.of(total)} of its {Quantity.of(has)} "
+                "bits per second",
+                hint=_SUM,
+            )

@@ -10,13 +10,25 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["CreateMigDevice", "Effect", "LeaveMigMode", "RunMpsDaemon", "SetTimeSlice", "TimeSliceInterval"]
+__all__ = [
+    "ConfigureVf",
+    "CreateMigDevice",
+    "Effect",
+    "GpuEffect",
+    "LeaveMigMode",
+    "LendInterface",
+    "NicEffect",
+    "RunMpsDaemon",
+    "SetTimeSlice",
+    "TimeSliceInterval",
+    "VfSettings",
+]
 
 TimeSliceInterval: TypeAlias = Literal["Default", "Short", "Medium", "Long"]
 """``nvidia-smi compute-policy --set-timeslice``: 0, 1, 2, 3."""
 
 
-class _Effect(BaseModel):
+class GpuEffect(BaseModel):
     """An effect on one GPU.
 
     Attributes:
@@ -29,8 +41,32 @@ class _Effect(BaseModel):
     gpu: str
     uuid: str
 
+    @property
+    def target(self) -> str:
+        """What it is done to: the GPU's name in the pool."""
+        return self.gpu
 
-class CreateMigDevice(_Effect):
+
+class NicEffect(BaseModel):
+    """An effect on one function, physical or virtual, of an RDMA NIC.
+
+    Attributes:
+        function: The function's name in the pool, such as ``rdma-0000-1c-00-0`` or ``rdma-vf-0000-1c-00-2``.
+        address: Its PCI address.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    function: str
+    address: str
+
+    @property
+    def target(self) -> str:
+        """What it is done to: the function's name in the pool."""
+        return self.function
+
+
+class CreateMigDevice(GpuEffect):
     """Make a MIG device: MIG mode on, a GPU instance at a place, a compute instance that has all of it.
 
     Undone, both instances are gone; and MIG mode is off again when no instance is left on the GPU.
@@ -49,7 +85,7 @@ class CreateMigDevice(_Effect):
     size: int
 
 
-class LeaveMigMode(_Effect):
+class LeaveMigMode(GpuEffect):
     """Switch MIG mode off, which an administrator has left on: CUDA does not work on the whole GPU in it.
 
     There is nothing to undo: the next MIG device switches it on.
@@ -58,7 +94,7 @@ class LeaveMigMode(_Effect):
     kind: Literal["LeaveMigMode"] = "LeaveMigMode"
 
 
-class SetTimeSlice(_Effect):
+class SetTimeSlice(GpuEffect):
     """Set the GPU's time slice. Undone, it is the driver's default again.
 
     Attributes:
@@ -69,7 +105,7 @@ class SetTimeSlice(_Effect):
     interval: TimeSliceInterval
 
 
-class RunMpsDaemon(_Effect):
+class RunMpsDaemon(GpuEffect):
     """Run an MPS control daemon for the GPU, whose compute mode is then EXCLUSIVE_PROCESS.
 
     Undone, the daemon is stopped and the compute mode is DEFAULT.
@@ -82,4 +118,70 @@ class RunMpsDaemon(_Effect):
     folder: str
 
 
-Effect: TypeAlias = Annotated[CreateMigDevice | LeaveMigMode | SetTimeSlice | RunMpsDaemon, Field(discriminator="kind")]
+class VfSettings(BaseModel):
+    """How the PF's driver is to treat a VF (ip-link(8), ``ip link set DEV vf NUM``). None: as it is.
+
+    Attributes:
+        vlan: VLAN id that the NIC adds to and takes from all of the VF's packets, 0 for none.
+        vlan_qos: Priority in that tag, 0 to 7.
+        trust: Whether the VF may do what touches others, such as promiscuous mode.
+        spoof_check: Whether packets with another source MAC than the VF's are dropped.
+        min_tx_rate: Guaranteed transmit bandwidth in Mb/s, 0 for none.
+        max_tx_rate: The most transmit bandwidth in Mb/s, 0 for no limit.
+        guid: InfiniBand node and port GUID, as ``00:11:22:33:44:55:66:77``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    vlan: int | None = None
+    vlan_qos: int | None = None
+    trust: bool | None = None
+    spoof_check: bool | None = None
+    min_tx_rate: int | None = None
+    max_tx_rate: int | None = None
+    guid: str | None = None
+
+
+class ConfigureVf(NicEffect):
+    """Have the PF's driver treat a VF as the claim asks. Undone, each setting is what it was before.
+
+    Attributes:
+        pf_address: The PF's PCI address.
+        index: The VF's number at its PF.
+        settings: What to set.
+    """
+
+    kind: Literal["ConfigureVf"] = "ConfigureVf"
+    pf_address: str
+    index: int
+    settings: VfSettings
+
+
+class LendInterface(NicEffect):
+    """Let the CNI plugin move a network interface, and in exclusive mode its RDMA device, into one pod.
+
+    Done, the node knows that the pod is to get it: the CNI plugin moves it when the pod's sandbox is made, and back
+    when that is removed. Undone, it is in the host's network namespace under its own name, with its own MTU.
+
+    Attributes:
+        interface: The interface's name on the host; empty where only the RDMA device is moved.
+        pod_uid: Which pod gets it.
+        claim_uid: For which claim.
+        name_in_pod: Its name in the pod; empty as above.
+        mtu: Its MTU in the pod; None leaves it.
+        rdma_device: The RDMA device that moves along, such as ``mlx5_2``; None in shared mode, where it need not.
+    """
+
+    kind: Literal["LendInterface"] = "LendInterface"
+    interface: str
+    pod_uid: str
+    claim_uid: str
+    name_in_pod: str
+    mtu: int | None
+    rdma_device: str | None
+
+
+Effect: TypeAlias = Annotated[
+    CreateMigDevice | LeaveMigMode | SetTimeSlice | RunMpsDaemon | ConfigureVf | LendInterface,
+    Field(discriminator="kind"),
+]

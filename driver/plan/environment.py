@@ -34,6 +34,7 @@ class Told:
         is_gpu: Whether it is a GPU or a part of one.
         uuid: By which CUDA and nvidia-smi know it: a GPU's or a MIG device's UUID.
         rdma_device: By which verbs know it.
+        interface: Its network interface's name in the pod, where that is moved there.
         core: Percent of the GPU's core.
         memory_bytes: Bytes of the GPU's memory.
         profile: A MIG device's.
@@ -43,6 +44,7 @@ class Told:
     is_gpu: bool = False
     uuid: str | None = None
     rdma_device: str | None = None
+    interface: str | None = None
     core: int | None = None
     memory_bytes: int | None = None
     profile: str | None = None
@@ -91,6 +93,7 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[To
         "MEMORY": _of_all([device.memory_bytes for device in gpus]),
         "PROFILE": _of_all([device.profile for device in gpus]),
         "RDMA": [device.rdma_device for device in devices if device.rdma_device],
+        "IFNAME": [device.interface for device in devices if device.interface],
     }
     for values in lists.values():
         for value in values:

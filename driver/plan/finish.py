@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.resource_v1 import ClaimReference, DeviceAttribute
 from driver.errors import NodeError
 from driver.layout import device_attributes
 from driver.model.devices import DeviceName, MigInstance, RdmaFunction
@@ -14,13 +14,16 @@ from driver.model.parts import MigPartition
 from driver.plan.cdi import CdiDevice, CdiMount, CdiSpec, device_name
 from driver.plan.decide import DecidedDevice, Decision
 from driver.plan.device_nodes import assumed_instance, mig_device_nodes
+from driver.plan.distances import distances_of
 from driver.plan.driver_files import DriverFiles, driver_cdi_device
 from driver.plan.effects import Effect
 from driver.plan.environment import Told, device_environment, request_environment
 from driver.plan.gpu_use import GpuUse
 from driver.plan.host_paths import host_folder
 from driver.plan.isolation.interface import ClaimFile, Isolation
-from driver.plan.metadata import metadata_file, metadata_mount
+from driver.plan.metadata import device_facts, metadata_file, metadata_mount
+from driver.plan.nic_environment import nic_environment
+from driver.plan.nic_use import NicUse
 
 __all__ = ["PreparePlan", "PreparedDevice", "finish"]
 
@@ -40,6 +43,9 @@ class PreparedDevice:
         use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
         isolation: Whether the claim is kept to what it was given; None where ``use`` is.
         mig_uuid: The MIG device's UUID.
+        nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
+        distances: Of a GPU, how far each NIC of the claim is; of a NIC, how far each GPU: the other's name in the pool
+            and the distance, such as ``PIX``.
     """
 
     request_names: tuple[str, ...]
@@ -51,6 +57,8 @@ class PreparedDevice:
     use: GpuUse | None = None
     isolation: Isolation | None = None
     mig_uuid: str | None = None
+    nic_use: NicUse | None = None
+    distances: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +116,14 @@ def finish(
     # The kubelet hands over all devices of a request or none, so one of them can carry what belongs to the request:
     # each of these is taken by the first device that it fits.
     environments = _request_environments(decision, instances)
-    metadata_files, metadata_mounts = _metadata(decision, metadata_root)
+    nic_environments = nic_environment(
+        [(device.given.base_request, _told_nic(device)) for device in decision.devices], f"claim {decision.claim}"
+    )
+    distances = distances_of(decision)
+    metadata_files, metadata_mounts = _metadata(decision, metadata_root, distances)
     mounted: set[tuple[str, CdiMount]] = set()
     cdi_devices: list[CdiDevice] = []
-    for device, instance in zip(decision.devices, instances, strict=True):
+    for place, (device, instance) in enumerate(zip(decision.devices, instances, strict=True)):
         given, request = device.given, device.given.base_request
         mounts = {mount: (request, mount) for mount in (device.plan.mounts if device.plan else ())}
         new_mounts = tuple(mount for mount, key in mounts.items() if key not in mounted)
@@ -123,14 +135,15 @@ def finish(
                 device_root=(driver_files.device_root if driver_files and given.is_nvidia_gpu else "") or root,
                 env=device_environment(given.gpu)
                 + (device.plan.env if device.plan else ())
-                + environments.pop(request, ()),
+                + environments.pop(request, ())
+                + nic_environments.get(place, ()),
                 mounts=metadata_mounts.pop(request, ()) + new_mounts,
             )
         )
     driver_devices: tuple[CdiDevice, ...] = ()
     if driver_files is not None and decision.has_nvidia_gpu:
         driver_devices = (driver_cdi_device(decision.claim.uid, driver_files),)
-    prepared = _prepared(decision, cdi_devices, instances, tuple(device.id for device in driver_devices))
+    prepared = _prepared(decision, cdi_devices, instances, distances, tuple(device.id for device in driver_devices))
     spec = CdiSpec(claim=decision.claim, devices=(*cdi_devices, *driver_devices)) if cdi_devices else None
     isolation_files = (file for device in decision.devices if device.plan for file in device.plan.files)
     return PreparePlan(
@@ -147,6 +160,7 @@ def _prepared(
     decision: Decision,
     cdi_devices: Sequence[CdiDevice],
     instances: Sequence[MigInstance | None],
+    distances: Mapping[str, tuple[tuple[str, str], ...]],
     driver_ids: tuple[str, ...],
 ) -> tuple[PreparedDevice, ...]:
     with_driver: set[str] = set()
@@ -168,6 +182,8 @@ def _prepared(
                 use=device.use,
                 isolation=device.plan.isolation if device.plan else None,
                 mig_uuid=instance.uuid if instance else None,
+                nic_use=device.nic_use,
+                distances=() if given.admin_access else distances.get(given.device.name, ()),
             )
         )
     return tuple(prepared)
@@ -224,7 +240,12 @@ def _request_environments(decision: Decision, instances: Sequence[MigInstance | 
 def _told(device: DecidedDevice, instance: MigInstance | None) -> Told:
     part, gpu, use = device.given.device, device.given.gpu, device.use
     if gpu is None:
-        return Told(address=part.address, rdma_device=part.rdma_device if isinstance(part, RdmaFunction) else None)
+        function = device.function
+        return Told(
+            address=function.address if function else part.address,
+            rdma_device=function.rdma_device if function else None,
+            interface=device.nic.name_in_pod if device.nic else None,
+        )
     is_partition = isinstance(part, MigPartition)
     return Told(
         address=gpu.address,
@@ -236,8 +257,12 @@ def _told(device: DecidedDevice, instance: MigInstance | None) -> Told:
     )
 
 
+def _told_nic(device: DecidedDevice) -> RdmaFunction | None:
+    return device.nic.function if device.nic is not None and device.nic.in_environment else None
+
+
 def _metadata(
-    decision: Decision, metadata_root: str | None
+    decision: Decision, metadata_root: str | None, distances: Mapping[str, tuple[tuple[str, str], ...]]
 ) -> tuple[tuple[ClaimFile, ...], dict[str, tuple[CdiMount, ...]]]:
     """The metadata file of each request, and its mount by the request's name; nothing without a root."""
     if metadata_root is None:
@@ -247,11 +272,25 @@ def _metadata(
     for device in decision.devices:
         by_request[device.given.base_request].append(device)
     names = {device.given.device.name for device in decision.devices}
+    names |= {device.function.name for device in decision.devices if device.function is not None}
     attributes = device_attributes(decision.inventory, names) if names else {}
     metadata, node = decision.metadata, decision.inventory.node
+
+    def facts(device: DecidedDevice) -> dict[str, DeviceAttribute]:
+        name, function = device.given.device.name, device.function
+        return device_facts(
+            attributes.get(name, {}),
+            attributes.get(function.name, {}) if function is not None and function.name != name else {},
+            device.nic.name_in_pod if device.nic else None,
+            () if device.given.admin_access else distances.get(name, ()),
+        )
+
     files = tuple(
         metadata_file(
-            metadata, devices[0].given.request, node, [device.given.device.name for device in devices], attributes
+            metadata,
+            devices[0].given.request,
+            node,
+            [(device.given.device.name, facts(device)) for device in devices],
         )
         for devices in by_request.values()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
@@ -11,10 +12,12 @@ from driver.api.resource_v1 import ClaimReference, DeviceRequestAllocationResult
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError
-from driver.model.devices import Gpu
+from driver.layout.nic_devices import LINK_DOWN
+from driver.model.devices import Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.parts import (
     AllocatableDevice,
+    RdmaVfPool,
     allocatable_devices,
     has_static_layout,
     named_devices,
@@ -26,6 +29,8 @@ from driver.plan.field_errors import joined
 __all__ = ["Given", "given_devices", "reference_of"]
 
 _RESULTS = "status.allocation.devices.results"
+_DOMAIN: Final = f"{DRIVER_NAME}/"
+_LONGEST_KEY: Final = len(_DOMAIN) + 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,8 @@ class Given:
         consumed: How much of it, as the result says it.
         where: The result's field path.
         subject: Names claim, request and device in errors.
+        nic: The NIC that the device is, or whose virtual function it is; None for other devices.
+        tolerates_link_down: Whether the request puts up with a NIC whose link is down, by a toleration.
     """
 
     request: str
@@ -49,6 +56,17 @@ class Given:
     consumed: Mapping[str, Quantity]
     where: str
     subject: str
+    nic: RdmaNic | None = None
+    tolerates_link_down: bool = False
+
+    @property
+    def at(self) -> str:
+        """Request and device, for errors that name the claim already."""
+        return f"request {self.base_request}, device {self.device.name}"
+
+    def capacity_path(self, key: str) -> str:
+        """The field path of what was consumed of a capacity."""
+        return f"{self.where}.consumedCapacity[{key if len(key) <= _LONGEST_KEY and key.isprintable() else shown(key)}]"
 
     @property
     def base_request(self) -> str:
@@ -144,6 +162,12 @@ def _given(
         consumed=result.consumed_capacity,
         where=where,
         subject=f"claim {claim}, request {result.request.partition('/')[0]}, device {device.name}",
+        nic=_nic(device, inventory),
+        # An empty key goes with all taints (k8s.io/api v0.36.3, resource/v1 DeviceToleration).
+        tolerates_link_down=any(
+            toleration.key in ("", LINK_DOWN) and toleration.effect in ("", "NoSchedule")
+            for toleration in result.tolerations
+        ),
     )
     # A GPU with a layout has no part for percent, and no partitions but the layout's: those were not found above.
     if isinstance(device, Gpu) and has_static_layout(device) and not item.admin_access:
@@ -153,6 +177,18 @@ def _given(
             hint="remove the MIG partitions, or delete the pod so that its claim is allocated anew",
         )
     return item
+
+
+def _nic(device: AllocatableDevice, inventory: Inventory) -> RdmaNic | None:
+    match device:
+        case RdmaNic():
+            return device
+        case RdmaVfPool():
+            return device.nic
+        case RdmaVf():
+            return next((nic for nic in inventory.nics if nic.address == device.parent), None)
+        case _:
+            return None
 
 
 def _subject(claim: ClaimReference, result: DeviceRequestAllocationResult) -> str:

@@ -17,12 +17,14 @@ from driver.plan.cdi import CdiMount
 from driver.plan.environment import pod_claim_name
 from driver.plan.isolation.interface import ClaimFile
 
-__all__ = ["metadata_file", "metadata_mount"]
+__all__ = ["device_facts", "metadata_file", "metadata_mount"]
 
 _API_VERSIONS: Final = ("metadata.resource.k8s.io/v1alpha1",)
 """Newest first."""
 
 _CONTAINER_FOLDER: Final = "/var/run/kubernetes.io/dra-device-attributes"
+_IF_NAME: Final = "ifName"
+_DISTANCES: Final = "distances"
 _GENERATION: Final = 1
 """The files are written once and never updated."""
 
@@ -31,8 +33,7 @@ def metadata_file(
     metadata: ObjectMeta,
     request: str,
     pool: str,
-    devices: Sequence[str],
-    attributes: Mapping[str, Mapping[str, DeviceAttribute]],
+    devices: Sequence[tuple[str, Mapping[str, DeviceAttribute]]],
 ) -> ClaimFile:
     """The file of one request.
 
@@ -40,8 +41,7 @@ def metadata_file(
         metadata: The claim's; its names were checked before.
         request: The request as the allocation writes it: ``request`` or ``request/subrequest``.
         pool: The pool of the devices.
-        devices: Their names, in the allocation's order.
-        attributes: From :func:`driver.layout.device_attributes`; a device that is not published has none.
+        devices: Their names and attributes, in the allocation's order; from :func:`device_facts`.
     """
     pod_claim = pod_claim_name(metadata)
     body = {
@@ -52,13 +52,35 @@ def metadata_file(
             "generation": _GENERATION,
         },
         **({"podClaimName": pod_claim} if pod_claim else {}),
-        "requests": [{"name": request, "devices": [_device(pool, name, attributes.get(name, {})) for name in devices]}],
+        "requests": [{"name": request, "devices": [_device(pool, *device) for device in devices]}],
     }
     stream = b"".join(
         to_json({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2) + b"\n"
         for version in _API_VERSIONS
     )
     return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)
+
+
+def device_facts(
+    published: Mapping[str, DeviceAttribute],
+    function: Mapping[str, DeviceAttribute],
+    interface: str | None,
+    distances: Sequence[tuple[str, str]],
+) -> dict[str, DeviceAttribute]:
+    """What a container is told of a device: its attributes in the ResourceSlice, and what is known since.
+
+    Args:
+        published: From :func:`driver.layout.device_attributes`.
+        function: Those of the virtual function that was chosen from a pool; empty for other devices.
+        interface: The name in the pod of its network interface; None where that is not moved.
+        distances: How far it is from each NIC (of a GPU) or GPU (of a NIC) of the claim, such as ``PIX``, by name.
+    """
+    facts = {**published, **function}
+    if interface is not None:
+        facts[_IF_NAME] = DeviceAttribute(string_value=interface)
+    if distances:
+        facts[_DISTANCES] = DeviceAttribute(string_value=",".join(f"{name}={distance}" for name, distance in distances))
+    return facts
 
 
 def metadata_mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:

@@ -8,10 +8,12 @@ from driver.plan.decide import decide
 from driver.plan.driver_files import DriverFiles
 from driver.plan.finish import PreparePlan, finish
 from driver.plan.isolation.interface import IsolationHost
+from driver.plan.nic_host import NicHost
 
 __all__ = ["prepare_plan"]
 
 _NO_HOST = IsolationHost()
+_NO_NIC_HOST = NicHost()
 
 
 def prepare_plan(
@@ -23,13 +25,14 @@ def prepare_plan(
     device_root: str = "",
     metadata_root: str | None = None,
     host: IsolationHost = _NO_HOST,
+    nics: NicHost = _NO_NIC_HOST,
 ) -> PreparePlan:
     """:func:`driver.plan.decide` and :func:`driver.plan.finish` in one, with what they take and raise.
 
     A plugin does the decision's effects between the two. This one is for simulation, which assumes the MIG devices
     (``assume_minors``), and for claims without.
     """
-    decision = decide(claim, inventory, assume_minors=assume_minors, host=host)
+    decision = decide(claim, inventory, assume_minors=assume_minors, host=host, nics=nics)
     return finish(
         decision, mig_devices={}, driver_files=driver_files, device_root=device_root, metadata_root=metadata_root
     )

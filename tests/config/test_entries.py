@@ -7,7 +7,16 @@ from plan.builders import config, fpga, gpu, nic, parameters, vf
 
 from driver.api.resource_v1 import DeviceAllocationConfiguration
 from driver.api.validation.errors import FieldError
-from driver.config import FpgaConfig, GpuConfig, MigConfig, RdmaConfig, config_for, read_entries
+from driver.config import (
+    FpgaConfig,
+    GpuConfig,
+    MigConfig,
+    RdmaConfig,
+    RdmaInterface,
+    RdmaVfParameters,
+    config_for,
+    read_entries,
+)
 from driver.model.devices import MigPlacement, MigProfile
 from driver.model.parts import GpuRatio, MigPartition
 
@@ -140,3 +149,64 @@ def test_the_errors_of_all_entries_are_told_at_once() -> None:
         f"{WHERE}[2].source",
         f"{WHERE}[3]",
     ]
+
+
+def vf_settings(**settings: object) -> dict[str, object]:
+    return parameters("RdmaConfig", vf=settings)
+
+
+def applied(*entries: DeviceAllocationConfiguration, request: str = "nic") -> RdmaConfig:
+    """What the entries say of a virtual function that was given to ``request``."""
+    read, errors = read_entries(entries, WHERE)
+    assert errors == ()
+    found = config_for(read, request, vf(0, 0))
+    assert isinstance(found, RdmaConfig)
+    return found
+
+
+@pytest.mark.parametrize("settings", [{"vlan": 5}, {}, {"trust": None}], ids=str)
+def test_a_claim_has_no_settings_of_a_vf(settings: dict[str, object]) -> None:
+    read, errors = read_entries((config(parameters("RdmaConfig")), config(vf_settings(**settings))), WHERE)
+    assert len(read) == 1
+    assert errors == (
+        FieldError(f"{WHERE}[1].opaque.parameters.vf", "is for administrators: expected in a DeviceClass alone"),
+    )
+
+
+def test_settings_of_a_vf_in_a_claim_are_told_with_its_other_mistakes() -> None:
+    wrong = parameters("RdmaConfig", rdmaCM=1, vf={"vlan": 5})
+    _, errors = read_entries((config(wrong),), WHERE)
+    assert [error.path.removeprefix(f"{WHERE}[0].opaque.parameters") for error in errors] == [".rdmaCM", ".vf"]
+
+
+def test_a_claim_may_say_that_it_has_no_settings_of_a_vf() -> None:
+    assert applied(config(parameters("RdmaConfig", vf=None))) == RdmaConfig()
+
+
+def test_the_fields_of_a_classs_settings_are_checked() -> None:
+    _, errors = read_entries((config(vf_settings(vlan=4095), source="FromClass"),), WHERE)
+    assert [error.path for error in errors] == [f"{WHERE}[0].opaque.parameters.vf.vlan"]
+
+
+def test_a_claims_config_does_not_take_away_the_classs_settings_of_a_vf() -> None:
+    of_class = config(
+        parameters("RdmaConfig", rdmaCM=False, interface={"mtu": 9000}, vf={"vlan": 5}), "nic", source="FromClass"
+    )
+    first, last = (config(parameters("RdmaConfig", interface={"name": name}, vf=None)) for name in ("a", "b"))
+    expected = RdmaConfig(interface=RdmaInterface(name="b"), vf=RdmaVfParameters(vlan=5))
+    assert applied(of_class, first, last) == applied(first, last, of_class) == expected
+
+
+def test_of_two_entries_of_the_class_the_last_one_has_the_settings_of_a_vf() -> None:
+    first, last = (config(vf_settings(vlan=vlan), source="FromClass") for vlan in (5, 6))
+    bare = config(parameters("RdmaConfig"), source="FromClass")
+    of_claim = config(parameters("RdmaConfig"))
+    assert applied(first, last, of_claim).vf == RdmaVfParameters(vlan=6)
+    assert applied(first, bare, of_claim).vf is None
+
+
+def test_the_settings_of_another_requests_class_do_not_count() -> None:
+    of_class = config(vf_settings(vlan=5), "tagged", source="FromClass")
+    of_claim = config(parameters("RdmaConfig", interface={}))
+    assert applied(of_class, of_claim, request="nic").vf is None
+    assert applied(of_class, of_claim, request="tagged").vf == RdmaVfParameters(vlan=5)

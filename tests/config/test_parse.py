@@ -124,7 +124,10 @@ def test_no_strategy_is_chosen_before_it_is_known_what_the_claim_was_given() -> 
         ),
         (parameters("RdmaConfig", rdmaCM="yes"), {".rdmaCM": "input should be a valid boolean, not 'yes'"}),
         (parameters("RdmaConfig", rdmaCM=1), {".rdmaCM": "input should be a valid boolean, not 1"}),
-        (parameters("RdmaConfig", rdma_cm=True), {".rdma_cm": "unknown field; known are apiVersion, kind, rdmaCM"}),
+        (
+            parameters("RdmaConfig", rdma_cm=True),
+            {".rdma_cm": "unknown field; known are apiVersion, kind, rdmaCM, environment, interface, vf"},
+        ),
         (
             {"apiVersion": "rootport.dev/v1", "kind": "GpuConfig"},
             {".apiVersion": "'rootport.dev/v1' is not known: expected rootport.dev/v1alpha1"},
@@ -297,8 +300,13 @@ json_values = st.recursive(
     max_leaves=8,
 )
 fields = st.dictionaries(
-    st.sampled_from(["sharing", "strategy", "rdmaCM", "mps", "timeSlicing", "hamiCore", "apiVersion", "x"]) | st.text(),
-    json_values,
+    st.sampled_from(["sharing", "strategy", "rdmaCM", "mps", "timeSlicing", "hamiCore", "apiVersion", "x"])
+    | st.sampled_from(["environment", "interface", "vf"])
+    | st.text(),
+    json_values
+    | st.dictionaries(
+        st.sampled_from(["name", "mtu", "vlan", "vlanQoS", "minTxRate", "maxTxRate", "guid"]), json_values
+    ),
 )
 
 

@@ -11,6 +11,8 @@ import yaml
 from cluster.control_plane import ControlPlane
 from install.installation import FOLDER, claim
 
+from driver.config import parse_config
+
 pytestmark = pytest.mark.needs_go
 
 _API = "rootport.dev/v1alpha1"
@@ -65,6 +67,20 @@ def test_a_percentage_is_whole_and_from_1_to_100(installed: ControlPlane, key: s
 def test_memory_is_in_whole_bytes_above_0(installed: ControlPlane, key: str, amount: str) -> None:
     said = made(installed, claim("install-share", share(core=10, **{key: amount})))
     assert f"{_SHARE}[{key}] must be a whole number of bytes above 0, such as 40Gi, not " in said
+
+
+@pytest.mark.parametrize("amount", ["0", "-1G", "0.5"])
+@pytest.mark.parametrize("key", ["bandwidth", "rootport.dev/bandwidth"])
+def test_bandwidth_is_in_whole_bits_per_second_above_0(installed: ControlPlane, key: str, amount: str) -> None:
+    said = made(installed, claim("install-nic", share("rdma.rootport.dev", **{key: amount})))
+    assert f"{_SHARE}[{key}] must be a whole number of bits per second above 0, such as 100G, not " in said
+    assert "created" in made(installed, claim("install-nic", share("rdma.rootport.dev", **{key: "100G"})))
+
+
+def test_virtual_functions_are_asked_for_by_count(installed: ControlPlane) -> None:
+    said = made(installed, claim("install-nic", share("rdma-vf.rootport.dev", vfs=2)))
+    assert f"{_SHARE}[vfs] must be 1: ask for more virtual functions by count" in said
+    assert "created" in made(installed, claim("install-nic", share("rdma-vf.rootport.dev", vfs=1)))
 
 
 def test_memory_is_asked_for_in_one_way(installed: ControlPlane) -> None:
@@ -159,7 +175,10 @@ def test_parameters_that_no_version_knows_are_refused(
     "parameters",
     [
         *({"apiVersion": _API, "kind": kind} for kind in _KINDS),
-        {"apiVersion": _API, "kind": "RdmaConfig", "rdmaCM": False},
+        {"apiVersion": _API, "kind": "RdmaConfig", "rdmaCM": False, "environment": False},
+        {"apiVersion": _API, "kind": "RdmaConfig", "rdmaCM": None, "interface": None, "vf": None},
+        {"apiVersion": _API, "kind": "RdmaConfig", "interface": {}, "vf": None},
+        {"apiVersion": _API, "kind": "RdmaConfig", "interface": {"name": "rdma_0.x-123456", "mtu": 68}},
         *({"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": name}} for name in _STRATEGIES),
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "mps", "mps": {}}},
         {"apiVersion": _API, "kind": "GpuConfig", "sharing": {}},
@@ -170,6 +189,60 @@ def test_parameters_that_no_version_knows_are_refused(
 )
 def test_parameters_that_can_be_are_taken(installed: ControlPlane, parameters: dict[str, Any]) -> None:
     assert "created" in made(installed, claim("install-config", config=(parameters,)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "mistake"),
+    [
+        ({"rdmaCM": "no"}, ".rdmaCM must be true or false"),
+        ({"environment": 1}, ".environment must be true or false"),
+        ({"interface": True}, ".interface must be an object"),
+        ({"interface": {"ifName": "x"}}, '.interface has the unknown field "ifName"; known are name, mtu'),
+        *(
+            ({"interface": {"name": name}}, ".interface.name must have 1 to 15 letters")
+            for name in ("", "a/b", "../x", "-a", "a b", "a%d", "x" * 16, "eth0", "lo", "all", 7, "a\n")
+        ),
+        *(
+            ({"interface": {"mtu": mtu}}, ".interface.mtu must be a whole number from 68 to 65535")
+            for mtu in (67, 65536, "9000", 1500.5, True)
+        ),
+    ],
+    ids=json.dumps,
+)
+def test_what_no_nic_can_be_told_is_refused(installed: ControlPlane, fields: dict[str, Any], mistake: str) -> None:
+    """And the plugin refuses it as well."""
+    parameters = {"apiVersion": _API, "kind": "RdmaConfig", **fields}
+    assert f"{_CONFIG}{mistake}" in made(installed, claim("install-rdma", config=(parameters,)))
+    assert isinstance(parse_config(parameters, _CONFIG), tuple)
+
+
+@pytest.mark.parametrize("vf", [{"vlan": 5}, {"trust": True}, {}, [], 7], ids=json.dumps)
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_a_claim_cannot_give_itself_settings_of_a_vf(installed: ControlPlane, kind: str, vf: object) -> None:
+    """And the plugin refuses it as well (tests/config/test_entries.py)."""
+    parameters = {"apiVersion": _API, "kind": "RdmaConfig", "vf": vf}
+    path = _CONFIG if kind == "ResourceClaim" else _CONFIG.replace("spec.", "spec.spec.", 1)
+    said = made(installed, claim("install-rdma", config=(parameters,), kind=kind))
+    assert f"{path}.vf is for administrators: expected in a DeviceClass alone" in said
+    assert "rootport-claim-parameters" in said
+
+
+def test_a_device_class_gives_settings_of_a_vf(installed: ControlPlane) -> None:
+    parameters = {"apiVersion": _API, "kind": "RdmaConfig", "vf": {"vlan": 5, "trust": True}}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "vlan-5.example.com"},
+        "spec": {"config": [{"opaque": {"driver": "rootport.dev", "parameters": parameters}}]},
+    }
+    assert "created" in made(installed, body)
+
+
+def test_all_mistakes_of_a_nics_parameters_are_told_at_once(installed: ControlPlane) -> None:
+    wrong = {"interface": {"name": "eth0", "mtu": 1}, "vf": {"vlan": 9999}, "rdmaCM": 1}
+    said = made(installed, claim("install-rdma", config=({"apiVersion": _API, "kind": "RdmaConfig", **wrong},)))
+    for path in (".interface.name must have", ".interface.mtu must be", ".vf is for", ".rdmaCM must be"):
+        assert f"{_CONFIG}{path}" in said
 
 
 def test_other_drivers_claims_are_no_concern_of_the_policies(installed: ControlPlane) -> None:
@@ -202,12 +275,14 @@ def test_a_partition_or_a_nic_is_not_warned_of(installed: ControlPlane) -> None:
         assert "Warning" not in said
 
 
-def test_the_largest_claims_are_still_checked(installed: ControlPlane) -> None:
+@pytest.mark.parametrize(("kind", "settings"), [("GpuConfig", "sharing"), ("RdmaConfig", "interface")])
+def test_the_largest_claims_are_still_checked(installed: ControlPlane, kind: str, settings: str) -> None:
     """32 requests with 8 alternatives each, and 32 entries of parameters: within the limits on what CEL may cost."""
     alternatives = [{"name": f"a{number}"} | part(core=50, memoryRatio=50) for number in range(8)]
     requests = [{"name": f"r{number}", "firstAvailable": list(alternatives)} for number in range(32)]
     fields = {f"field-number-{number}": "x" for number in range(100)}
-    parameters = {"apiVersion": _API, "kind": "GpuConfig", "sharing": {"strategy": "mps", "mps": fields}}
+    known = {"sharing": {"strategy": "mps", "mps": fields}, "interface": {"name": "rdma0", "mtu": 9000}}
+    parameters = {"apiVersion": _API, "kind": kind, settings: known[settings]}
     config = (parameters,) * 32
     assert "created" in made(installed, claim("install-large", *requests, config=config))
     requests[31] = {"name": "r31", "firstAvailable": [*alternatives[:7], {"name": "last"} | part(core=0)]}

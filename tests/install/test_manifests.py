@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,16 @@ _WORKLOADS = {"Deployment": "rootport-controller", "DaemonSet": "rootport-kubele
 _PROGRAMS = {"rootport-controller": "controller.main", "rootport-kubelet-plugin": "kubeletplugin.main"}
 _POLICY = "ValidatingAdmissionPolicy"
 # These help users, and must never stand in the way of claims: the plugin checks the same when it prepares one.
-_HELPFUL = {"rootport-claim-parameters": ("Deny", "Ignore"), "rootport-claim-advice": ("Warn", "Ignore")}
+_HELPFUL = {
+    "rootport-claim-advice": ("Warn", "Ignore"),
+    "rootport-claim-one-pod": ("Deny", "Ignore"),
+    "rootport-claim-parameters": ("Deny", "Ignore"),
+}
 
 
 def test_the_kustomization_installs_every_file_there_is() -> None:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
-    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml")} - {"kustomization.yaml"}
+    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
     assert set(kustomization["resources"]) == files
 
 
@@ -102,6 +107,35 @@ def test_a_server_takes_everything_as_it_is(installed: ControlPlane) -> None:
     said = installed.kubectl("apply", "--kustomize", FOLDER, "--dry-run=server", "--validate=strict")
     assert "daemonset.apps/rootport-kubelet-plugin" in said
     assert "deployment.apps/rootport-controller" in said
+
+
+@pytest.mark.needs_go
+def test_the_cni_component_adds_flags_that_the_plugin_has_and_the_folders_that_they_name(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(FOLDER, tmp_path.resolve())],
+        "components": [os.path.relpath(FOLDER / "components" / "cni", tmp_path.resolve())],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    made = installed.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path)
+    installed.kubectl("apply", "--filename=-", "--dry-run=server", "--validate=strict", input=made)
+    (plugin,) = (item for item in yaml.safe_load_all(made) if item["kind"] == "DaemonSet")
+    spec = plugin["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    added = [argument for argument in container["args"] if argument.startswith("--cni-")]
+    command = import_module(_PROGRAMS["rootport-kubelet-plugin"]).command
+    with command.make_context("plugin", ["--node-name=n", *added]) as context:
+        folders = {str(context.params[name]) for name in ("cni_conf_dir", "cni_bin_dir")}
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    assert folders < mounts.keys()
+    # Both sides name the files by one path.
+    assert all(volumes[mounts[path]["name"]] == path for path in (*folders, "/run/netns"))
+    assert mounts["/run/netns"]["mountPropagation"] == "HostToContainer"
+    assert len(mounts) == len(container["volumeMounts"])
 
 
 @pytest.mark.needs_go

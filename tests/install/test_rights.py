@@ -28,6 +28,7 @@ _EVERYWHERE = {
         "nodeinventories.rootport.dev": "get list watch delete",
         "nodeinventories/status.rootport.dev": "patch",
         "devices.rootport.dev": "get list watch create patch delete",
+        "events.events.k8s.io": "create",
         "devices/status.rootport.dev": "patch",
         "resourceclaims.resource.k8s.io": "get list watch",
         "resourceslices.resource.k8s.io": "get list watch create update delete",

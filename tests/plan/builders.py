@@ -14,6 +14,7 @@ from driver.api.resource_v1 import (
     ObjectMeta,
     OpaqueDeviceConfiguration,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
@@ -25,6 +26,7 @@ from driver.model.pci import PciAddress, PciePath
 NODE_NAME = "node-a"
 UID = "0b5f2a6e-9a4e-4c7b-8a53-3f1a53f0c1de"
 POOL = NODE_NAME
+CLAIM_OF = f"claim ml/train (uid {UID})"
 GIB = 2**30
 SHARE_IDS = tuple(f"6c3b0f0e-0000-4000-8000-{number:012d}" for number in range(8))
 
@@ -156,12 +158,16 @@ def claim(
     uid: str = UID,
     annotations: Mapping[str, str] | None = None,
     requests: tuple[dict[str, object], ...] = (),
+    pods: tuple[str, ...] = (),
 ) -> ResourceClaim:
     asked = tuple(DeviceRequest.model_validate(request) for request in requests)
     return ResourceClaim(
         metadata=ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations or {})),
         spec=ResourceClaimSpec(devices=DeviceClaim(requests=asked)),
         status=ResourceClaimStatus(
-            allocation=AllocationResult(devices=DeviceAllocationResult(results=results, config=configs))
+            allocation=AllocationResult(devices=DeviceAllocationResult(results=results, config=configs)),
+            reserved_for=tuple(
+                ResourceClaimConsumerReference(resource="pods", name=f"pod-{uid}", uid=uid) for uid in pods
+            ),
         ),
     )

@@ -86,7 +86,13 @@ def test_a_container_gets_what_the_requests_it_names_were_given(oracle: Path, tm
         "ROOTPORT_TRAIN__GPU_CORE=100,100",
     ]
     assert vfs["deviceNodes"] == ["/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm"]
-    assert vfs["env"] == ["ROOTPORT_TRAIN__RDMA_VF_PCI=0000:40:00.1", "ROOTPORT_TRAIN__RDMA_VF_RDMA=mlx5_10"]
+    assert vfs["env"] == [
+        "ROOTPORT_TRAIN__RDMA_VF_PCI=0000:40:00.1",
+        "ROOTPORT_TRAIN__RDMA_VF_RDMA=mlx5_10",
+        "NCCL_IB_HCA==mlx5_0,mlx5_10",
+        "UCX_NET_DEVICES=mlx5_0:1,mlx5_10:1",
+        "NVSHMEM_HCA_LIST=mlx5_0:1,mlx5_10:1",
+    ]
     assert len(whole["deviceNodes"]) == len(set(whole["deviceNodes"]))
     assert {"/dev/dfl-port.0", "/dev/infiniband/uverbs0", "/dev/nvidia0"} <= set(whole["deviceNodes"])
 

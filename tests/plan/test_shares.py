@@ -154,7 +154,7 @@ def test_a_gpu_whose_memory_is_not_known_is_shared_by_core_alone() -> None:
         (RATIO, {"core": "5", "memory": "1Gi"}, "memoryRatio", "is missing"),
         (RATIO, {"core": "5", "memoryRatio": "101"}, "memoryRatio", "'101': expected a whole number of percent"),
         (RATIO, {"core": "5", "memoryRatio": "0.5"}, "memoryRatio", "'500m': expected a whole number of percent"),
-        ("rdma-0000-40-00-0", {"core": "5"}, "core", "devices of type rdma have no capacity to consume"),
+        ("rdma-0000-40-00-0", {"core": "5"}, "core", "a device of type rdma has bandwidth to consume"),
         ("fpga-0000-80-00-0", {"core": "5"}, "core", "devices of type fpga have no capacity to consume"),
         ("mig-0000-10-00-0-1g-10gb-0", {"core": "5"}, "core", "devices of type mig have no capacity to consume"),
     ],
@@ -174,8 +174,8 @@ def test_a_share_without_an_id_and_an_id_without_a_share_are_refused() -> None:
     assert "results[0].shareID: is missing" in without
     alone = refusal(claim(given("gpu", GPU, shareID=SHARE_IDS[0])))
     assert "results[0].consumedCapacity: is missing" in alone
-    of_nic = refusal(claim(given("nic", "rdma-0000-40-00-0", shareID=SHARE_IDS[0])))
-    assert "devices of type rdma are not given in shares" in of_nic
+    of_fpga = refusal(claim(given("fpga", "fpga-0000-80-00-0", shareID=SHARE_IDS[0])))
+    assert "devices of type fpga are not given in shares" in of_fpga
 
 
 @pytest.mark.parametrize("share_id", ["", "../x", "a_b", "A", "x" * 64, "a\n"])
