@@ -1,6 +1,6 @@
 # Rootport's image: the kubelet plugin, the controller and the CLI. Build it with any builder that knows Dockerfiles:
 #   docker build -t rootport:0.1.0.dev0 .
-# BASE is a Debian with Python 3.11 as `python`, and needs its venv module; nothing else is taken from it. A mirror's copy will do.
+# BASE is a Debian 12 with Python 3.11 as `python`, and needs its venv module and apt; a mirror's copy will do.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 # What Rootport depends on, by hash, in a virtual environment that has no pip of its own.
@@ -23,6 +23,12 @@ RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check wheel --no-deps --
  && /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
       install --no-deps --no-index --root /new /wheel/*.whl
 
+# The CNI plugin that the kubelet plugin puts on the node: static, so that it runs on any distribution.
+FROM ${BASE} AS cni
+RUN apt-get update && apt-get install -y --no-install-recommends gcc=4:12.* libc6-dev=2.36-* && rm -rf /var/lib/apt/lists/*
+COPY kubeletplugin/cni/shim /shim
+RUN gcc -static -s -O2 -Wall -Wextra -Werror -fstack-protector-strong -D_FORTIFY_SOURCE=2 -o /rootport-cni /shim/*.c
+
 FROM ${BASE}
 LABEL org.opencontainers.image.title="rootport" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -30,8 +36,12 @@ LABEL org.opencontainers.image.title="rootport" \
 RUN rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3.*/ensurepip \
       /usr/local/lib/python3.*/site-packages/pip* /usr/local/lib/python3.*/site-packages/setuptools* \
       /usr/local/lib/python3.*/site-packages/wheel* /usr/share/python-wheels
+# `ip` and `rdma`, which move network interfaces and RDMA devices; `nsenter`, of util-linux, is in every Debian.
+RUN apt-get update && apt-get install -y --no-install-recommends iproute2=6.1.* \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 ENV PATH=/opt/rootport/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 COPY --from=dependencies /opt/rootport /opt/rootport
+COPY --from=cni /rootport-cni /opt/rootport/libexec/rootport-cni
 COPY --from=build /new/ /
 # The controller runs as this user; the kubelet plugin's pod asks for root, see docs/design/security.md.
 USER 65532:65532

@@ -30,6 +30,7 @@ _LEFT_OUT = (
     "usr/share/info",
 )
 _PIP_OPTIONS = ("index-url", "extra-index-url", "trusted-host", "proxy")
+_APT_OPTIONS = tuple(f"Acquire::{x}" for x in ("http", "https", "Retries", "Check-Valid-Until", "Check-Date"))
 _CA_IN_BUILD = "/etc/ssl/certs/build-ca.pem"
 
 
@@ -46,8 +47,11 @@ class ImageBuilder:
         self._run("bud", "--isolation", "chroot", "--layers", *self._policy(), *arguments, "--tag", name, str(context))
 
     def build_with_python(self, context: Path, name: str) -> None:
-        """As ``build``, on a Python made here; this machine's pip settings reach the build, but not the image."""
-        volumes = [f"--volume={self._pip_settings()}:/etc/pip.conf:ro"]
+        """As ``build``, on a Python made here; this machine's pip and apt settings reach the build, not the image."""
+        volumes = [
+            f"--volume={self._pip_settings()}:/etc/pip.conf:ro",
+            f"--volume={self._apt_settings()}:/etc/apt/apt.conf.d/90build:ro",
+        ]
         authorities = _certificate_authorities()
         if authorities:
             volumes.append(f"--volume={authorities}:{_CA_IN_BUILD}:ro")
@@ -90,6 +94,12 @@ class ImageBuilder:
             settings["cert"] = _CA_IN_BUILD
         path = self.home / "pip.conf"
         path.write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
+        return path
+
+    def _apt_settings(self) -> Path:
+        """An apt.conf with how this machine fetches: proxies, checks of dates, retries."""
+        path = self.home / "apt.conf"
+        path.write_text(_run(["apt-config", "dump", "--format", '%F "%v";%n', *_APT_OPTIONS]))
         return path
 
     def _policy(self) -> tuple[str, str]:
