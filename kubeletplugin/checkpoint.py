@@ -1,6 +1,6 @@
 """What the plugin remembers of the claims it prepared: one file, versioned and checksummed, whole or not there.
 
-The file is JSON: ``{"version": 2, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
+The file is JSON: ``{"version": 3, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
 is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. docs/design/checkpoint.md says why.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
     "encode",
 ]
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 MAX_BYTES: Final = 16 << 20
 """A claim takes a few KiB, 8 GPUs with their driver's libraries some 50; a node has some hundreds of claims."""

@@ -2,7 +2,7 @@
 
 What is in the journal and not in an entry that holds is a leftover: of a prepare that failed or was cut short, of an
 unprepare whose undoing failed, of an earlier boot. Leftovers are undone at once where that works, by the reconciler
-where it did not, and before any claim is prepared on the same GPU.
+where it did not, and before any claim is prepared on the same GPU or function of a NIC.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
-from driver.plan.effects import CreateMigDevice, Effect, RunMpsDaemon, SetTimeSlice
+from driver.plan.effects import CreateMigDevice, Effect, GpuEffect, LendInterface, RunMpsDaemon, SetTimeSlice
 from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, JournalEntry
 from kubeletplugin.entry import Entry
 from kubeletplugin.store import ClaimStore, OpenStore
@@ -54,14 +54,14 @@ class ClaimEffects:
         self._effects = effects
 
     def do(
-        self, claim: ClaimReference, effects: Sequence[Effect], gpus: Collection[str], state: OpenStore
+        self, claim: ClaimReference, effects: Sequence[Effect], targets: Collection[str], state: OpenStore
     ) -> Mapping[Effect, MigInstance]:
-        """Do a claim's effects, after what former claims left on its GPUs is undone.
+        """Do a claim's effects, after what former claims left on its devices is undone.
 
         Args:
             claim: The claim.
             effects: In the order in which they are to be done.
-            gpus: The GPUs that the claim uses, whether it has effects on them or not.
+            targets: The GPUs, and the functions of NICs, that the claim uses, whether it has effects on them or not.
             state: The open state.
 
         Returns:
@@ -71,8 +71,8 @@ class ClaimEffects:
             NodeError: A leftover cannot be undone, or an effect not be done. What was done is journalled: see
                 :meth:`settle`.
         """
-        if gpus := {*gpus, *(effect.gpu for effect in effects)}:
-            self._clear(claim, gpus, effects, state)
+        if targets := {*targets, *(effect.target for effect in effects)}:
+            self._clear(claim, targets, effects, state)
         if not effects:
             return {}
         known = self._journal.read(claim.uid)
@@ -106,19 +106,20 @@ class ClaimEffects:
         except RootportError as error:
             failed = (error,)
         for failure in failed:
-            _LOG.warning("%s; it is tried again by and by, and before a claim is prepared on that GPU", failure)
+            _LOG.warning("%s; it is tried again by and by, and before a claim is prepared on that device", failure)
 
     def revive(self, entry: Entry) -> None:
-        """Do again what may have ended by itself: an MPS daemon. Everything else lasts until the next boot.
+        """Do again what may have ended by itself, an MPS daemon, and note again what is lent.
 
-        The kubelet asks for a prepared claim again before each pod that shares it, so this must be cheap: NVML is not
-        asked whether MIG devices and time slices are still there.
+        Everything else lasts until the next boot. The kubelet asks for a prepared claim again before each pod that
+        shares it, so this must be cheap: NVML is not asked whether MIG devices and time slices are still there. That an
+        interface is lent must be known for certain before the pod's sandbox is made: the pod would start without it.
 
         Raises:
-            NodeError: The daemon is not there, and could not be started.
+            NodeError: The daemon is not there, and could not be started; or that an interface is lent cannot be noted.
         """
         for effect in entry.effects:
-            if isinstance(effect, RunMpsDaemon):
+            if isinstance(effect, RunMpsDaemon | LendInterface):
                 self._do(entry.claim, effect)
 
     def claims(self, state: OpenStore) -> tuple[str, ...]:
@@ -174,8 +175,23 @@ class ClaimEffects:
         told = {device.mig_uuid for device in entry.devices}
         return entry.state == "prepared" and any(instance.uuid not in told for instance in made if instance)
 
-    def _clear(self, claim: ClaimReference, gpus: Collection[str], wanted: Sequence[Effect], state: OpenStore) -> None:
-        """Undo the leftovers on some GPUs, but those that are wanted now.
+    def left_on(self, claim_uid: str, state: OpenStore) -> frozenset[str]:
+        """The GPUs, and the functions of NICs, on which other claims left something that is not undone yet.
+
+        Args:
+            claim_uid: Of the claim that is to be prepared.
+            state: The open state.
+
+        Raises:
+            NodeError: The journal cannot be read.
+        """
+        others = (known for uid, known in self._journal.all().items() if uid != claim_uid)
+        return frozenset(effect.target for known in others for effect in _leftovers(known, state))
+
+    def _clear(
+        self, claim: ClaimReference, targets: Collection[str], wanted: Sequence[Effect], state: OpenStore
+    ) -> None:
+        """Undo the leftovers on some GPUs and functions of NICs, but those that are wanted now.
 
         Another claim's MIG device is wanted by nobody: NVML refuses to destroy it while a program still computes in it,
         and that must not go on in the one that the new claim gets.
@@ -184,18 +200,18 @@ class ClaimEffects:
             # Of the claim itself, what its entry has and the new plan has not is a leftover as well.
             left = known.effects if uid == claim.uid else _leftovers(known, state)
             kept = [item for item in wanted if uid == claim.uid or not isinstance(item, CreateMigDevice)]
-            there = tuple(effect for effect in left if effect.gpu in gpus and effect not in kept)
+            there = tuple(effect for effect in left if effect.target in targets and effect not in kept)
             if not there:
                 continue
             failed = self._undone(known.claim, there, state)
             self._keep(known, [effect for effect in known.effects if effect not in there or effect in failed])
             for effect, error in failed.items():
-                if isinstance(effect, SetTimeSlice) and not _sets_time_slice(wanted, effect.gpu):
+                if isinstance(effect, SetTimeSlice) and not _sets_time_slice(wanted, effect.target):
                     # It changes whose turn comes when, and no more: no reason to keep the GPU from everybody.
                     _LOG.warning("%s; the reconciler tries it again", error)
                     continue
                 raise NodeError(
-                    f"claim {claim}: GPU {effect.gpu} is not free: {error.message}",
+                    f"claim {claim}: {_kind(effect)} {effect.target} is not free: {error.message}",
                     hint=f"{error.hint}; the kubelet retries" if error.hint else "the kubelet retries",
                 )
 
@@ -232,11 +248,11 @@ class ClaimEffects:
             try:
                 self._effects.undo(effect)
             except RootportError as error:
-                failed[effect] = _named(f"what claim {claim} did to {effect.gpu} cannot be undone", error)
+                failed[effect] = _named(f"what claim {claim} did to {effect.target} cannot be undone", error)
                 if isinstance(error, EffectHangsError):
                     hanging = failed[effect]
             else:
-                _LOG.info("undone", extra={"claim": claim, "effect": effect.kind, "device": effect.gpu})
+                _LOG.info("undone", extra={"claim": claim, "effect": effect.kind, "device": effect.target})
                 self._store.step("unprepare: effect undone")
         return failed
 
@@ -244,13 +260,13 @@ class ClaimEffects:
         try:
             self._effects.refuse_others(effect)
         except RootportError as error:
-            raise _named(f"claim {claim}, device {effect.gpu}", error) from error
+            raise _named(f"claim {claim}, device {effect.target}", error) from error
 
     def _do(self, claim: ClaimReference, effect: Effect) -> MigInstance | None:
         try:
             return self._effects.do(effect)
         except RootportError as error:
-            raise _named(f"claim {claim}, device {effect.gpu}", error) from error
+            raise _named(f"claim {claim}, device {effect.target}", error) from error
 
     def _keep(self, known: JournalEntry, effects: Sequence[Effect]) -> None:
         if effects:
@@ -276,8 +292,12 @@ def complete_journal(journal: EffectJournal, entry: Entry) -> None:
         journal.write(entry.claim, _joined(written, entry.effects))
 
 
+def _kind(effect: Effect) -> str:
+    return "GPU" if isinstance(effect, GpuEffect) else "NIC"
+
+
 def _sets_time_slice(effects: Sequence[Effect], gpu: str) -> bool:
-    return any(isinstance(effect, SetTimeSlice) and effect.gpu == gpu for effect in effects)
+    return any(isinstance(effect, SetTimeSlice) and effect.target == gpu for effect in effects)
 
 
 def _leftovers(known: JournalEntry, state: OpenStore) -> tuple[Effect, ...]:

@@ -7,6 +7,7 @@ import posixpath
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from driver.errors import NodeError
 from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
+from driver.plan.nic_host import NicHost
 from kubeletplugin.hami_core_library import HamiCoreFile
 from kubeletplugin.roots import Roots
 
@@ -38,6 +40,7 @@ class ClaimPlanner:
         metadata_dir: The folder for the files of claims, by the path that the host knows it by.
         runtime_root: The host's folder for what lives until the next boot.
         hami_core: The host's path of HAMi-core's ``libvgpu.so``; None where the node has none.
+        has_cni_plugin: Whether Rootport's CNI plugin is part of the node's network configuration, now.
         clock: Seconds that never go back.
     """
 
@@ -48,6 +51,7 @@ class ClaimPlanner:
         metadata_dir: Path,
         runtime_root: str = _RUNTIME_ROOT,
         hami_core: Path | None = None,
+        has_cni_plugin: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = roots
@@ -55,12 +59,18 @@ class ClaimPlanner:
         self._runtime_root = runtime_root
         self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
         self._lock = threading.Lock()
+        self._has_cni_plugin = has_cni_plugin
         self._clock = clock
         self._files: DriverFiles | None = None
         self._looked_at = 0.0
 
-    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
+    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
         """Decide how to prepare a claim; nothing has been done when this fails.
+
+        Args:
+            claim: The claim.
+            inventory: What the node has.
+            nics: What claims hold of its NICs.
 
         Raises:
             RootportError: As :func:`driver.plan.decide` does; and NodeError where the claim has an NVIDIA GPU, or a
@@ -70,7 +80,8 @@ class ClaimPlanner:
         needed = _names_nvidia_gpu(claim, inventory)
         version = self._driver_version(inventory) if needed else None
         files = self._driver_files(version) if version else None
-        decision = decide(claim, inventory, host=self._isolation_host(version, files))
+        nics = replace(nics, has_cni_plugin=self._has_cni_plugin())
+        decision = decide(claim, inventory, host=self._isolation_host(version, files), nics=nics)
         if files is None:
             self._refuse_nvidia(decision, version)
         return decision

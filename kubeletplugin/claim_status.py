@@ -1,11 +1,11 @@
-"""Tells users in their claims' status what was prepared and whether its limits hold; never in the kubelet's way."""
+"""Tells users in their claims' status what was prepared, and whether its limits hold; never in the kubelet's way."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
@@ -13,7 +13,7 @@ from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from kubeletplugin.claim_service import ClaimPrepared, ClaimService
-from kubeletplugin.device_status import device_statuses, is_told
+from kubeletplugin.device_status import NetworkData, device_statuses, is_told
 from kubeletplugin.entry import Entry
 
 __all__ = ["FIELD_MANAGER", "ClaimStatusPublisher", "TellingClaims"]
@@ -22,6 +22,13 @@ FIELD_MANAGER: Final = "rootport-claim-status"
 """Who owns the entries in ``status.devices`` by server-side apply; the same in every version."""
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+class _Told(NamedTuple):
+    """What was told of a claim."""
+
+    entry: Entry
+    network: Mapping[str, NetworkData]
 
 
 class ClaimStatusPublisher:
@@ -35,6 +42,8 @@ class ClaimStatusPublisher:
         api: The API server.
         entries: All prepared claims. A claim that was prepared anew must be another object than before, and one that
             was not should be the same one, as :meth:`kubeletplugin.checkpoint.CheckpointFile.load` gives them.
+        network: What a claim's pod sees of the interfaces that were moved into it, by the function's name in the pool;
+            asked only for claims that have such.
         field_manager: Who owns the entries.
         wall: The time of the conditions.
     """
@@ -44,14 +53,16 @@ class ClaimStatusPublisher:
         api: KubernetesApi,
         *,
         entries: Callable[[], Iterable[Entry]],
+        network: Callable[[str], Mapping[str, NetworkData]] = lambda _: {},
         field_manager: str = FIELD_MANAGER,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._entries = entries
+        self._network = network
         self._field_manager = field_manager
         self._wall = wall
-        self._done: dict[str, Entry] = {}
+        self._done: dict[str, _Told] = {}
 
     def publish(self) -> None:
         """Bring the status of all prepared claims up to date.
@@ -63,19 +74,22 @@ class ClaimStatusPublisher:
         """
         # What is not planned yet (rebuilt from a CDI spec, outdated) has nothing to tell.
         entries = [entry for entry in self._entries() if entry.state == "prepared"]
-        self._done = {entry.uid: entry for entry in entries if self._done.get(entry.uid) is entry}
-        failures: list[ApiServerError] = []
-        for entry in entries:
-            if entry.uid in self._done:
-                continue
+        done, self._done = self._done, {}
+        failures: list[RootportError] = []
+        for index, entry in enumerate(entries):
+            known = done.get(entry.uid)
             try:
-                self._tell(entry)
+                network = dict(self._network(entry.uid)) if entry.lent_to else {}
+                if known is None or known.entry is not entry or known.network != network:
+                    self._tell(entry, network)
             except UnavailableError:
+                # What comes after it was told, or not, as before.
+                self._done |= {item.uid: done[item.uid] for item in entries[index + 1 :] if item.uid in done}
                 raise
-            except ApiServerError as error:
+            except (ApiServerError, NodeError) as error:
                 failures.append(error)
             else:
-                self._done[entry.uid] = entry
+                self._done[entry.uid] = _Told(entry, network)
         if failures:
             raise NodeError(
                 f"the status of {len(failures)} claims could not be written, the first: {failures[0].message}",
@@ -83,16 +97,16 @@ class ClaimStatusPublisher:
                 "1.36 on has associated-node:patch on resourceclaims/driver",
             )
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: Entry, network: Mapping[str, NetworkData]) -> None:
         devices = entry.answer.devices
-        if all(device.isolation is None for device in devices):
+        if all(device.isolation is None and device.nic_use is None for device in devices):
             return
         try:
             claim = self._api.get(RESOURCE_CLAIMS, entry.name, namespace=entry.namespace)
             if claim["metadata"]["uid"] != entry.uid:
                 _LOG.debug("another claim has its name now", extra={"claim": str(entry.claim)})
                 return
-            statuses = device_statuses(devices, claim, now=self._wall())
+            statuses = device_statuses(devices, claim, now=self._wall(), network=network)
             # Without any the claim was deallocated, or allocated to another node: no concern of ours any more.
             if not statuses or is_told(statuses, claim):
                 return

@@ -31,6 +31,7 @@ class Concern(StrEnum):
     CDI_DIRECTORY_WRITABLE = "CdiDirectoryWritable"
     STATE_DIRECTORY_WRITABLE = "StateDirectoryWritable"
     NO_RIVAL_PLUGIN = "NoRivalPlugin"
+    NETWORK_PLUGIN_READY = "NetworkPluginReady"
 
 
 class State(StrEnum):
@@ -45,6 +46,10 @@ class State(StrEnum):
 _ESSENTIAL: Final = frozenset(
     {Concern.DISCOVERED, Concern.REGISTERED, Concern.CDI_DIRECTORY_WRITABLE, Concern.STATE_DIRECTORY_WRITABLE}
 )
+
+# Found only where the plugin was told to see to it.
+_OPTIONAL: Final = frozenset({Concern.NETWORK_PLUGIN_READY})
+_ALWAYS_FOUND: Final = frozenset(Concern) - {Concern.READY} - _OPTIONAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +87,7 @@ class Findings:
         with self._lock:
             changed = any(self._latest.get(finding.concern) != finding for finding in findings)
             self._latest.update({finding.concern: finding for finding in findings})
-            self._settled = self._settled or len(self._latest) == len(Concern) - 1
+            self._settled = self._settled or self._latest.keys() >= _ALWAYS_FOUND
         if changed:
             self._on_change()
 
@@ -127,7 +132,8 @@ def conditions(
 ) -> tuple[Condition, ...]:
     """The findings as conditions (metav1.Condition): a transition's time moves only when the status does.
 
-    What is stored about a concern without a finding stays as it is: it was found by the process before this one.
+    What is stored about a concern without a finding stays as it is: it was found by the process before this one. Of
+    what this one does not see to, nothing stays.
 
     Args:
         findings: In the order in which they are to stand.
@@ -148,7 +154,8 @@ def conditions(
         )
         for finding in findings
     }
-    return tuple(new.get(concern) or former[concern] for concern in Concern if concern in new or concern in former)
+    kept = former.keys() - _OPTIONAL if new else former.keys()
+    return tuple(new.get(concern) or former[concern] for concern in Concern if concern in new or concern in kept)
 
 
 def _since(former: Condition | None, state: State) -> str | None:

@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import PreparedDevice
-from driver.plan.effects import Effect
+from driver.plan.effects import Effect, LendInterface
 from driver.plan.gpu_use import GpuUse
 from driver.plan.isolation import Isolation
+from driver.plan.nic_use import NicUse
 from kubeletplugin.claim_service import ClaimPrepared
 
-__all__ = ["Entry", "EntryDevice", "EntryFile", "EntryIsolation", "EntryPlacement", "EntryUse"]
+__all__ = ["Entry", "EntryDevice", "EntryFile", "EntryIsolation", "EntryNicUse", "EntryPlacement", "EntryUse"]
 
 
 class _Model(BaseModel):
@@ -74,6 +75,30 @@ class EntryUse(_Model):
         )
 
 
+class EntryNicUse(_Model):
+    """How the claim uses an RDMA NIC: :class:`driver.plan.nic_use.NicUse` as it stands in the file."""
+
+    nic: str
+    vf: str | None
+    bandwidth: int | None
+    nic_bandwidth: int | None
+
+    @classmethod
+    def of(cls, use: NicUse) -> EntryNicUse:
+        """The file's form of a use."""
+        return cls(nic=use.nic, vf=use.vf, bandwidth=use.bandwidth, nic_bandwidth=use.nic_bandwidth)
+
+    @property
+    def use(self) -> NicUse:
+        """The use."""
+        return NicUse(
+            nic=DeviceName(self.nic),
+            vf=None if self.vf is None else DeviceName(self.vf),
+            bandwidth=self.bandwidth,
+            nic_bandwidth=self.nic_bandwidth,
+        )
+
+
 class EntryIsolation(_Model):
     """Whether the share's limits hold: :class:`driver.plan.isolation.Isolation` as it stands in the file."""
 
@@ -105,6 +130,8 @@ class EntryDevice(_Model):
     use: EntryUse | None
     isolation: EntryIsolation | None
     mig_uuid: str | None
+    nic_use: EntryNicUse | None
+    distances: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, device: PreparedDevice) -> EntryDevice:
@@ -119,6 +146,8 @@ class EntryDevice(_Model):
             use=EntryUse.of(device.use) if device.use else None,
             isolation=EntryIsolation.of(device.isolation) if device.isolation else None,
             mig_uuid=device.mig_uuid,
+            nic_use=EntryNicUse.of(device.nic_use) if device.nic_use else None,
+            distances=device.distances,
         )
 
     @property
@@ -134,6 +163,8 @@ class EntryDevice(_Model):
             use=self.use.use if self.use else None,
             isolation=self.isolation.isolation if self.isolation else None,
             mig_uuid=self.mig_uuid,
+            nic_use=self.nic_use.use if self.nic_use else None,
+            distances=self.distances,
         )
 
 
@@ -191,3 +222,13 @@ class Entry(_Model):
     def uses(self) -> tuple[GpuUse, ...]:
         """How it uses GPUs; watching over one by admin access is no use of it (KEP-5018)."""
         return tuple(device.use.use for device in self.devices if device.use and not device.admin_access)
+
+    @property
+    def nic_uses(self) -> tuple[NicUse, ...]:
+        """How it uses RDMA NICs; as above."""
+        return tuple(device.nic_use.use for device in self.devices if device.nic_use and not device.admin_access)
+
+    @property
+    def lent_to(self) -> frozenset[str]:
+        """The UIDs of the pods that network interfaces are lent to; there is one at most."""
+        return frozenset(effect.pod_uid for effect in self.effects if isinstance(effect, LendInterface))

@@ -7,24 +7,26 @@ device, which no answer to the kubelet ever names: no container sees it.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.plan import CdiDevice, CdiSpec, PreparePlan
 from driver.plan.effects import Effect
 from kubeletplugin.entry import Entry, EntryDevice, EntryFile
-from kubeletplugin.migrations import device_of_version_1
+from kubeletplugin.migrations import device_of_version_1, device_of_version_2
 
 __all__ = ["Found", "entry_of_plan", "found_in_spec"]
 
 _VARIABLE: Final = "ROOTPORT_CHECKPOINT="
+_VERSION: Final = 3
 
 
 class Found(BaseModel):
     """What a CDI spec says of its claim: an :class:`Entry` without what stands in files of its own.
 
     Attributes:
+        version: That of the checkpoint whose devices and effects these are; versions 1 and 2 did not say it.
         namespace: As in :class:`Entry`.
         name: As there.
         boot_id: As there.
@@ -35,6 +37,7 @@ class Found(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    version: Literal[3]
     namespace: str
     name: str
     boot_id: str
@@ -54,6 +57,7 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
     devices = tuple(EntryDevice.of(device) for device in plan.devices)
     files = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.files)
     found = Found(
+        version=_VERSION,
         namespace=plan.claim.namespace,
         name=plan.claim.name,
         boot_id=boot_id,
@@ -88,14 +92,22 @@ def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
                 (variable,) = device["containerEdits"]["env"]
                 note = json.loads(variable.removeprefix(_VARIABLE))
                 # From JSON, since strict models take no list for a tuple from Python.
-                return Found.model_validate_json(json.dumps(_of_version_1(note) if "effects" not in note else note))
+                return Found.model_validate_json(json.dumps(_up_to_date(note)))
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return None
 
 
+def _up_to_date(note: dict[str, Any]) -> dict[str, Any]:
+    """What any version of Rootport wrote, as this one writes it: see :mod:`kubeletplugin.migrations`."""
+    if "version" in note:
+        return note
+    if "effects" not in note:
+        note = _of_version_1(note)
+    return note | {"version": _VERSION, "devices": [device_of_version_2(device) for device in note["devices"]]}
+
+
 def _of_version_1(note: dict[str, Any]) -> dict[str, Any]:
-    """What Rootport wrote when its checkpoint had version 1: see :mod:`kubeletplugin.migrations`."""
     kept = {name: value for name, value in note.items() if name != "metadata"}
     devices = [device_of_version_1(device) for device in note["devices"]]
     return kept | {"files": note["metadata"], "effects": [], "devices": devices}

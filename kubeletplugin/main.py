@@ -78,6 +78,27 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
 )
 @click.option("--registry-dir", type=_PATH, default=_DEFAULTS.registry_dir, help="Where the kubelet finds plugins.")
 @click.option("--cdi-dir", type=_PATH, default=_DEFAULTS.cdi_dir, help="Where the container runtime reads CDI specs.")
+@click.option(
+    "--cni-conf-dir",
+    type=_PATH,
+    default=None,
+    show_default="Rootport's CNI plugin is not used",
+    help="Where the container runtime reads its network configuration (/etc/cni/net.d): Rootport's CNI plugin is added "
+    "to it, for claims that have a network interface moved into their pod.",
+)
+@click.option(
+    "--cni-bin-dir",
+    type=_PATH,
+    default=None,
+    show_default="as --cni-conf-dir",
+    help="Where the runtime finds CNI plugins (/opt/cni/bin).",
+)
+@click.option(
+    "--cni-program",
+    type=_PATH,
+    default=_DEFAULTS.cni_program,
+    help="Rootport's CNI plugin, which is copied to --cni-bin-dir.",
+)
 @click.option("--namespace", default=_DEFAULTS.namespace, help="Rootport's namespace; the node's Lease is there.")
 @click.option(
     "--kubeconfig",

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from driver.model.devices import DeviceType
 
-__all__ = ["MIGRATIONS", "Migration", "device_of_version_1"]
+__all__ = ["MIGRATIONS", "Migration", "device_of_version_1", "device_of_version_2"]
 
 Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns the data of one version into that of the next; raises ValueError, KeyError or TypeError where it cannot."""
@@ -51,5 +51,33 @@ def _from_1(data: dict[str, Any]) -> dict[str, Any]:
     return data | {"claims": claims}
 
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {1: _from_1}
+def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
+    """A device of version 2 as one of version 3.
+
+    Version 2 gave NICs, physical and virtual functions alike, each by its own name to one claim: it is said of them, so
+    that nobody else is given the same function out of a pool, or a part of it. The NIC of a virtual function was not
+    remembered: its name is empty.
+
+    Raises:
+        KeyError: It is none.
+        TypeError: It is none.
+    """
+    use = None
+    name = str(device["device"])
+    if not device["admin_access"]:
+        whole = {"vf": None, "bandwidth": None, "nic_bandwidth": None}
+        if name.startswith(f"{DeviceType.RDMA_VF}-"):
+            use = whole | {"nic": "", "vf": name}
+        elif name.startswith(f"{DeviceType.RDMA}-"):
+            use = whole | {"nic": name}
+    return device | {"nic_use": use, "distances": []}
+
+
+def _from_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 said of no device how it uses a NIC."""
+    claims = [claim | {"devices": [device_of_version_2(item) for item in claim["devices"]]} for claim in data["claims"]]
+    return data | {"claims": claims}
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _from_1, 2: _from_2}
 """By version, what leads to the next one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,10 @@ class Options:
         hami_core: HAMi-core's library on the host; it need not be there.
         registry_dir: Where the kubelet watches for plugins.
         cdi_dir: Where the runtime reads CDI specs.
+        cni_conf_dir: Where the container runtime reads its network configuration, to which Rootport's CNI plugin is
+            added; None: it is not.
+        cni_bin_dir: Where the runtime finds CNI plugins; given where the former is.
+        cni_program: The CNI plugin, which is copied there; the image has it beside its Python.
         namespace: Rootport's namespace, for the node's Lease.
         kubeconfig: None for the pod's service account.
         heartbeat_interval_s: Between two renewals of the Lease.
@@ -50,6 +55,9 @@ class Options:
     plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
     registry_dir: Path = _KUBELET / "plugins_registry"
     cdi_dir: Path = Path("/var/run/cdi")
+    cni_conf_dir: Path | None = None
+    cni_bin_dir: Path | None = None
+    cni_program: Path = Path(sys.prefix) / "libexec" / "rootport-cni"
     namespace: str = "rootport-system"
     kubeconfig: Path | None = None
     heartbeat_interval_s: float = 10.0
@@ -83,13 +91,22 @@ class Options:
             raise InputError(f"--health-port: expected 0 (none) to {_MAX_PORT}")
 
     def _check_folders(self) -> None:
+        if (self.cni_conf_dir is None) != (self.cni_bin_dir is None):
+            raise InputError(
+                "--cni-conf-dir and --cni-bin-dir: expected both or neither",
+                hint="with both, Rootport's CNI plugin is added to the node's network configuration",
+            )
         paths = {
             "--hami-core": self.hami_core,
             "--plugin-dir": self.plugin_dir,
             "--registry-dir": self.registry_dir,
             "--cdi-dir": self.cdi_dir,
+            "--cni-conf-dir": self.cni_conf_dir,
+            "--cni-bin-dir": self.cni_bin_dir,
         }
         for flag, path in paths.items():
+            if path is None:
+                continue
             if not path.is_absolute() or ".." in path.parts or not str(path).isprintable():
                 raise InputError(
                     f"{flag}: expected an absolute path without ..",

@@ -1,8 +1,8 @@
-"""Whether two claims may have one device, or one GPU, at the same time: the one place that says so.
+"""Whether two claims may have one device, one GPU or one NIC at the same time: the one place that says so.
 
 The scheduler allocates; this is the last line of defence behind it. It matters in practice when a pod was
 force-deleted (its claim is free in the API, and its containers still run), and for what no scheduler can know: two
-shares of one GPU must be kept apart in the same way.
+shares of one GPU must be kept apart in the same way, and which virtual function a claim was given out of a pool.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from driver.errors import NodeError
 from driver.model.devices import DeviceType
 from driver.plan import PreparedDevice
 from driver.plan.gpu_use import GpuUse
+from driver.plan.nic_use import NicUse
 from kubeletplugin.entry import Entry, EntryDevice
 
 __all__ = ["refuse_overlap"]
@@ -44,7 +45,7 @@ def refuse_overlap(
         boot_id: The node's current boot.
 
     Raises:
-        NodeError: Names the device or GPU and the claim that holds it. A retry helps once that one is unprepared.
+        NodeError: Names the device, GPU or NIC and the claim that holds it. A retry helps once that one is unprepared.
     """
     holders = [other for other in others if other.uid != claim.uid and other.boot_id == boot_id]
     used = [device for device in devices if not device.admin_access]
@@ -52,7 +53,10 @@ def refuse_overlap(
     for device in used:
         if device.use is not None:
             _refuse_use(claim, device, device.use, holders)
+        if device.nic_use is not None:
+            _refuse_nic_use(claim, device, device.nic_use, holders)
     _refuse_oversold(claim, [device.use for device in used if device.use], holders)
+    _refuse_oversold_nic(claim, [device.nic_use for device in used if device.nic_use], holders)
 
 
 def _refuse_devices(claim: ClaimReference, devices: Sequence[PreparedDevice], holders: Sequence[Entry]) -> None:
@@ -130,6 +134,49 @@ def _refuse_oversold(claim: ClaimReference, uses: Sequence[GpuUse], holders: Seq
             raise NodeError(
                 f"claim {claim}: GPU {gpu} would be given twice: with claim {who}, {memory} of its {total} bytes of "
                 "memory",
+                hint=_UNTIL_FREE,
+            )
+
+
+def _refuse_nic_use(claim: ClaimReference, device: PreparedDevice, use: NicUse, holders: Sequence[Entry]) -> None:
+    for other in holders:
+        for held in other.nic_uses:
+            if why := _nic_contradiction(use, held):
+                raise NodeError(
+                    f"{_subject(claim, device)}: NIC {use.nic} is in use by claim {other.claim}: {why}",
+                    hint=_UNTIL_FREE,
+                )
+
+
+def _nic_contradiction(use: NicUse, held: NicUse) -> str | None:
+    """Why two claims cannot use what they use of NICs at a time."""
+    if use.vf is not None and use.vf == held.vf:
+        return f"that one has its virtual function {held.vf}, and this one would be given the same"
+    if use.nic != held.nic or (use.vf is not None and held.vf is not None):
+        return None
+    if use.vf is None and held.vf is None and use.bandwidth is not None and held.bandwidth is not None:
+        return None
+    return f"that one has {_nic_shown(held)}, and this one wants {_nic_shown(use)}"
+
+
+def _nic_shown(use: NicUse) -> str:
+    if use.vf is not None:
+        return f"its virtual function {use.vf}"
+    return "all of it" if use.bandwidth is None else "a share of its bandwidth"
+
+
+def _refuse_oversold_nic(claim: ClaimReference, uses: Sequence[NicUse], holders: Sequence[Entry]) -> None:
+    """The shares of a NIC's bandwidth together, as for GPUs."""
+    for nic in dict.fromkeys(use.nic for use in uses if use.bandwidth is not None):
+        held = [(other.claim, use) for other in holders for use in other.nic_uses if use.nic == nic]
+        together = [*(use for use in uses if use.nic == nic), *(use for _, use in held)]
+        total = next((use.nic_bandwidth for use in together if use.nic_bandwidth is not None), None)
+        bandwidth = sum(use.bandwidth or 0 for use in together)
+        if held and total is not None and bandwidth > total:
+            who = ", ".join(dict.fromkeys(str(reference) for reference, _ in held))
+            raise NodeError(
+                f"claim {claim}: NIC {nic} would be given twice: with claim {who}, {bandwidth} of its {total} bits per "
+                "second",
                 hint=_UNTIL_FREE,
             )
 

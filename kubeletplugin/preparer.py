@@ -13,11 +13,13 @@ from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, PreparedDevice, PreparePlan
 from driver.plan.effects import Effect
+from driver.plan.nic_host import NicHost
 from kubeletplugin.claim_effects import ClaimEffects, Mended
 from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.effects import Effector
 from kubeletplugin.entry import Entry
 from kubeletplugin.entry_in_spec import entry_of_plan
+from kubeletplugin.held_nics import held_of_nics, with_taken
 from kubeletplugin.overlap import refuse_overlap
 from kubeletplugin.store import ClaimStore, OpenStore
 
@@ -32,8 +34,8 @@ _LOG: Final = logging.getLogger(__name__)
 class Planner(Protocol):
     """Plans claims for this node, as :class:`kubeletplugin.claim_planner.ClaimPlanner` does; raises RootportErrors."""
 
-    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
-        """Check a claim, and decide what preparing it takes."""
+    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
+        """Check a claim, and decide what preparing it takes; what claims hold of NICs is given, the rest it knows."""
         ...
 
     def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
@@ -168,10 +170,14 @@ class Preparer:
     def _from_state(
         self, claim: ClaimReference, state: OpenStore, *, only_known: bool
     ) -> ClaimPrepared | RootportError | None:
-        """What is known without the API server; None where it has to be asked."""
+        """What is known without the API server; None where it has to be asked.
+
+        What is lent to a pod is so to that one alone, and the kubelet does not say for which pod it asks: a claim that
+        went over to another pod while the kubelet was down is never unprepared in between.
+        """
         try:
             entry = state.current(claim.uid)
-            if entry is not None:
+            if entry is not None and (only_known or not entry.lent_to):
                 return self._again(entry, state)
             if not only_known:
                 state.begin(claim)
@@ -191,12 +197,12 @@ class Preparer:
         try:
             # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
             entry = state.current(reference.uid)
-            if entry is not None:
+            if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
                 return self._again(entry, state)
             wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
             if not wanted:
                 return _unprepared(reference)
-            decision = self._planner.decide(claim, self._inventory())
+            decision = self._decided(claim, state)
             refuse_overlap(reference, _wanted(decision), state.entries.values(), boot_id=self._store.boot_id)
             try:
                 return self._acted(decision, state)
@@ -206,10 +212,26 @@ class Preparer:
         except RootportError as error:
             return error
 
+    def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
+        """What preparing a claim takes; on which VFs nothing is left, as long as there are such."""
+        uid, boot_id = claim.metadata.uid, self._store.boot_id
+        inventory = self._inventory()
+        held = held_of_nics(uid, state.entries.values(), boot_id=boot_id)
+        left = self._effects.left_on(uid, state)
+        if left:
+            try:
+                return self._planner.decide(claim, inventory, with_taken(held, left))
+            except NodeError:
+                _LOG.debug("claim %s: planned on what has leftovers, too", claim.reference, exc_info=True)
+        return self._planner.decide(claim, inventory, held)
+
     def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
         """Everything that preparing a claim does to the node."""
-        gpus = {use.gpu for use in decision.uses}
-        made = self._effects.do(decision.claim, decision.effects, gpus, state)
+        targets = {
+            *(use.gpu for use in decision.uses),
+            *(use.vf or use.nic for use in decision.nic_uses),
+        }
+        made = self._effects.do(decision.claim, decision.effects, targets, state)
         mig_devices = {name: made[effect] for name, effect in decision.mig_effects.items() if effect in made}
         plan = self._planner.finish(decision, mig_devices=mig_devices)
         for note in plan.notes:
@@ -226,6 +248,7 @@ class Preparer:
         """The answer for a claim that is prepared already."""
         self._effects.revive(entry)
         state.restore(entry)
+        state.end(entry.claim)
         return entry.answer
 
     def _check_device_nodes(self, plan: PreparePlan) -> None:
@@ -258,9 +281,16 @@ def _wanted(decision: Decision) -> list[PreparedDevice]:
             share_id=device.given.share_id,
             admin_access=device.given.admin_access,
             use=device.use,
+            nic_use=device.nic_use,
         )
         for device in decision.devices
     ]
+
+
+def _pods(claim: ResourceClaim) -> frozenset[str]:
+    """The UIDs of the pods that a claim is reserved for."""
+    consumers = claim.status.reserved_for
+    return frozenset(item.uid for item in consumers if not item.api_group and item.resource == "pods")
 
 
 def _unprepared(claim: ClaimReference) -> NodeError:

@@ -1,7 +1,8 @@
 """The plugin's process: makes the parts, joins them, starts them in their order and ends them on a signal.
 
-Order: folders and checkpoint first, since they need nothing else; then one look at the hardware; then the kubelet is
-served; last come the threads that talk to the API server, which may be away for as long as it likes.
+Order: folders and checkpoint first, since they need nothing else; then one look at the hardware; then the CNI plugin's
+calls and the kubelet are served; last come the threads that talk to the API server, which may be away for as long as it
+likes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.heartbeat import Heartbeat
 from kubeletplugin.host_checks import HostChecks
 from kubeletplugin.loop import Loop
+from kubeletplugin.node_network import NodeNetwork
 from kubeletplugin.node_publisher import NodePublisher
 from kubeletplugin.options import Options
 from kubeletplugin.preparer import Preparer
@@ -85,8 +87,22 @@ class Plugin:
             instance=options.instance,
             boot_id=_BOOT_ID.read_text().strip(),
         )
+        self._network = NodeNetwork(
+            roots,
+            config_dir=options.cni_conf_dir,
+            program_dir=options.cni_bin_dir,
+            program=options.cni_program,
+            on_change=self._network_changed,
+        )
         self._discovery = Discovery(
-            partial(look, roots, node=options.node, own_partitions=self._store.journal.own_partitions),
+            partial(
+                look,
+                roots,
+                node=options.node,
+                own_partitions=self._store.journal.own_partitions,
+                lent=self._network.lent,
+                lent_names=self._network.lent_names,
+            ),
             findings=self._findings,
             on_change=self._discovered,
         )
@@ -102,8 +118,15 @@ class Plugin:
                 # Programs of a driver in a container of its own see that container's files alone.
                 runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
                 hami_core=options.hami_core,
+                has_cni_plugin=self._network.has_cni_plugin,
             ),
-            effects=HostEffects(mig=MigDevices(roots), time_slices=TimeSlices(roots), mps=MpsDaemons(roots)),
+            effects=HostEffects(
+                mig=MigDevices(roots),
+                time_slices=TimeSlices(roots),
+                mps=MpsDaemons(roots),
+                vfs=self._network.vfs,
+                interfaces=self._network.interfaces,
+            ),
         )
         self._health = DevicesHealth(options.node, held=self._held)
         self._checks = HostChecks(
@@ -113,12 +136,13 @@ class Plugin:
             state_folder=options.plugin_dir,
             inventory=self._discovery.latest,
             findings=self._findings,
+            network=self._network.check,
         )
         self._publisher = NodePublisher(
             self._api, node=options.node, inventory=self._discovery.latest, findings=self._findings.latest
         )
         heartbeat = Heartbeat(self._api, namespace=options.namespace, node=options.node, instance=options.instance)
-        claim_status = ClaimStatusPublisher(self._api, entries=self._entries)
+        claim_status = ClaimStatusPublisher(self._api, entries=self._entries, network=self._network.of_claim)
         reconciler = Reconciler(store=self._store, preparer=preparer, get_claim=read_claim)
         loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
         interval_s = options.discovery_interval_s
@@ -164,6 +188,8 @@ class Plugin:
             self._look_loop.start()
             if not self._look_loop.wait_once(_FIRST_LOOK_S):
                 _LOG.warning("the first look at the hardware takes long; the kubelet is served meanwhile")
+            # Before the kubelet: the sandbox of a pod that it starts asks for the interfaces that were lent to it.
+            self._network.start()
             self._server.start()
         except RootportError as error:
             self._publish_failure(error)
@@ -186,6 +212,7 @@ class Plugin:
             loop.stop(0)
         for loop in self._api_loops():
             loop.stop(_LOOPS_S / 4)
+        self._network.stop()
         if self._probes is not None:
             self._probes.stop()
         self._api.close()
@@ -205,6 +232,9 @@ class Plugin:
 
     def _changed(self) -> None:
         self._publish_loop.wake()
+
+    def _network_changed(self) -> None:
+        self._status_loop.wake()
 
     def _discovered(self) -> None:
         self._health.update(self._discovery.latest(), certain=self._discovery.certain())

@@ -40,7 +40,7 @@ class RecoveryReport:
         set_aside: Where a corrupt checkpoint is kept.
         restored: The claims whose files were missing, or said something else, and were written again.
         removed: Files and folders without an entry, and temporary files, that were removed.
-        left: The claims that have no entry and left something on the node's GPUs: undone by the reconciler.
+        left: The claims that have no entry and left something on the node's devices: undone by the reconciler.
         problems: What could not be done; tried again at the next start, or with the claim's next call.
     """
 
@@ -71,7 +71,7 @@ class RecoveryReport:
         if self.removed:
             parts.append(f"removed: {', '.join(map(str, self.removed))}")
         if self.left:
-            parts.append(f"left on the node's GPUs, to be undone: {', '.join(map(str, self.left))}")
+            parts.append(f"left on the node's devices, to be undone: {', '.join(map(str, self.left))}")
         parts += [f"problem: {problem}" for problem in self.problems]
         return "; ".join(parts)
 
@@ -174,7 +174,7 @@ class ReconcileReport:
 
 
 class Reconciler:
-    """Compares what is prepared with the claims in the API and with the node's GPUs, now and then.
+    """Compares what is prepared with the claims in the API and with the node's devices, now and then.
 
     A claim that is gone from the API is normally left alone: the kubelet writes into its own checkpoint which claims it
     wants before it asks for them, and unprepares each of them, after restarts too, once their pods are inactive

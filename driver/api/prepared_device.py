@@ -39,32 +39,58 @@ class PreparedIsolation(Wire):
 
 
 class PreparedDeviceData(Wire):
-    """One device that is prepared for a claim.
+    """One device that is prepared for a claim: a GPU or a part of one, or a function of an RDMA NIC.
 
     Attributes:
         api_version: ``rootport.dev/v1alpha1``.
         kind: ``PreparedDevice``.
-        gpu: The whole GPU's name in the pool, whatever part of it was allocated.
+        gpu: The whole GPU's name in the pool, whatever part of it was allocated; None for NICs, as are the next five.
         mode: How the GPU is given.
         core: Percent of its core; None for a MIG partition.
         memory: Of its memory; None where the GPU's is not known.
         isolation: Whether that holds.
         mig_uuid: The MIG device's UUID.
+        nic: The NIC's (PF's) name in the pool, whatever part of it was allocated; None for GPUs, as are the next two,
+            and where it is not known any more: of a VF that an older Rootport prepared.
+        vf: The VF's name in the pool, whether the claim named it or was given any one.
+        bandwidth: Of the NIC, in bits per second; None where all of it is given, and for VFs.
+        distances: From this device to those of the other kind in the claim: of a GPU to each NIC, of a NIC to each GPU,
+            by their names in the pool; ``PIX`` to ``SYS``, as in ``nvidia-smi topo -m``. None without such.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     api_version: Literal["rootport.dev/v1alpha1"]
     kind: Literal["PreparedDevice"]
-    gpu: str
-    mode: DeviceMode
+    gpu: str | None = None
+    mode: DeviceMode | None = None
     core: int | None = None
     memory: Quantity | None = None
-    isolation: PreparedIsolation
+    isolation: PreparedIsolation | None = None
     mig_uuid: str | None = Field(default=None, alias="migUUID")
+    nic: str | None = None
+    vf: str | None = None
+    bandwidth: Quantity | None = None
+    distances: dict[str, str] | None = None
 
     @classmethod
-    def of(
+    def of_nic(
+        cls, *, nic: str | None, vf: str | None, bandwidth: int | None, distances: Mapping[str, str]
+    ) -> PreparedDeviceData:
+        """The data of a function of a NIC, with its header."""
+        return cls.model_validate(
+            {
+                "api_version": API_VERSION,
+                "kind": KIND,
+                "nic": nic,
+                "vf": vf,
+                "bandwidth": None if bandwidth is None else Quantity.of(bandwidth),
+                "distances": dict(distances) or None,
+            }
+        )
+
+    @classmethod
+    def of_gpu(
         cls,
         *,
         gpu: str,
@@ -73,8 +99,9 @@ class PreparedDeviceData(Wire):
         memory_bytes: int | None,
         isolation: PreparedIsolation,
         mig_uuid: str | None,
+        distances: Mapping[str, str],
     ) -> PreparedDeviceData:
-        """The data, with its header."""
+        """The data of a GPU or a part of one, with its header."""
         return cls.model_validate(
             {
                 "api_version": API_VERSION,
@@ -85,6 +112,7 @@ class PreparedDeviceData(Wire):
                 "memory": None if memory_bytes is None else Quantity.of(memory_bytes, binary=True),
                 "isolation": isolation,
                 "mig_uuid": mig_uuid,
+                "distances": dict(distances) or None,
             }
         )
 

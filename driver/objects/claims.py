@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from driver import DRIVER_NAME
-from driver.api.prepared_device import PreparedDeviceData, device_key
+from driver.api.prepared_device import PreparedDeviceData, PreparedIsolation, device_key
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import DeviceIsolation
 
@@ -37,6 +37,8 @@ class ClaimAllocation:
         memory_bytes: Bytes of memory that it consumes; None where it does not say.
         memory_ratio: Percent of memory that it consumes; None where it does not say.
         isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
+        vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
+            prepared, and for other devices.
     """
 
     namespace: str
@@ -50,6 +52,7 @@ class ClaimAllocation:
     memory_bytes: int | None
     memory_ratio: int | None
     isolation: DeviceIsolation | None
+    vf: str | None = None
 
 
 def claim_allocations(claim: Mapping[str, Any]) -> tuple[ClaimAllocation, ...]:
@@ -74,6 +77,8 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
     }
     metadata = claim["metadata"]
     for item in ours:
+        prepared = _prepared(said.get(device_key(item)))
+        vf = prepared.vf if prepared and prepared.vf != item["device"] else None
         consumed = {key.removeprefix(_DOMAIN): value for key, value in (item.get("consumedCapacity") or {}).items()}
         yield ClaimAllocation(
             # The same few names stand in thousands of claims.
@@ -87,7 +92,8 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             core=_percent(consumed.get("core")),
             memory_bytes=_whole(consumed.get("memory")),
             memory_ratio=_percent(consumed.get("memoryRatio")),
-            isolation=_isolation(said.get(device_key(item))),
+            isolation=_isolation(prepared.isolation if prepared else None),
+            vf=sys.intern(vf) if vf else None,
         )
 
 
@@ -100,11 +106,18 @@ def _percent(text: str | None) -> int | None:
     return None if value is None else min(value, _ALL)
 
 
-def _isolation(data: object) -> DeviceIsolation | None:
+def _prepared(data: object) -> PreparedDeviceData | None:
     """What the plugin says; None where it is no word of a plugin that this version understands."""
     try:
-        said = PreparedDeviceData.model_validate(data).isolation
-        return _shared(said.state, said.by, said.version)
+        return PreparedDeviceData.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def _isolation(said: PreparedIsolation | None) -> DeviceIsolation | None:
+    """As a Device's status has it; None where it does not fit in there."""
+    try:
+        return _shared(said.state, said.by, said.version) if said else None
     except ValidationError:
         return None
 

@@ -14,9 +14,9 @@ from driver.api.rootport_v1alpha1 import (
     DeviceMode,
     DeviceStatus,
 )
-from driver.model.devices import DeviceName, Gpu
+from driver.model.devices import DeviceName, Gpu, RdmaVf
 from driver.model.inventory import Inventory
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, named_devices, whole_device
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices, whole_device
 from driver.objects.claims import ClaimAllocation
 
 __all__ = ["device_statuses"]
@@ -26,7 +26,10 @@ _FREE: Final = DeviceStatus(state="Unknown")
 
 
 def device_statuses(inventory: Inventory, allocations: Iterable[ClaimAllocation]) -> dict[DeviceName, DeviceStatus]:
-    """The status of each device of a node that has a Device object. A GPU's has what is given of all its parts.
+    """The status of each device of a node that has a Device object.
+
+    A GPU's has what is given of all its parts, and a NIC's what is given out of its pool of virtual functions; the
+    function that was given has it as well.
 
     The state is Unknown: nobody watches it yet.
 
@@ -43,8 +46,13 @@ def device_statuses(inventory: Inventory, allocations: Iterable[ClaimAllocation]
     given: defaultdict[DeviceName, list[tuple[AllocatableDevice, ClaimAllocation]]] = defaultdict(list)
     for item in sorted(own, key=_order):
         device = devices.get(item.device)
-        if device is not None:
-            given[whole_device(device).name].append((device, item))
+        if device is None:
+            continue
+        given[whole_device(device).name].append((device, item))
+        if isinstance(device, RdmaVfPool):
+            chosen = next((vf for vf in device.vfs if vf.name == item.vf), None)
+            if chosen is not None:
+                given[chosen.name].append((chosen, item))
     return statuses | {name: _status(items) for name, items in given.items()}
 
 
@@ -98,6 +106,8 @@ def _mode(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) 
             return "mig"
         case Gpu():
             return "whole" if all(item.core == _ALL for item in allocations) else "shared"
+        case RdmaVf():
+            return "whole"  # one claim's at a time, also where its share is one of a pool
         case _:
             return "shared" if allocations[0].share_id else "whole"
 

@@ -1,7 +1,7 @@
 """All effects of a node behind one door, which no effect can keep shut: each has its deadline.
 
 A call of NVML hangs for good on some broken GPUs, and a program that was started may do so too. The kubelet's calls
-must end nevertheless, and those for the other GPUs must work.
+must end nevertheless, and those for the other devices must work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Final
 
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
-from driver.plan.effects import CreateMigDevice, Effect, LeaveMigMode, RunMpsDaemon, SetTimeSlice
+from driver.plan.effects import (
+    ConfigureVf,
+    CreateMigDevice,
+    Effect,
+    GpuEffect,
+    LeaveMigMode,
+    LendInterface,
+    RunMpsDaemon,
+    SetTimeSlice,
+)
 from kubeletplugin.effects.interface import EffectHangsError, Effector
 
 __all__ = ["HostEffects"]
@@ -28,13 +37,15 @@ seconds, and so does a daemon's start."""
 class HostEffects:
     """Does and undoes every kind of effect: an :class:`Effector` of all. Safe to call from several threads.
 
-    An effect runs in a thread of its own. While one hangs, every other effect on the same GPU fails at once: it would
-    hang as well, and two calls at one GPU could come to their ends in any order.
+    An effect runs in a thread of its own. While one hangs, every other effect on the same GPU or function of a NIC
+    fails at once: it would hang as well, and two calls at one device could come to their ends in any order.
 
     Args:
         mig: Makes MIG devices, and switches MIG mode off.
         time_slices: Sets time slices.
         mps: Runs MPS daemons.
+        vfs: Sets how NICs treat their virtual functions.
+        interfaces: Lends network interfaces to pods.
         deadline_s: Seconds after which an effect counts as hanging.
     """
 
@@ -44,17 +55,23 @@ class HostEffects:
         mig: Effector[CreateMigDevice | LeaveMigMode],
         time_slices: Effector[SetTimeSlice],
         mps: Effector[RunMpsDaemon],
+        vfs: Effector[ConfigureVf],
+        interfaces: Effector[LendInterface],
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         self._mig = mig
         self._time_slices = time_slices
         self._mps = mps
+        self._vfs = vfs
+        self._interfaces = interfaces
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._running: dict[str, str] = {}
 
     def refuse_others(self, effect: Effect) -> None:
-        """Refuse a MIG device where somebody else has made one. Daemons and time slices are nobody else's.
+        """Refuse a MIG device where somebody else has made one, and an interface that somebody else has taken.
+
+        Daemons, time slices and the settings of VFs are nobody else's.
 
         Raises:
             EffectHangsError: It has not ended in time.
@@ -62,6 +79,8 @@ class HostEffects:
         """
         if isinstance(effect, CreateMigDevice):
             self._guarded(effect, "looking before", lambda: self._mig.refuse_others(effect))
+        elif isinstance(effect, LendInterface):
+            self._guarded(effect, "looking before", lambda: self._interfaces.refuse_others(effect))
 
     def do(self, effect: Effect) -> MigInstance | None:
         """Do an effect; one that is there already is left as it is.
@@ -90,22 +109,28 @@ class HostEffects:
                 return partial(self._time_slices.do, effect), partial(self._time_slices.undo, effect)
             case RunMpsDaemon():
                 return partial(self._mps.do, effect), partial(self._mps.undo, effect)
+            case ConfigureVf():
+                return partial(self._vfs.do, effect), partial(self._vfs.undo, effect)
+            case LendInterface():
+                return partial(self._interfaces.do, effect), partial(self._interfaces.undo, effect)
 
     def _guarded(self, effect: Effect, doing: str, act: Callable[[], MigInstance | None]) -> MigInstance | None:
         what = f"{doing} {effect.kind}"
+        card, why = ("GPU", _GPU_HANGS) if isinstance(effect, GpuEffect) else ("NIC", _NIC_HANGS)
+        target = effect.target
         with self._lock:
-            if other := self._running.get(effect.gpu):
-                raise NodeError(f"{what}: {other} has not ended yet on that GPU", hint=_HINT)
-            self._running[effect.gpu] = what
-        call = _Call(act, ended=lambda: self._ended(effect.gpu))
+            if other := self._running.get(target):
+                raise NodeError(f"{what}: {other} has not ended yet on that {card}", hint=why)
+            self._running[target] = what
+        call = _Call(act, ended=lambda: self._ended(target))
         try:
-            threading.Thread(target=call.run, name=f"effect-{effect.gpu}", daemon=True).start()
+            threading.Thread(target=call.run, name=f"effect-{target}", daemon=True).start()
         except RuntimeError as no_thread:
-            self._ended(effect.gpu)
+            self._ended(target)
             hint = "the plugin's container has reached its limit of processes and threads"
             raise NodeError(f"{what}: {no_thread}", hint=hint) from no_thread
         if not call.done.wait(self._deadline_s):
-            raise EffectHangsError(f"{what} has not ended after {self._deadline_s:g} s", hint=_HINT)
+            raise EffectHangsError(f"{what} has not ended after {self._deadline_s:g} s", hint=why)
         match call.outcome:
             case RootportError() as error:
                 raise error
@@ -116,12 +141,13 @@ class HostEffects:
             case instance:
                 return instance
 
-    def _ended(self, gpu: str) -> None:
+    def _ended(self, target: str) -> None:
         with self._lock:
-            del self._running[gpu]
+            del self._running[target]
 
 
-_HINT: Final = "NVML hangs on some broken GPUs: see nvidia-smi and dmesg on the node; it is tried again"
+_NIC_HANGS: Final = "the NIC's driver or firmware does not answer: see dmesg on the node; it is tried again"
+_GPU_HANGS: Final = "NVML hangs on some broken GPUs: see nvidia-smi and dmesg on the node; it is tried again"
 
 
 class _Call:
@@ -138,6 +164,6 @@ class _Call:
             self.outcome = self._act()
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
             self.outcome = error
-        # In this order: whoever waits may begin the GPU's next effect at once.
+        # In this order: whoever waits may begin the device's next effect at once.
         self._ended()
         self.done.set()

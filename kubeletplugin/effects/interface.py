@@ -44,7 +44,7 @@ class Effector(Protocol[_Effect_contra]):
         ...
 
     def undo(self, effect: _Effect_contra) -> None:
-        """Undo an effect; one that was never done, or whose GPU is no longer there, is undone already.
+        """Undo an effect; one that was never done, or whose device is no longer there, is undone already.
 
         Raises:
             NodeError: What is in the way, and what helps.

@@ -1,6 +1,6 @@
 """What prepared claims do to the node, written down before it is begun and forgotten after it is undone.
 
-A file per claim, ``<claim uid>.json``: ``{"version": 1, "claim": {...}, "effects": [...]}``. It outlives the
+A file per claim, ``<claim uid>.json``: ``{"version": 2, "claim": {...}, "effects": [...]}``. It outlives the
 checkpoint's entry: what could not be undone when a claim was unprepared stays here until it is. All but
 :meth:`EffectJournal.own_partitions` must be called under the plugin's lock.
 """
@@ -38,7 +38,8 @@ from driver.plan.effects import CreateMigDevice, Effect
 __all__ = ["EffectJournal", "JournalEntry"]
 
 _LOG: Final = logging.getLogger(__name__)
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""Version 1 knew no effects on NICs, and is else the same."""
 _MAX_BYTES: Final = 1 << 20
 """An effect takes some 200 bytes, and a claim has 32 devices at most."""
 _DAMAGED_KEPT: Final = 3
@@ -208,8 +209,8 @@ class EffectJournal:
             path.rename(aside)
             sync_folder(self.folder)
         _LOG.warning(
-            "the journal %s is damaged and kept as %s; what its claim did to the node's GPUs is known from its entry "
-            "alone, if it has one: %s",
+            "the journal %s is damaged and kept as %s; what its claim did to the node's devices is known from its "
+            "entry alone, if it has one: %s",
             path,
             aside,
             why,
@@ -238,7 +239,7 @@ def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry 
         if version > _VERSION:
             _LOG.warning(
                 "the journal %s is of version %d, and this Rootport knows version %d: what its claim did to the node's "
-                "GPUs is not undone until the Rootport that wrote it is installed again",
+                "devices is not undone until the Rootport that wrote it is installed again",
                 path,
                 version,
                 _VERSION,
@@ -248,7 +249,7 @@ def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry 
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    if file.version != _VERSION or file.claim.uid != claim_uid:
+    if not 1 <= file.version <= _VERSION or file.claim.uid != claim_uid:
         raise ValueError("its version or its claim is not what its name says")
     claim = ClaimReference(namespace=file.claim.namespace, name=file.claim.name, uid=file.claim.uid)
     return JournalEntry(claim=claim, effects=file.effects)

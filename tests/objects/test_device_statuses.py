@@ -9,8 +9,9 @@ import pytest
 from layout.machines import gpu, nic, node
 
 from driver.api.rootport_v1alpha1 import MAX_ALLOCATIONS, DeviceStatus
-from driver.model.devices import DeviceName, Gpu, MigPlacement, MigProfile, MigSupport
+from driver.model.devices import DeviceName, Gpu, MigPlacement, MigProfile, MigSupport, RdmaVf
 from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress, PciePath
 from driver.objects import ClaimAllocation, claim_allocations, device_statuses
 
 GIB = 1 << 30
@@ -202,3 +203,28 @@ def test_more_allocations_than_the_object_holds_are_cut_but_counted() -> None:
     assert len(found.allocations) == MAX_ALLOCATIONS
     assert found.allocated is not None
     assert str(found.allocated.memory) == "300"
+
+
+def test_a_pools_nic_and_the_virtual_function_that_was_given_name_the_claim() -> None:
+    vfs = tuple(
+        RdmaVf(
+            address=PciAddress(f"0000:41:00.{index + 1}"),
+            pcie=PciePath(),
+            index=index,
+            parent=PciAddress("0000:41:00.0"),
+            verbs_minor=index,
+        )
+        for index in range(2)
+    )
+    inventory = node(replace(nic("41"), vfs=vfs))
+    pool, first, second = "rdma-vfs-0000-41-00-0", "rdma-vf-0000-41-00-1", "rdma-vf-0000-41-00-2"
+    data = {"apiVersion": "rootport.dev/v1alpha1", "kind": "PreparedDevice", "nic": "rdma-0000-41-00-0", "vf": second}
+    entry = {"driver": "rootport.dev", "pool": "node-a", "device": pool, "shareID": "s", "data": data}
+    one = claim(result(pool, "s", vfs="1"), devices=[entry])
+    for device, mode in (("rdma-0000-41-00-0", "shared"), (second, "whole")):
+        found = status(one, inventory=inventory, device=device)
+        assert (found.mode, [item.claim for item in found.allocations]) == (mode, ["c"])
+        assert found.allocations[0].device == pool
+    assert status(one, inventory=inventory, device=first).allocations == ()
+    before = claim(result(pool, "s", vfs="1"))
+    assert status(before, inventory=inventory, device=second).allocations == ()

@@ -14,6 +14,7 @@ from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import PreparePlan
 from driver.plan.effects import RunMpsDaemon
+from driver.plan.nic_host import NicHost
 from kubeletplugin.claim_planner import ClaimPlanner
 from kubeletplugin.roots import Roots
 
@@ -41,7 +42,7 @@ def planner(host: Path, device_root: str = "") -> ClaimPlanner:
 
 
 def planned(plans: ClaimPlanner, of: ResourceClaim, inventory: Inventory) -> PreparePlan:
-    return plans.finish(plans.decide(of, inventory), {})
+    return plans.finish(plans.decide(of, inventory, NicHost()), {})
 
 
 def mounts(plan: PreparePlan) -> list[str]:
@@ -129,10 +130,10 @@ PARTITION = DeviceName("mig-0000-10-00-0-1g-10gb-2")
 @pytest.mark.parametrize("name", [PARTITION, "gpu-ratio-0000-10-00-0"])
 def test_a_part_of_a_gpu_needs_the_drivers_libraries_as_well(host: Path, name: str) -> None:
     with pytest.raises(NodeError, match="libcuda first, are not below"):
-        planner(host).decide(claim(given("r", name)), node(h100(0)))
+        planner(host).decide(claim(given("r", name)), node(h100(0)), NicHost())
     install_driver(host, "580.95.05")
     plans = planner(host)
-    decision = plans.decide(claim(given("r", name)), node(h100(0)))
+    decision = plans.decide(claim(given("r", name)), node(h100(0)), NicHost())
     assert mounts(plans.finish(decision, {PARTITION: mig_instance(MIG_PROFILES[0], 2)}))
 
 
@@ -164,7 +165,7 @@ def test_hami_cores_library_is_told_by_its_content(host: Path) -> None:
     library = host / "opt/hami/libvgpu.so"
     plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), hami_core=Path("/opt/hami/libvgpu.so"))
     with pytest.raises(NodeError, match="HAMi-core"):
-        plans.decide(half, node(h100(0)))
+        plans.decide(half, node(h100(0)), NicHost())
     library.parent.mkdir(parents=True)
     versions = []
     for content in (b"one", b"another"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,10 +18,13 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
+from driver.plan.effects import Effect, LendInterface
+from driver.plan.nic_use import NicUse
 from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.device_status import device_statuses, is_told
 from kubeletplugin.entry import Entry, EntryDevice
+from kubeletplugin.netdev.lender import NetworkData
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"
@@ -29,6 +33,10 @@ GPU = "gpu-0000-13-00-0"
 MPS = Isolation(enforced=True, by="MPS", version="580.95.05", message="40Gi and 50 % are limited by MPS")
 TURNS = Isolation(enforced=False, by="time-slicing", version=None, message="nothing limits memory")
 SHARE = "7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69"
+PF = "rdma-0000-41-00-0"
+POOL = "rdma-vfs-0000-41-00-0"
+VF = "rdma-vf-0000-41-00-2"
+VF_USE = NicUse(nic=DeviceName(PF), vf=DeviceName(VF))
 THEIRS = {"driver": "example.com", "pool": NODE, "device": "nic-0"}
 UP = {
     "type": "Ready",
@@ -143,7 +151,67 @@ def test_the_data_says_how_the_gpu_is_given(device: PreparedDevice, mode: str) -
 
 
 def test_a_device_without_limits_has_no_entry() -> None:
-    assert told(prepared("rdma-0000-14-00-0", isolation=None)) == []
+    assert told(prepared("fpga-0000-14-00-0", isolation=None)) == []
+
+
+def nic(use: NicUse, device: str = POOL, *, distances: tuple[tuple[str, str], ...] = ()) -> PreparedDevice:
+    base = prepared(device, isolation=None, share=SHARE if device == POOL else None)
+    return replace(base, nic_use=use, distances=distances)
+
+
+def test_an_entry_of_a_nic_says_which_virtual_function_it_is_and_how_far_the_gpus_are() -> None:
+    (entry,) = told(nic(VF_USE, distances=((GPU, "PIX"),)))
+    assert entry == {
+        "driver": "rootport.dev",
+        "pool": NODE,
+        "device": POOL,
+        "shareID": SHARE,
+        "data": {
+            "apiVersion": "rootport.dev/v1alpha1",
+            "kind": "PreparedDevice",
+            "nic": PF,
+            "vf": VF,
+            "distances": {GPU: "PIX"},
+        },
+    }
+
+
+def test_a_share_of_a_nic_says_its_bandwidth_and_a_gpu_how_far_the_nics_are() -> None:
+    share = NicUse(nic=DeviceName(PF), bandwidth=25 * 10**9, nic_bandwidth=10**11)
+    gpu = replace(prepared(), distances=((PF, "SYS"),))
+    of_gpu, of_nic = told(gpu, nic(share, PF))
+    assert of_gpu["data"]["distances"] == {PF: "SYS"}
+    assert (of_nic["data"]["nic"], of_nic["data"]["bandwidth"]) == (PF, "25G")
+    assert "vf" not in of_nic["data"]
+
+
+def test_the_nic_of_a_virtual_function_that_an_older_version_prepared_is_not_told() -> None:
+    (entry,) = told(nic(NicUse(nic=DeviceName(""), vf=DeviceName(VF)), VF))
+    assert entry["data"].keys() == {"apiVersion", "kind", "vf"}
+
+
+def test_how_the_pod_sees_its_interface_is_told_while_it_has_it() -> None:
+    devices = [nic(VF_USE)]
+    claim = allocated(*devices)
+    inside = NetworkData(interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24",))
+    with_it = device_statuses(devices, claim, now=NOW, network={VF: inside})
+    assert with_it[0]["networkData"] == {
+        "interfaceName": "net1",
+        "hardwareAddress": "02:00:00:00:00:01",
+        "ips": ["10.0.0.7/24"],
+    }
+    without = device_statuses(devices, claim, now=NOW)
+    assert "networkData" not in without[0]
+    for said, stored in ((with_it, without), (without, with_it)):
+        assert is_told(said, {"status": {"devices": said}})
+        assert not is_told(said, {"status": {"devices": stored}})
+
+
+def test_no_more_addresses_are_told_than_the_api_takes() -> None:
+    many = NetworkData(interface_name="net1", hardware_address="", ips=tuple(f"10.0.0.{n}/24" for n in range(1, 20)))
+    (entry,) = device_statuses([nic(VF_USE)], allocated(nic(VF_USE)), now=NOW, network={VF: many})
+    assert len(entry["networkData"]["ips"]) == 16
+    assert "hardwareAddress" not in entry["networkData"]
 
 
 def test_what_the_claim_is_no_longer_allocated_is_not_told() -> None:
@@ -221,7 +289,7 @@ class Claims:
         command = ("patch", "resourceclaim", name, "--subresource=status", "--type=merge")
         self.plane.kubectl(*command, f"--patch={json.dumps(patch)}")
 
-    def prepare(self, made: JsonObject, *devices: PreparedDevice) -> None:
+    def prepare(self, made: JsonObject, *devices: PreparedDevice, effects: tuple[Effect, ...] = ()) -> None:
         metadata = made["metadata"]
         self.entries[metadata["uid"]] = Entry(
             uid=metadata["uid"],
@@ -230,7 +298,7 @@ class Claims:
             state="prepared",
             boot_id="b",
             devices=tuple(EntryDevice.of(device) for device in devices),
-            effects=(),
+            effects=effects,
             cdi_spec="{}",
             files=(),
         )
@@ -427,6 +495,45 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
     with pytest.raises(UnavailableError):
         ClaimStatusPublisher(api, entries=lambda: entries).publish()
     assert api.calls == 1
+
+
+@pytest.mark.needs_go
+def test_an_interface_is_told_once_it_is_in_the_pod_and_when_it_has_left(claims: Claims, api: Counted) -> None:
+    lent = LendInterface(
+        function=VF,
+        address="0000:41:00.2",
+        interface="ens1v0",
+        pod_uid="pod",
+        claim_uid="claim",
+        name_in_pod="net1",
+        mtu=None,
+        rdma_device=None,
+    )
+    made = claims.add("status-lent", nic(VF_USE))
+    claims.prepare(made, nic(VF_USE), effects=(lent,))
+    network: dict[str, NetworkData] = {}
+    publisher = ClaimStatusPublisher(
+        api, entries=claims.current, network=lambda uid: network if uid == made["metadata"]["uid"] else {}
+    )
+    publisher.publish()
+    assert "networkData" not in claims.told("status-lent")[0]
+    network[VF] = NetworkData(
+        interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24", "fd00::7/64")
+    )
+    api.calls.clear()
+    for _ in range(2):
+        publisher.publish()
+    assert api.calls == ["get", "apply"]
+    (entry,) = claims.told("status-lent")
+    assert entry["networkData"] == {
+        "interfaceName": "net1",
+        "hardwareAddress": "02:00:00:00:00:01",
+        "ips": ["10.0.0.7/24", "fd00::7/64"],
+    }
+    assert entry["data"]["vf"] == VF
+    network.clear()
+    publisher.publish()
+    assert "networkData" not in claims.told("status-lent")[0]
 
 
 class Service:

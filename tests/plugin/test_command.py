@@ -68,6 +68,10 @@ def test_a_mistake_is_one_line_and_exit_2(argv: list[str], says: str) -> None:
         pytest.param({"namespace": "a.b"}, "--namespace", id="namespace"),
         pytest.param({"instance": "../../x"}, "--instance", id="instance-climbs"),
         pytest.param({"cdi_dir": Path("cdi")}, "--cdi-dir: expected an absolute path", id="relative"),
+        pytest.param({"cni_conf_dir": Path("/etc/cni/net.d")}, "expected both or neither", id="half-of-cni"),
+        pytest.param(
+            {"cni_conf_dir": Path("/etc/cni/net.d"), "cni_bin_dir": Path("bin")}, "--cni-bin-dir", id="relative-cni"
+        ),
         pytest.param({"health_port": 99_999}, "--health-port", id="port"),
         pytest.param({"heartbeat_interval_s": 60.0}, "--heartbeat-interval", id="slow-heart"),
         pytest.param({"plugin_dir": Path("/a/../b")}, "--plugin-dir", id="climbing"),

@@ -70,6 +70,18 @@ def test_what_the_former_process_found_stands_until_it_is_found_anew() -> None:
     assert found[1] == before[0]
 
 
+def test_what_this_process_does_not_see_to_is_told_no_more() -> None:
+    before = [stored("NetworkPluginReady", "False")]
+    assert conditions([finding(Concern.REGISTERED)], before, generation=1, now=NOON)[-1].type == "Registered"
+    assert [item.type for item in conditions([], before, generation=1, now=NOON)] == ["NetworkPluginReady"]
+
+
+def test_nobody_waits_for_what_is_not_always_seen_to() -> None:
+    findings = Findings(lambda: None)
+    findings.report(*(finding(concern) for concern in FOUND if concern is not Concern.NETWORK_PLUGIN_READY))
+    assert [item.concern for item in findings.latest()] == [c for c in Concern if c is not Concern.NETWORK_PLUGIN_READY]
+
+
 def test_nothing_is_told_before_everything_was_looked_at() -> None:
     findings = Findings(lambda: None)
     findings.report(*(finding(concern) for concern in FOUND[1:]))

@@ -154,6 +154,21 @@ def test_a_deleted_inventory_is_made_again(cluster: Cluster, make_node: MakeNode
     cluster.wait_condition(node.name, "Registered", "False", "Refused")
 
 
+def test_a_network_to_which_the_cni_plugin_cannot_be_added_is_told_and_left_as_it_is(
+    cluster: Cluster, make_node: MakeNode
+) -> None:
+    node = make_node("chained")
+    conf, programs = node.folder / "net.d", node.folder / "bin"
+    conf.mkdir()
+    programs.mkdir()
+    (conf / "10-pods.conf").write_text('{"cniVersion": "1.0.0", "name": "pods", "type": "bridge"}')
+    started(cluster, node, f"--cni-conf-dir={conf}", f"--cni-bin-dir={programs}")
+    found = cluster.wait_condition(node.name, "NetworkPluginReady", "False", "NotChained")
+    assert "no claim can have a network interface moved into its pod" in found["message"]
+    assert [path.name for path in conf.iterdir()] == ["10-pods.conf"]
+    assert (node.host / "run/rootport/cni/cni.sock").is_socket()
+
+
 def test_a_look_that_fails_keeps_the_inventory_and_says_so(cluster: Cluster, make_node: MakeNode) -> None:
     node = make_node("blinded")
     process = started(cluster, node)

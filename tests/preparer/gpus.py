@@ -1,15 +1,27 @@
-"""A node's GPUs as files: what stands below the interface of effectors in the tests of the plugin's state."""
+"""A node's GPUs and NICs as files: what stands below the interface of effectors in the tests of the plugin's state."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigProfile, MigSupport
-from driver.plan.effects import CreateMigDevice, Effect, RunMpsDaemon, SetTimeSlice
+from driver.plan.effects import (
+    ConfigureVf,
+    CreateMigDevice,
+    Effect,
+    GpuEffect,
+    LeaveMigMode,
+    LendInterface,
+    RunMpsDaemon,
+    SetTimeSlice,
+)
 
 GIB = 2**30
+_EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)
 MIG = MigSupport(
     enabled=False,
     profiles=(
@@ -36,7 +48,7 @@ MIG = MigSupport(
 class NodeOfFiles:
     """Does and undoes every kind of effect: one file each in a folder, which a reboot empties.
 
-    It refuses what a GPU would: two time slices, MIG beside anything else, partitions that overlap. The GPUs that
+    It refuses what a GPU would: two time slices, MIG beside anything else, partitions that overlap. The devices that
     ``stuck`` names answer nothing.
     """
 
@@ -55,7 +67,7 @@ class NodeOfFiles:
         self.folder.mkdir(exist_ok=True)
         path = self._path(effect)
         if not path.exists():
-            for other in self.there(effect.gpu):
+            for other in self.there(effect.target):
                 assert not _clash(effect, other), f"{effect} beside {other}"
             new = self.folder.with_name(f"{self.folder.name}-new")
             new.write_text(json.dumps(self._generation() | effect.model_dump()))
@@ -77,51 +89,56 @@ class NodeOfFiles:
         self._called("undo", effect)
         self._path(effect).unlink(missing_ok=True)
 
-    def there(self, gpu: str | None = None) -> list[Effect]:
+    def there(self, target: str | None = None) -> list[Effect]:
         """What is done now, sorted by file name."""
         found: list[Effect] = []
         for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
             fields = {name: value for name, value in json.loads(path.read_text()).items() if name != "generation"}
-            kinds = {"CreateMigDevice": CreateMigDevice, "SetTimeSlice": SetTimeSlice, "RunMpsDaemon": RunMpsDaemon}
-            effect = kinds[fields["kind"]].model_validate(fields)
-            if gpu in (None, effect.gpu):
+            effect = _EFFECT.validate_python(fields)
+            if target in (None, effect.target):
                 found.append(effect)
         return found
 
-    def stick(self, *gpus: str) -> None:
-        """Have GPUs answer nothing; none: have all answer again."""
-        self.stuck.write_text(" ".join(gpus))
+    def stick(self, *targets: str) -> None:
+        """Have devices answer nothing; none: have all answer again."""
+        self.stuck.write_text(" ".join(targets))
 
     def renumber(self) -> None:
         """Have MIG devices that are made from now on be others than before."""
         self.generation.write_text(str(self._generation()["generation"] + 1))
 
     def log(self) -> list[str]:
-        """``do`` and ``undo`` with kind and GPU, in their order, since the last call of this."""
+        """``do`` and ``undo`` with kind and device, in their order, since the last call of this."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         self.calls.unlink(missing_ok=True)
         return lines
 
     def _called(self, what: str, effect: Effect) -> None:
         with self.calls.open("a") as file:
-            file.write(f"{what} {effect.kind} {effect.gpu}\n")
-        if self.stuck.exists() and effect.gpu in self.stuck.read_text().split():
-            raise NodeError(f"{effect.gpu} does not answer", hint="reset it")
+            file.write(f"{what} {effect.kind} {effect.target}\n")
+        if self.stuck.exists() and effect.target in self.stuck.read_text().split():
+            raise NodeError(f"{effect.target} does not answer", hint="reset it")
 
     def _generation(self) -> dict[str, int]:
         return {"generation": int(self.generation.read_text()) if self.generation.exists() else 1}
 
     def _path(self, effect: Effect) -> Path:
         match effect:
+            case ConfigureVf():
+                return self.folder / f"{effect.function}-settings"
+            case LendInterface():
+                return self.folder / f"{effect.function}-lent-{effect.pod_uid}"
             case CreateMigDevice():
                 return self.folder / f"{effect.gpu}-mig-{effect.profile_id}-{effect.start}"
             case SetTimeSlice():
                 return self.folder / f"{effect.gpu}-slice-{effect.interval}"
             case RunMpsDaemon():
                 return self.folder / f"{effect.gpu}-mps"
+            case LeaveMigMode():
+                raise AssertionError(effect)
 
 
 def _clash(one: Effect, other: Effect) -> bool:
     if isinstance(one, CreateMigDevice) and isinstance(other, CreateMigDevice):
         return one.start < other.start + other.size and other.start < one.start + one.size
-    return True
+    return isinstance(one, GpuEffect) or type(one) is type(other)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from plan.builders import NODE_NAME, claim, given, gpu, node
+from plan.builders import NODE_NAME, claim, given, gpu, nic, node, vf
 from preparer.gpus import GIB, MIG, NodeOfFiles
 
 from driver.adapters.cdi_files import claim_uids, spec_path
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import NodeError, RootportError
-from driver.model.devices import DeviceName, MigInstance
+from driver.model.devices import DeviceName, LinkLayer, MigInstance, RdmaPort
 from driver.model.inventory import Inventory
 from driver.plan import Decision, IsolationHost, PreparePlan, decide, finish
+from driver.plan.nic_host import NicHost
 from kubeletplugin.claim_effects import Mended
 from kubeletplugin.claim_gone import ClaimGoneError
 from kubeletplugin.claim_service import ClaimPrepared
@@ -28,6 +30,8 @@ from kubeletplugin.recovery import RecoveryReport, recover
 from kubeletplugin.store import ClaimStore
 
 GPUS = 4
+VFS = 3
+PORT = RdmaPort(number=1, state="active", link_layer=LinkLayer.ETHERNET, speed_gbps=100)
 
 
 def uid(number: int) -> str:
@@ -54,13 +58,13 @@ class Plans:
     def __init__(self, metadata_dir: Path) -> None:
         self._metadata_dir = str(metadata_dir)
 
-    def decide(self, claim: ResourceClaim, inventory: Inventory) -> Decision:
+    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
         host = IsolationHost(
             nvidia_smi="/usr/bin/nvidia-smi",
             mps_control="/usr/bin/nvidia-cuda-mps-control",
             files_root=self._metadata_dir,
         )
-        return decide(claim, inventory, host=host)
+        return decide(claim, inventory, host=host, nics=replace(nics, has_cni_plugin=True))
 
     def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
         return finish(decision, mig_devices=mig_devices, metadata_root=self._metadata_dir)
@@ -82,12 +86,15 @@ class Machine:
             *(
                 gpu(index, vendor="nvidia", memory_bytes=80 * GIB, mig=MIG, cuda_compute_capability="9.0")
                 for index in range(GPUS)
-            )
+            ),
+            nic(0, ports=(PORT,), if_names=("ens0",)),
+            nic(1, vfs=tuple(vf(1, index, ports=(PORT,), if_names=(f"ens1v{index}",)) for index in range(VFS))),
         )
         self.gpus = NodeOfFiles(root / "gpus")
         dev = root / "host" / "dev"
         dev.mkdir(parents=True)
         (dev / "nvidia-caps").mkdir()
+        (dev / "infiniband").mkdir()
         for name in (
             "nvidia-caps/nvidia-cap3",
             "nvidia-caps/nvidia-cap4",
@@ -95,6 +102,8 @@ class Machine:
             "nvidia-uvm",
             "nvidia-uvm-tools",
             *(f"nvidia{index}" for index in range(GPUS)),
+            "infiniband/rdma_cm",
+            *(f"infiniband/{kind}{number}" for kind in ("uverbs", "umad", "issm") for number in (0, 1, 20, 21, 22)),
         ):
             (dev / name).touch()
 
@@ -128,7 +137,15 @@ class Machine:
             get_claim=self.get_claim,
             host=HostRoot(self.root / "host"),
             planner=Plans(self.metadata_dir),
-            effects=effects or HostEffects(mig=self.gpus, time_slices=self.gpus, mps=self.gpus, deadline_s=10),
+            effects=effects
+            or HostEffects(
+                mig=self.gpus,
+                time_slices=self.gpus,
+                mps=self.gpus,
+                vfs=self.gpus,
+                interfaces=self.gpus,
+                deadline_s=10,
+            ),
         )
 
     def recover(self) -> RecoveryReport:

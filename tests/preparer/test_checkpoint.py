@@ -28,7 +28,15 @@ from kubeletplugin.checkpoint import (
     decode,
     encode,
 )
-from kubeletplugin.entry import Entry, EntryDevice, EntryFile, EntryIsolation, EntryPlacement, EntryUse
+from kubeletplugin.entry import (
+    Entry,
+    EntryDevice,
+    EntryFile,
+    EntryIsolation,
+    EntryNicUse,
+    EntryPlacement,
+    EntryUse,
+)
 from kubeletplugin.recovery import recover
 
 
@@ -60,6 +68,8 @@ def entry(number: int) -> Entry:
                 ),
                 isolation=EntryIsolation(enforced=True, by="MIG", version="580.1", message="kept"),
                 mig_uuid="MIG-1",
+                nic_use=EntryNicUse(nic="rdma-0", vf="rdma-vf-1", bandwidth=None, nic_bandwidth=None),
+                distances=(("rdma-vfs-0", "PIX"),),
             ),
         ),
         effects=(
@@ -149,6 +159,7 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         _with(lambda item: item["devices"][0].update(admin_access="yes")),
         _with(lambda item: item["devices"][0]["use"].update(mode="rdma")),
         _with(lambda item: item["devices"][0].pop("mig_uuid")),
+        _with(lambda item: item["devices"][0].pop("nic_use")),
         _with(lambda item: item["effects"][0].update(kind="Unknown")),
         _with(lambda item: item["effects"][0].pop("start")),
     ],
@@ -171,6 +182,7 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         "admin-access-is-text",
         "unknown-mode",
         "no-mig-uuid",
+        "no-nic-use",
         "unknown-effect",
         "effect-without-a-place",
     ],
@@ -240,40 +252,59 @@ def test_a_newer_version_ends_the_start_and_is_never_touched(machine: Machine) -
     assert sorted(path.name for path in machine.plugin_dir.iterdir()) == ["checkpoint.json", "state.lock"]
 
 
-# An older version: files that a Rootport of before GPU shares wrote.
-
-VERSION_1 = Path(__file__).with_name("version_1")
+# An older version: files that a Rootport of before GPU shares, and one of before VF pools, wrote.
 
 
-def before_shares(machine: Machine) -> dict[str, Any]:
-    """Put the files of version 1 onto the machine; the checkpoint's claims by UID."""
+def before(machine: Machine, version: int) -> dict[str, Any]:
+    """Put the files of a version onto the machine; the checkpoint's claims by UID."""
+    folder = Path(__file__).with_name(f"version_{version}")
     machine.plugin_dir.mkdir()
-    shutil.copytree(VERSION_1, machine.cdi_dir, ignore=shutil.ignore_patterns("checkpoint.json"))
-    shutil.copy(VERSION_1 / "checkpoint.json", machine.checkpoint)
+    shutil.copytree(folder, machine.cdi_dir, ignore=shutil.ignore_patterns("checkpoint.json"))
+    shutil.copy(folder / "checkpoint.json", machine.checkpoint)
     claims = json.loads(machine.checkpoint.read_bytes())["data"]["claims"]
     return {item["uid"]: item for item in claims}
 
 
-def test_version_1_is_migrated_on_disk_and_kept(machine: Machine) -> None:
-    old = before_shares(machine)
+@pytest.mark.parametrize(("version", "files"), [(1, "metadata"), (2, "files")])
+def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version: int, files: str) -> None:
+    old = before(machine, version)
+    content = machine.checkpoint.read_bytes()
     entries = machine.entries()
-    assert (machine.plugin_dir / "checkpoint.json.v1").read_bytes() == (VERSION_1 / "checkpoint.json").read_bytes()
+    assert (machine.plugin_dir / f"checkpoint.json.v{version}").read_bytes() == content
     assert decode(machine.checkpoint.read_bytes()) == (entries, VERSION)
     assert set(entries) == set(old) == {uid(1), uid(2), uid(3)}
     for key, item in entries.items():
         assert item.cdi_spec == old[key]["cdi_spec"]
-        assert [file.model_dump() for file in item.files] == old[key]["metadata"]
+        assert [file.model_dump() for file in item.files] == old[key][files]
         assert [device.device for device in item.devices] == [device["device"] for device in old[key]["devices"]]
-        assert item.effects == ()
-    # GPUs were given whole; watching over one is no use of it, and a NIC is none.
+        assert [effect.model_dump() for effect in item.effects] == old[key].get("effects", [])
+
+
+def test_version_1_gave_gpus_whole(machine: Machine) -> None:
+    before(machine, 1)
+    entries = machine.entries()
     assert [use.gpu for use in entries[uid(1)].uses] == [device(0), device(1)]
     assert all(use.whole and use.mode == "gpu" for use in entries[uid(1)].uses)
+    # Watching over one is no use of it, and a NIC is none.
     assert entries[uid(2)].uses == entries[uid(3)].uses == ()
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
+def test_version_2_gave_each_function_of_a_nic_by_its_name(machine: Machine, lost: bool) -> None:
+    before(machine, 2)
+    if lost:
+        machine.checkpoint.write_text("")
+    entries = machine.entries()
+    assert [(use.nic, use.vf, use.bandwidth) for use in entries[uid(1)].nic_uses] == [("rdma-0000-40-00-0", None, None)]
+    assert [(use.nic, use.vf) for use in entries[uid(2)].nic_uses] == [("", "rdma-vf-0000-41-00-1")]
+    assert entries[uid(3)].nic_uses == ()  # it only watches over one
+    assert [use.gpu for use in entries[uid(1)].uses] == [device(1)]
+    assert len(entries[uid(1)].effects) == 1
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
 def test_a_claim_of_version_1_keeps_its_gpu_from_shares_and_partitions(machine: Machine, lost: bool) -> None:
-    before_shares(machine)
+    before(machine, 1)
     if lost:
         machine.checkpoint.write_text("")
     machine.recover()

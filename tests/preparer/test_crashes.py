@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from plan.crashes import DIED, die_at
 from preparer.machine import Machine, gpu_claim, in_child, kill_at, prepared, uid
+from preparer.nics import POOL, nic_claim
 from preparer.sharing import mig_claim, share_claim
 
 from kubeletplugin.store import STEPS
@@ -23,6 +24,7 @@ CLAIMS = {
     "mig": mig_claim(2, (2, 0), (2, 3), (3, 1)),
     "mps": share_claim(2, 2),
     "time-slices": share_claim(2, 2, 3, strategy="timeSlicing", timeSlicing={"interval": "Long"}),
+    "nics": nic_claim(2, POOL, POOL, vf={"vlan": 7}, interface={"mtu": 1500}),
 }
 
 

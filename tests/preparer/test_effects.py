@@ -197,7 +197,7 @@ def test_a_pod_can_end_although_its_effects_cannot_be_undone_and_a_later_try_und
     assert f"what claim ml/claim-1 (uid {uid(1)}) did to {device(1)} cannot be undone" in record.getMessage()
     report = recover(machine.store())
     assert report.left == [claim]
-    assert f"left on the node's GPUs, to be undone: {claim}" in str(report)
+    assert f"left on the node's devices, to be undone: {claim}" in str(report)
     mended = machine.preparer().mend()
     assert mended.undone == ()
     assert len(mended.failed) == 1
@@ -330,7 +330,9 @@ def test_an_unprepare_does_not_wait_for_more_than_one_effect_that_hangs(machine:
             gate.wait(30)
 
     hangs = Hangs()
-    preparer = machine.preparer(effects=HostEffects(mig=hangs, time_slices=hangs, mps=hangs, deadline_s=0.05))
+    preparer = machine.preparer(
+        effects=HostEffects(mig=hangs, time_slices=hangs, mps=hangs, vfs=hangs, interfaces=hangs, deadline_s=0.05)
+    )
     assert preparer.unprepare([claim]) == {claim.uid: None}
     assert calls == [device(3)]
     gate.set()

@@ -10,12 +10,34 @@ from preparer.gpus import NodeOfFiles
 
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
-from driver.plan.effects import CreateMigDevice, Effect, RunMpsDaemon, SetTimeSlice
+from driver.plan.effects import (
+    ConfigureVf,
+    CreateMigDevice,
+    Effect,
+    LendInterface,
+    RunMpsDaemon,
+    SetTimeSlice,
+    VfSettings,
+)
 from kubeletplugin.effects import EffectHangsError, HostEffects
 
 MIG = CreateMigDevice(gpu="gpu-a", uuid="GPU-a", profile_id=19, profile="1g.10gb", start=3, size=1)
 SLICE = SetTimeSlice(gpu="gpu-b", uuid="GPU-b", interval="Long")
 MPS = RunMpsDaemon(gpu="gpu-c", uuid="GPU-c", folder="/run/rootport/mps/gpu-c")
+
+VF = ConfigureVf(
+    function="rdma-vf-a", address="0000:1c:00.2", pf_address="0000:1c:00.0", index=0, settings=VfSettings(vlan=7)
+)
+LENT = LendInterface(
+    function="rdma-vf-b",
+    address="0000:1c:00.3",
+    interface="ens1v1",
+    pod_uid="pod",
+    claim_uid="claim",
+    name_in_pod="net1",
+    mtu=None,
+    rdma_device=None,
+)
 
 
 class Hangs:
@@ -52,20 +74,20 @@ class Raises:
 
 
 def test_each_effect_is_done_and_undone_by_whom_it_belongs_to(tmp_path: Path) -> None:
-    nodes = [NodeOfFiles(tmp_path / name) for name in ("mig", "slices", "mps")]
-    effects = HostEffects(mig=nodes[0], time_slices=nodes[1], mps=nodes[2])
-    made = [effects.do(effect) for effect in (MIG, SLICE, MPS)]
-    assert [node.there() for node in nodes] == [[MIG], [SLICE], [MPS]]
-    assert [item.uuid if item else None for item in made] == ["MIG-gpu-a-3-1-1", None, None]
-    for effect in (MIG, SLICE, MPS):
+    nodes = [NodeOfFiles(tmp_path / name) for name in ("mig", "slices", "mps", "vfs", "interfaces")]
+    effects = HostEffects(mig=nodes[0], time_slices=nodes[1], mps=nodes[2], vfs=nodes[3], interfaces=nodes[4])
+    made = [effects.do(effect) for effect in (MIG, SLICE, MPS, VF, LENT)]
+    assert [node.there() for node in nodes] == [[MIG], [SLICE], [MPS], [VF], [LENT]]
+    assert [item.uuid if item else None for item in made] == ["MIG-gpu-a-3-1-1", None, None, None, None]
+    for effect in (MIG, SLICE, MPS, VF, LENT):
         effects.undo(effect)
-    assert [node.there() for node in nodes] == [[], [], []]
+    assert [node.there() for node in nodes] == [[], [], [], [], []]
 
 
 @pytest.mark.parametrize("method", ["do", "undo"])
 def test_an_effect_that_hangs_is_told_in_time_and_keeps_only_its_own_gpu_busy(tmp_path: Path, method: str) -> None:
     hangs, node = Hangs(), NodeOfFiles(tmp_path / "node")
-    effects = HostEffects(mig=hangs, time_slices=node, mps=node, deadline_s=0.05)
+    effects = HostEffects(mig=hangs, time_slices=node, mps=node, vfs=node, interfaces=node, deadline_s=0.05)
     with pytest.raises(EffectHangsError, match=r"CreateMigDevice has not ended after 0\.05 s"):
         getattr(effects, method)(MIG)
     same_gpu = SLICE.model_copy(update={"gpu": MIG.gpu})
@@ -86,7 +108,7 @@ def test_a_gpu_is_not_busy_for_good_where_no_thread_could_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = NodeOfFiles(tmp_path / "node")
-    effects = HostEffects(mig=node, time_slices=node, mps=node)
+    effects = HostEffects(mig=node, time_slices=node, mps=node, vfs=node, interfaces=node)
 
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -112,7 +134,13 @@ def test_what_an_effector_says_is_told_as_it_is_and_its_bug_as_an_error_of_the_n
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = NodeError("no", hint="wait")
-    effects = HostEffects(mig=Raises(told), time_slices=Raises(KeyError("x")), mps=Raises(told))
+    effects = HostEffects(
+        mig=Raises(told),
+        time_slices=Raises(KeyError("x")),
+        mps=Raises(told),
+        vfs=Raises(told),
+        interfaces=Raises(told),
+    )
     with pytest.raises(NodeError) as caught:
         getattr(effects, method)(MIG)
     assert caught.value is told

@@ -129,10 +129,10 @@ def test_only_the_last_few_damaged_journals_are_kept(journal: EffectJournal) -> 
 
 def test_a_journal_of_a_later_version_is_left_alone(journal: EffectJournal, caplog: pytest.LogCaptureFixture) -> None:
     journal.write(CLAIM, EFFECTS)
-    path(journal).write_text('{"version": 2, "anything": []}')
+    path(journal).write_text('{"version": 3, "anything": []}')
     assert journal.all() == {}
-    assert "is of version 2" in caplog.text
-    assert path(journal).read_text() == '{"version": 2, "anything": []}'
+    assert "is of version 3" in caplog.text
+    assert path(journal).read_text() == '{"version": 3, "anything": []}'
 
 
 def test_temporary_files_are_removed_and_others_left_alone(journal: EffectJournal) -> None:

@@ -1,4 +1,4 @@
-"""The one rule of who may have a device, or a GPU, together."""
+"""The one rule of who may have a device, a GPU or a NIC together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from preparer.machine import uid
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan.gpu_use import GpuUse
-from kubeletplugin.entry import Entry, EntryDevice, EntryUse
+from driver.plan.nic_use import NicUse
+from kubeletplugin.entry import Entry, EntryDevice, EntryNicUse, EntryUse
 from kubeletplugin.overlap import refuse_overlap
 
 GIB = 2**30
@@ -59,6 +60,8 @@ def entry(
             use=EntryUse.of(item) if item else None,
             isolation=None,
             mig_uuid=None,
+            nic_use=None,
+            distances=(),
         )
         for index, item in enumerate(uses or (None,))
     )
@@ -183,3 +186,89 @@ def test_shares_of_many_claims_are_counted_together() -> None:
     check(entry(1, use(10, 10)), *others)
     with pytest.raises(NodeError, match="120 percent"):
         check(entry(1, use(20, 10), use(10, 10)), *others)
+
+
+def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = None, of: int | None = 100) -> NicUse:
+    return NicUse(nic=DeviceName(nic), vf=DeviceName(vf) if vf else None, bandwidth=bandwidth, nic_bandwidth=of)
+
+
+def nic_entry(number: int, *uses: NicUse, admin: bool = False, boot: str = "boot-1", shared: bool = True) -> Entry:
+    """A claim with one device a use, each a share of its own; or each with a device of its own."""
+    devices = tuple(
+        EntryDevice(
+            request_names=("nic",),
+            pool="node-a",
+            device="rdma-vfs-0" if shared else f"rdma-vf-{number}-{index}",
+            cdi_device_ids=(),
+            share_id=f"{number}-{index}" if shared else None,
+            admin_access=admin,
+            use=None,
+            isolation=None,
+            mig_uuid=None,
+            nic_use=EntryNicUse.of(item),
+            distances=(),
+        )
+        for index, item in enumerate(uses)
+    )
+    return entry(number, boot=boot).model_copy(update={"devices": devices})
+
+
+@pytest.mark.parametrize(
+    ("new", "held", "why"),
+    [
+        (nic_use(vf="vf-1"), nic_use(vf="vf-2"), None),
+        (nic_use(vf="vf-1"), nic_use(vf="vf-1"), "has its virtual function vf-1, and this one would be given the same"),
+        (nic_use(vf="vf-1"), nic_use("", vf="vf-1"), "would be given the same"),
+        (nic_use(vf="vf-1"), nic_use("", vf="vf-2"), None),
+        (nic_use(), nic_use(vf="vf-1"), "that one has its virtual function vf-1, and this one wants all of it"),
+        (nic_use(bandwidth=1), nic_use(vf="vf-1"), "and this one wants a share of its bandwidth"),
+        (nic_use(vf="vf-1"), nic_use(), "that one has all of it, and this one wants its virtual function vf-1"),
+        (nic_use(), nic_use(bandwidth=1), "that one has a share of its bandwidth, and this one wants all of it"),
+        (nic_use(bandwidth=1), nic_use(), "that one has all of it, and this one wants a share of its bandwidth"),
+        (nic_use(), nic_use("rdma-1"), None),
+        (nic_use(bandwidth=40), nic_use(bandwidth=60), None),
+        (nic_use(bandwidth=41), nic_use(bandwidth=60), "101 of its 100 bits per second"),
+        (nic_use(bandwidth=41, of=None), nic_use(bandwidth=60), "101 of its 100 bits per second"),
+        (nic_use(bandwidth=41, of=None), nic_use(bandwidth=60, of=None), None),
+        (nic_use(bandwidth=41), nic_use("rdma-1", bandwidth=60), None),
+    ],
+    ids=[
+        "two-vfs",
+        "one-vf-twice",
+        "one-vf-by-name-and-from-a-pool",
+        "another-vf-of-an-older-version",
+        "nic-beside-its-vf",
+        "share-beside-a-vf",
+        "vf-of-a-nic",
+        "whole-beside-a-share",
+        "share-beside-a-whole",
+        "another-nic",
+        "all-of-it-in-two",
+        "oversold",
+        "speed-known-by-one",
+        "speed-not-known",
+        "shares-of-two-nics",
+    ],
+)
+@pytest.mark.parametrize("shared", [True, False], ids=["of-one-device", "of-two-devices"])
+def test_who_may_use_a_nic_together(new: NicUse, held: NicUse, why: str | None, shared: bool) -> None:
+    others = [nic_entry(3, nic_use("rdma-9")), nic_entry(2, held, shared=shared)]
+    check(nic_entry(1, new), *[item.model_copy(update={"boot_id": "boot-0"}) for item in others])
+    check(nic_entry(1, new, admin=True), *others)
+    check(nic_entry(1, new), nic_entry(2, held, admin=True))
+    if why is None:
+        check(nic_entry(1, new), *others)
+        return
+    with pytest.raises(NodeError, match=why) as caught:
+        check(nic_entry(1, new), *others)
+    assert "claim ml/claim-1 (uid" in caught.value.message
+    assert "claim ml/claim-2 (uid" in caught.value.message
+    assert "NIC rdma-0" in caught.value.message
+    assert caught.value.hint
+
+
+def test_shares_of_a_nic_are_counted_together() -> None:
+    others = [nic_entry(number, nic_use(bandwidth=30)) for number in (2, 3, 4)]
+    check(nic_entry(1, nic_use(bandwidth=10)), *others)
+    with pytest.raises(NodeError, match="101 of its 100 bits per second"):
+        check(nic_entry(1, nic_use(bandwidth=10), nic_use(bandwidth=1)), *others)
