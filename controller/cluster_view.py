@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
+from controller.alignment_view import PodIndex
 from controller.device_changes import essence_of_device, is_same_but_status
 from controller.liveness import LivenessTracker
 from controller.slice_cache import SliceCache
@@ -22,7 +23,7 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
     JsonObject,
 )
-from driver.objects import NODE_LABEL, ClaimAllocation, claim_allocations, node_label
+from driver.objects import NODE_LABEL, ClaimAllocation, PodConsumer, claim_allocations, node_label, pod_consumers
 
 __all__ = ["ClusterView"]
 
@@ -37,6 +38,7 @@ class ClusterView:
         liveness: Gets the heartbeats.
         look_at: Called with the name of a node whose inventory, Node or slices have changed.
         look_at_devices: Called with a node's label value when its Device objects may have to change.
+        look_at_pod: Called with the UID of a pod whose claims' devices have changed.
         clock: Monotonic seconds.
     """
 
@@ -49,6 +51,7 @@ class ClusterView:
         liveness: LivenessTracker,
         look_at: Callable[[str], None],
         look_at_devices: Callable[[str], None],
+        look_at_pod: Callable[[str], None] = lambda _uid: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._namespace = namespace
@@ -79,6 +82,8 @@ class ClusterView:
         self._claims = Reflector(api, RESOURCE_CLAIMS, on_change=self._claim_changed, transform=_allocations_of_claim)
         self.slices = SliceCache(self._slices.get, clock=clock)
         """This driver's slices, by pool."""
+        self.pods = PodIndex(self._allocations_of, look_at_pod)
+        """The pods that have devices of this driver, by UID."""
 
     def start(self, stop: threading.Event) -> list[threading.Thread]:
         """Watch until ``stop`` is set, in threads of their own."""
@@ -140,6 +145,10 @@ class ClusterView:
         with self._lock:
             claims = [self._allocations[key] for key in self._claims_by_pool.get(node, ())]
         return [item for claim in claims for item in claim if item.pool == node]
+
+    def _allocations_of(self, key: str) -> tuple[ClaimAllocation, ...]:
+        with self._lock:
+            return self._allocations.get(key, ())
 
     def take_specs_due(self, label: str) -> bool:
         """Whether more than claims may have changed since this was asked last, so that the specs need a look as well.
@@ -242,20 +251,22 @@ class ClusterView:
     def _claim_changed(self, key: str) -> None:
         claim = self._claims.get(key)
         given: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
+        pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
         with self._lock:
             former = self._allocations.pop(key, ())
             if given:
                 self._allocations[key] = given
-            if given == former:
-                return  # another driver's claim, or a change that is no concern of ours
-            for pool in {item.pool for item in former}:
-                self._claims_by_pool[pool].discard(key)
-                if not self._claims_by_pool[pool]:
-                    del self._claims_by_pool[pool]
-            for pool in {item.pool for item in given}:
-                self._claims_by_pool[pool].add(key)
-        for pool in {item.pool for item in (*former, *given)}:
-            self._look_at_devices(node_label(pool))
+            if given != former:  # otherwise another driver's claim, or a change that is no concern of its devices
+                for pool in {item.pool for item in former}:
+                    self._claims_by_pool[pool].discard(key)
+                    if not self._claims_by_pool[pool]:
+                        del self._claims_by_pool[pool]
+                for pool in {item.pool for item in given}:
+                    self._claims_by_pool[pool].add(key)
+        self.pods.refresh(key, pods, is_given_anew=given != former)
+        if given != former:
+            for pool in {item.pool for item in (*former, *given)}:
+                self._look_at_devices(node_label(pool))
 
 
 def _kept(metadata: JsonObject, *keys: str) -> JsonObject:
@@ -267,4 +278,6 @@ def _identity_of_node(wire: JsonObject) -> JsonObject:
 
 
 def _allocations_of_claim(wire: JsonObject) -> JsonObject:
-    return _kept(wire["metadata"], "name", "namespace", "resourceVersion") | {"allocations": claim_allocations(wire)}
+    allocations = claim_allocations(wire)
+    kept = _kept(wire["metadata"], "name", "namespace", "resourceVersion")
+    return kept | {"allocations": allocations, "pods": pod_consumers(wire) if allocations else ()}

@@ -1,4 +1,4 @@
-"""The publisher: one thread for slices, one of lower rank for Device objects, and the watches that feed them."""
+"""The publisher: one thread for slices, others of lower rank for Device objects and Events, and the watches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from controller.alignment_pass import AlignmentPass
 from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
@@ -20,6 +21,8 @@ from controller.slice_writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 
 __all__ = ["Publisher", "PublisherOptions"]
 
@@ -29,6 +32,10 @@ _TICK_S: Final = 0.5
 _SETTLE_S: Final = 0.3
 _DEVICES_SETTLE_S: Final = 1.0
 _DEVICE_WRITES_PER_S: Final = 50.0
+# The scheduler reserves a pod's claims one after the other, and only all of them together can be judged.
+_PODS_SETTLE_S: Final = 2.0
+_EVENTS_PER_S: Final = 10.0
+_MAX_EVENT_DELAY_S: Final = 300.0
 # Longer than the controller's own Lease goes unrenewed as long as it leads.
 _MAX_GAP_S: Final = 15.0
 
@@ -61,6 +68,7 @@ class Publisher:
         api: The API server.
         options: What a person may choose.
         policies: What an administrator lets be given of GPUs; None for the defaults.
+        nic_policies: Likewise of RDMA NICs.
         clock: Monotonic seconds.
     """
 
@@ -69,7 +77,8 @@ class Publisher:
         api: KubernetesApi,
         options: PublisherOptions,
         *,
-        policies: PoliciesInForce | None = None,
+        policies: PoliciesInForce[GpuPolicies] | None = None,
+        nic_policies: PoliciesInForce[NicPolicies] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
@@ -78,6 +87,7 @@ class Publisher:
         self._threads: list[threading.Thread] = []
         self._nodes = WorkQueue(clock=clock)
         self._labels = WorkQueue(clock=clock)
+        self._pods = WorkQueue(max_delay_s=_MAX_EVENT_DELAY_S, clock=clock)
         self._liveness = LivenessTracker(fresh_for_s=options.fresh_for_s, grace_s=options.grace_s, max_gap_s=_MAX_GAP_S)
         self._view = ClusterView(
             api,
@@ -86,11 +96,13 @@ class Publisher:
             liveness=self._liveness,
             look_at=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
             look_at_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
+            look_at_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
             clock=clock,
         )
         self._condition = PublishedCondition(api)
         self._features = SliceFeatures(api)
-        self._policies = PoliciesInForce(None) if policies is None else policies
+        self._policies = policies or PoliciesInForce(None, default=DEFAULT_POLICIES, flag="")
+        self._nic_policies = nic_policies or PoliciesInForce(None, default=DEFAULT_NIC_POLICIES, flag="")
         self._node_pass = NodePass(
             api,
             namespace=options.namespace,
@@ -100,6 +112,7 @@ class Publisher:
             features=self._features,
             condition=self._condition,
             policies=lambda: self._policies.now,
+            nic_policies=lambda: self._nic_policies.now,
             node_grace_s=options.node_grace_s,
             clock=clock,
         )
@@ -111,6 +124,13 @@ class Publisher:
             features=self._features,
             stop=self._stop,
             pause=self._wait_for_slices,
+        )
+        self._alignment_pass = AlignmentPass(
+            api,
+            pod=self._view.pods.pod,
+            inventory=self._view.inventory,
+            instance=options.leader_lease,
+            pause=lambda: self._stop.wait(1.0 / _EVENTS_PER_S),
         )
 
     @property
@@ -130,9 +150,10 @@ class Publisher:
             *self._view.start(self._stop),
             threading.Thread(target=self._work_on_nodes, name="slices", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
+            threading.Thread(target=self._work_on_pods, name="alignment", daemon=True),
             threading.Thread(target=self._tick, name="ticks", daemon=True),
         ]
-        for thread in self._threads[-3:]:
+        for thread in self._threads[-4:]:
             thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -140,19 +161,25 @@ class Publisher:
         self._stop.set()
         self._nodes.close()
         self._labels.close()
+        self._pods.close()
         end = time.monotonic() + timeout_s
-        workers = [thread for thread in self._threads if thread.name in ("slices", "devices")]
+        workers = [thread for thread in self._threads if thread.name in ("slices", "devices", "alignment")]
         for thread in workers:
             thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in workers)
 
     def _work_on_nodes(self) -> None:
-        self._work(self._nodes, lambda: self._view.is_synced, self._node_pass.run)
+        self._work(self._nodes, "node", lambda: self._view.is_synced, self._node_pass.run)
 
     def _work_on_devices(self) -> None:
-        self._work(self._labels, lambda: self._view.devices_are_synced, self._device_pass.run)
+        self._work(self._labels, "node", lambda: self._view.devices_are_synced, self._device_pass.run)
 
-    def _work(self, queue: WorkQueue, may_start: Callable[[], bool], run: Callable[[str], float | None]) -> None:
+    def _work_on_pods(self) -> None:
+        self._work(self._pods, "pod_uid", lambda: self._view.devices_are_synced, self._look_at_pod)
+
+    def _work(
+        self, queue: WorkQueue, what: str, may_start: Callable[[], bool], run: Callable[[str], float | None]
+    ) -> None:
         while not may_start():
             if self._stop.wait(0.05):
                 return
@@ -161,15 +188,15 @@ class Publisher:
                 again_s = run(key)
             except Exception as error:  # noqa: BLE001 - one node's failure must not end the work on the others
                 delay = queue.failed(key)
-                self._log_failure(key, error, delay)
+                self._log_failure({what: key}, error, delay)
             else:
                 queue.succeeded(key)
                 if again_s is not None:
                     queue.add(key, after_s=again_s)
 
     @staticmethod
-    def _log_failure(key: str, error: Exception, delay: float) -> None:
-        told = {"node": key, "retry_in_s": round(delay, 1)}
+    def _log_failure(what: dict[str, str], error: Exception, delay: float) -> None:
+        told = what | {"retry_in_s": round(delay, 1)}
         if isinstance(error, ApiServerError):
             _LOG.warning("will be tried again", extra=told | {"error": str(error)})
         else:
@@ -180,7 +207,7 @@ class Publisher:
         while not self._stop.wait(_TICK_S):
             if not self._view.is_synced:
                 continue
-            if self._policies.look():
+            if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
                 self._look_at_all()
             now = self._clock()
             for node in (*self._liveness.changed(now), *self._view.slices.doubtful()):
@@ -204,9 +231,16 @@ class Publisher:
 
     def _wait_for_slices(self) -> None:
         """Devices come after slices, and slowly: they are to look at, and etcd has other work."""
-        while not self._nodes.is_idle() and not self._stop.wait(0.05):
-            pass
+        self._let_slices_go_first()
         # From start to start: a write takes its time as well.
         now = self._clock()
         self._stop.wait(max(self._next_device_write - now, 0.0))
         self._next_device_write = max(self._next_device_write, now) + 1.0 / _DEVICE_WRITES_PER_S
+
+    def _look_at_pod(self, uid: str) -> None:
+        self._let_slices_go_first()
+        self._alignment_pass.run(uid)
+
+    def _let_slices_go_first(self) -> None:
+        while not self._nodes.is_idle() and not self._stop.wait(0.05):
+            pass

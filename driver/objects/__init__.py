@@ -1,6 +1,8 @@
 """Rootport's own API objects out of an inventory, and the inventory out of what a node wrote."""
 
+from driver.objects.alignment_events import alignment_event
 from driver.objects.claims import ClaimAllocation, claim_allocations
+from driver.objects.consumers import PodConsumer, pod_consumers
 from driver.objects.device_statuses import device_statuses
 from driver.objects.devices import device_objects
 from driver.objects.inventories import inventory_of, node_inventory, parse_node_inventory
@@ -11,6 +13,8 @@ __all__ = [
     "NODE_LABEL",
     "TYPE_LABEL",
     "ClaimAllocation",
+    "PodConsumer",
+    "alignment_event",
     "claim_allocations",
     "device_object_name",
     "device_objects",
@@ -19,4 +23,5 @@ __all__ = [
     "node_inventory",
     "node_label",
     "parse_node_inventory",
+    "pod_consumers",
 ]

@@ -57,7 +57,7 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
         eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
         assert nodes.visible("node-a") == ["gpu-0000-10-00-0"]
         message = nodes.published("node-a")["message"]
-        assert "GPUs are given whole only" in message
+        assert "GPUs and RDMA NICs are given whole only" in message
         assert "DRAPartitionableDevices is off" in message
         assert "gpu-ratio-0000-10-00-0, mig-0000-10-00-0" in message
         assert controller.told("turn on its feature gates")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from controller.policies_in_force import PoliciesInForce
-from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
 
 HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
@@ -52,13 +55,17 @@ def mount(tmp_path: Path) -> Mount:
     return Mount(tmp_path)
 
 
-def limit(policies: PoliciesInForce) -> int | None:
+def in_force(path: Path | None, clock: Callable[[], float] = time.monotonic) -> PoliciesInForce[GpuPolicies]:
+    return PoliciesInForce(path, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=clock)
+
+
+def limit(policies: PoliciesInForce[GpuPolicies]) -> int | None:
     return policies.now.of(model="any", node="any").max_shares
 
 
 def test_a_change_is_seen_at_the_next_look_and_only_once(mount: Mount) -> None:
     mount.put(TWO)
-    policies = PoliciesInForce(mount.file)
+    policies = in_force(mount.file)
     assert limit(policies) == 2
     assert not policies.look()
     mount.put(THREE)
@@ -69,14 +76,14 @@ def test_a_change_is_seen_at_the_next_look_and_only_once(mount: Mount) -> None:
 
 def test_the_same_rules_in_another_file_are_no_change(mount: Mount) -> None:
     mount.put(TWO)
-    policies = PoliciesInForce(mount.file)
+    policies = in_force(mount.file)
     mount.put("# a comment\n" + TWO)
     assert not policies.look()
 
 
 def test_a_wrong_file_is_logged_and_what_was_in_force_stays(mount: Mount, caplog: pytest.LogCaptureFixture) -> None:
     mount.put(TWO)
-    policies = PoliciesInForce(mount.file)
+    policies = in_force(mount.file)
     mount.put(WRONG)
     with caplog.at_level(logging.ERROR):
         assert not policies.look()
@@ -90,7 +97,7 @@ def test_a_wrong_file_is_logged_and_what_was_in_force_stays(mount: Mount, caplog
 
 def test_a_file_that_goes_means_the_defaults_and_one_that_comes_is_read(mount: Mount) -> None:
     mount.put(None)
-    policies = PoliciesInForce(mount.file)
+    policies = in_force(mount.file)
     assert policies.now == DEFAULT_POLICIES
     mount.put(TWO)
     assert policies.look()
@@ -103,7 +110,7 @@ def test_a_file_is_read_again_after_a_minute_though_nothing_tells_that_it_is_ano
     path = tmp_path / "policies.yaml"
     path.write_text(TWO)
     clock = Clock()
-    policies = PoliciesInForce(path, clock=clock)
+    policies = in_force(path, clock)
     policies._mark = "as if it were the same file"
     clock.now = 1.0
     policies.look()
@@ -120,7 +127,7 @@ def test_a_file_is_read_again_after_a_minute_though_nothing_tells_that_it_is_ano
 
 
 def test_without_a_file_the_defaults_hold_for_ever() -> None:
-    policies = PoliciesInForce(None)
+    policies = in_force(None)
     assert not policies.look()
     assert policies.now == DEFAULT_POLICIES
 
@@ -128,16 +135,28 @@ def test_without_a_file_the_defaults_hold_for_ever() -> None:
 def test_a_wrong_file_or_path_at_the_start_is_an_error(mount: Mount) -> None:
     mount.put(WRONG)
     with pytest.raises(InputError, match="maxShares"):
-        PoliciesInForce(mount.file)
-    with pytest.raises(InputError, match="there is no folder"):
-        PoliciesInForce(mount.folder / "nowhere" / "policies.yaml")
+        in_force(mount.file)
+    with pytest.raises(InputError, match=r"--gpu-policies .*: there is no folder"):
+        in_force(mount.folder / "nowhere" / "policies.yaml")
 
 
-def test_the_controller_does_not_start_with_wrong_policies(tmp_path: Path) -> None:
+def test_the_default_says_which_kind_of_policies_the_file_holds(mount: Mount) -> None:
+    mount.put("apiVersion: rootport.dev/v1alpha1\nkind: NicPolicies\npolicies: [{vfs: named}]\n")
+    policies = PoliciesInForce(mount.file, default=DEFAULT_NIC_POLICIES, flag="--nic-policies")
+    assert policies.now.of(model="any", node="any").vfs == "named"
+    with pytest.raises(InputError, match="'GpuPolicies'"):
+        in_force(mount.file)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake"), [("Gpu", "policies[0].maxShares"), ("Nic", "policies[0].vfs")], ids=["GPUs", "NICs"]
+)
+def test_the_controller_does_not_start_with_wrong_policies(tmp_path: Path, kind: str, mistake: str) -> None:
     path = tmp_path / "policies.yaml"
-    path.write_text(WRONG)
+    field = mistake.rpartition(".")[2]
+    path.write_text(f"apiVersion: rootport.dev/v1alpha1\nkind: {kind}Policies\npolicies: [{{{field}: 0}}]\n")
     told = subprocess.run(
-        [sys.executable, "-m", "controller", f"--gpu-policies={path}"],
+        [sys.executable, "-m", "controller", f"--{kind.lower()}-policies={path}"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
@@ -145,5 +164,5 @@ def test_the_controller_does_not_start_with_wrong_policies(tmp_path: Path) -> No
         check=False,
     )
     assert told.returncode == 2
-    assert f"rootport-controller: {path}:3: GpuPolicies: policies[0].maxShares" in told.stderr
+    assert f"rootport-controller: {path}:3: {kind}Policies: {mistake}" in told.stderr
     assert "Traceback" not in told.stderr

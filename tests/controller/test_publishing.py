@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster.control_plane import ControlPlane
-from layout.machines import gpu, nic, node
+from layout.machines import fpga, gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
@@ -20,8 +20,9 @@ from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
 from controller.slice_features import SliceFeatures
-from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
+from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES, JsonObject
 from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.model.devices import LinkLayer, RdmaPort
 from driver.model.inventory import Inventory
 from driver.objects import device_objects
 
@@ -138,7 +139,7 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
         assert '"shares"' in json.dumps(nodes.slices("node-a"))
         before = nodes.versions()
         policies.write_text(header + "policies: [{modes: [gpus]}]\n")
-        eventually("an error in the log", lambda: controller.told("the GpuPolicies are wrong"))
+        eventually("an error in the log", lambda: controller.told("policies are wrong"))
         assert nodes.versions() == before
 
 
@@ -165,11 +166,61 @@ def test_one_changed_attribute_is_one_update_and_one_device(nodes: Nodes, start:
     assert changed == {"resourceslices", "devices", "nodeinventories"}
 
 
+def test_vfs_by_name_are_several_slices_and_pooled_without_a_restart_when_the_policies_say_so(
+    nodes: Nodes, start: Callable[..., Controller], tmp_path: Path
+) -> None:
+    policies = tmp_path / "nic-policies.yaml"
+    header = "apiVersion: rootport.dev/v1alpha1\nkind: NicPolicies\n"
+    policies.write_text(header + "policies: [{vfs: named}]\n")
+    nodes.add(node(*(nic(f"{bus:02x}", vfs=64) for bus in range(3)), name="node-a"))
+    start(f"--nic-policies={policies}")
+    with nodes.beating("node-a"):
+        eventually("192 VFs", lambda: len(nodes.visible("node-a")) == 192)
+        slices = nodes.slices("node-a")
+        assert [item["spec"]["pool"]["resourceSliceCount"] for item in slices] == [2, 2]
+        policies.write_text(header)
+        eventually("three pools", lambda: len(nodes.visible("node-a")) == 3)
+        (one,) = nodes.slices("node-a")
+        assert one["spec"]["pool"]["resourceSliceCount"] == 1
+        pool = one["spec"]["devices"][0]
+        assert pool["allowMultipleAllocations"] is True
+        assert pool["capacity"]["vfs"]["value"] == "64"
+
+
+def test_a_link_that_is_down_is_written_once_and_the_time_that_the_api_server_adds_stays(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
+    down = RdmaPort(link_layer=LinkLayer.INFINIBAND, speed_gbps=400, state="down")
+    nodes.add(node(gpu("10"), nic("20", ports=(down,)), nic("21"), name="node-a"))
+
+    def taint() -> JsonObject:
+        (one,) = nodes.slices("node-a")
+        (device,) = (item for item in one["spec"]["devices"] if item["name"] == "rdma-0000-20-00-0")
+        taints = device.get("taints", [])
+        assert len(taints) <= 1
+        return dict(taints[0]) if taints else {}
+
+    controller = start("--resync=1")
+    with nodes.beating("node-a"):
+        before = settled(nodes)
+        added = taint()
+        assert added.pop("timeAdded")
+        assert added == {"key": "rootport.dev/link-down", "value": "down", "effect": "NoSchedule"}
+        first = taint()["timeAdded"]
+        looks = controller.log.read_text().count("looking at everything")
+        eventually("two resyncs", lambda: controller.log.read_text().count("looking at everything") >= looks + 2)
+        assert nodes.versions() == before
+        nodes.tell(node(gpu("10", model="B200"), nic("20", ports=(down,)), nic("21"), name="node-a"))
+        eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
+        assert taint()["timeAdded"] == first
+        nodes.tell(node(gpu("10", model="B200"), nic("20"), nic("21"), name="node-a"))
+        eventually("no taint", lambda: not taint())
+
+
 def test_more_devices_than_a_slice_holds_are_several_slices(nodes: Nodes, start: Callable[..., Controller]) -> None:
-    big = node(*(nic(f"{bus:02x}", vfs=64) for bus in range(3)), name="node-a")
-    nodes.add(big)
+    nodes.add(node(*(fpga(f"{bus:02x}") for bus in range(192)), name="node-a"))
     start()
-    eventually("192 VFs", lambda: len(nodes.visible("node-a")) == 192)
+    eventually("192 FPGAs", lambda: len(nodes.visible("node-a")) == 192)
     slices = nodes.slices("node-a")
     assert [item["spec"]["pool"]["resourceSliceCount"] for item in slices] == [2, 2]
     nodes.tell(machine())
