@@ -34,9 +34,10 @@ $(STUBS) &: $(PROTOS) setup.py $(VENV)/.installed
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STUBS)
 
-run: venv ## allocate the examples on two real machines, without a cluster; CDI files go to ./out
+run: venv ## allocate the examples on two real machines (and an FPGA server), without a cluster; CDI files go to ./out
 	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
-	  --gpu-model azure-nd-h100-v5=H100 --nodes 2 --claims examples --out out
+	  --topology $(TOPOLOGIES)/made-up/fpga-server.xml --gpu-model azure-nd-h100-v5=H100 --nodes 3 \
+	  --vfs-per-nic azure-nd-h100-v5-3=2 --nic-speed aws-p4d.24xlarge=100 --claims examples --out out
 
 test: check cluster-build ## everything: format, lint, types, layers, then the tests, on a real cluster too
 	@$(BIN)/pytest -n $(JOBS)

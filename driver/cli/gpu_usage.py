@@ -11,13 +11,15 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device as SliceDevice
 from driver.api.resource_v1 import DeviceRequestAllocationResult
+from driver.cli.nic_usage import bandwidth_share, vf_share
 from driver.layout import attributes
-from driver.model.devices import DeviceName, DeviceType, Gpu, MigPlacement
+from driver.model.devices import DeviceName, DeviceType, Gpu, MigPlacement, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.parts import (
     AllocatableDevice,
     GpuRatio,
     MigPartition,
+    RdmaVfPool,
     allocatable_devices,
     has_static_layout,
     whole_device,
@@ -37,16 +39,18 @@ class Use:
         claim: ``namespace/name``.
         device: What was given; a part of a GPU as the part.
         result: The allocator's answer.
+        vf: Which VF was given, where the device is a pool of them.
     """
 
     claim: str
     device: AllocatableDevice
     result: DeviceRequestAllocationResult
+    vf: DeviceName | None = None
 
     @property
     def share(self) -> str:
         """What was given of the device, in a few words; empty where it is the whole device."""
-        return share_text(self.device, self.result)
+        return share_text(self.device, self.result, self.vf)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,11 +66,13 @@ class NodeUsage:
     uses: dict[DeviceName, list[Use]] = field(default_factory=lambda: defaultdict(list))
 
     def holders(self) -> dict[DeviceName, str]:
-        """Device → who has it, for a person."""
-        return {
-            name: ", ".join(f"{use.claim} ({use.share})" if use.share else use.claim for use in uses)
-            for name, uses in self.uses.items()
-        }
+        """Device → who has it, for a person; of a pool of VFs, the VF."""
+        holders: defaultdict[DeviceName, list[str]] = defaultdict(list)
+        for name, uses in self.uses.items():
+            for use in uses:
+                is_whole = use.vf is not None or not use.share
+                holders[use.vf or name].append(use.claim if is_whole else f"{use.claim} ({use.share})")
+        return {name: ", ".join(claims) for name, claims in holders.items()}
 
     def shared_gpus(self) -> Iterator[tuple[Gpu, list[Use]]]:
         """GPUs of which parts are given."""
@@ -75,21 +81,36 @@ class NodeUsage:
             if isinstance(gpu, Gpu) and any(use.share for use in uses):
                 yield gpu, uses
 
+    def shared_nics(self) -> Iterator[tuple[RdmaNic, list[DeviceRequestAllocationResult]]]:
+        """NICs of which bandwidth or VFs of a pool are given."""
+        for name, uses in self.uses.items():
+            nic = self.devices.get(name)
+            if isinstance(nic, RdmaNic) and any(use.share for use in uses):
+                yield nic, [use.result for use in uses]
+
+    def vfs_given(self, pool: RdmaVfPool) -> int:
+        """How many VFs of a pool are given."""
+        return sum(isinstance(use.device, RdmaVfPool) for use in self.uses.get(pool.nic.name, ()))
+
 
 def usage(simulation: Simulation) -> dict[str, NodeUsage]:
     """By node."""
-    known: dict[int, Mapping[str, AllocatableDevice]] = {}
+    known: dict[tuple[int, int], Mapping[str, AllocatableDevice]] = {}
     nodes = {node.node: NodeUsage(devices=_devices(node, known)) for node in simulation.inventories}
     for outcome in simulation.outcomes:
         allocation = outcome.claim.status.allocation
         if outcome.node is None or allocation is None:
             continue
         node = nodes[outcome.node]
+        prepared = outcome.plan.devices if outcome.plan is not None else ()
+        vfs = {(item.device, item.share_id): item.nic_use.vf for item in prepared if item.nic_use is not None}
         for result in allocation.devices.results:
             device = node.devices.get(result.device) if result.driver == DRIVER_NAME else None
             if device is not None:
                 claim = f"{outcome.claim.metadata.namespace}/{outcome.claim.metadata.name}"
-                node.uses[whole_device(device).name].append(Use(claim=claim, device=device, result=result))
+                node.uses[whole_device(device).name].append(
+                    Use(claim=claim, device=device, result=result, vf=vfs.get((result.device, result.share_id)))
+                )
     return nodes
 
 
@@ -101,10 +122,10 @@ def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult) -
     return isinstance(device, Gpu | GpuRatio) and core is not None and core < Quantity.of(_ALL)
 
 
-def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> str:
-    """What was given of a GPU, in a few words; empty where it is all of it, or no GPU."""
+def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult, vf: DeviceName | None = None) -> str:
+    """What was given of a GPU or NIC, in a few words; empty where it is all of it."""
     if not _is_part(device, result):
-        return ""
+        return vf_share(device, vf) or bandwidth_share(device, result)
     if isinstance(device, MigPartition):
         return device.profile.name
     return _amounts({name: value.ceil() for name, value in result.consumed_capacity.items()})
@@ -143,19 +164,31 @@ def left_of(gpu: Gpu, uses: Sequence[Use]) -> dict[str, Any]:
 
 
 def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict[str, tuple[int, int]]:
-    """Type → how many of the devices on offer are free, and how many there are; a GPU with its parts is one.
+    """Type → how many of the devices on offer are free, and how many there are.
+
+    A GPU with its parts is one, and every VF of a pool is one.
 
     Args:
         node: The node.
         published: The devices of each of its slices.
     """
     found: dict[str, set[DeviceName]] = {}
+    free_vfs, vfs = 0, 0
     for devices in published:
         for device in devices:
             known = node.devices[device.name]
+            if isinstance(known, RdmaVfPool):
+                vfs += len(known.vfs)
+                free_vfs += len(known.vfs) - node.vfs_given(known)
+                found.setdefault(known.type.value, set())
+                continue
             whole = whole_device(known)
             found.setdefault(whole.type.value, set()).add(whole.name)
-    return {kind: (sum(name not in node.uses for name in names), len(names)) for kind, names in found.items()}
+    counts = {kind: (sum(name not in node.uses for name in names), len(names)) for kind, names in found.items()}
+    if vfs:
+        free, total = counts[DeviceType.RDMA_VF.value]
+        counts[DeviceType.RDMA_VF.value] = (free + free_vfs, total + vfs)
+    return counts
 
 
 def mode_text(uses: Sequence[Use]) -> str:
@@ -165,9 +198,11 @@ def mode_text(uses: Sequence[Use]) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _devices(node: Inventory, known: dict[int, Mapping[str, AllocatableDevice]]) -> Mapping[str, AllocatableDevice]:
+def _devices(
+    node: Inventory, known: dict[tuple[int, int], Mapping[str, AllocatableDevice]]
+) -> Mapping[str, AllocatableDevice]:
     """Simulated nodes of one file share their hardware, and this as well."""
-    key = id(node.gpus)
+    key = id(node.gpus), id(node.nics)
     if key not in known:
         known[key] = {device.name: device for device in allocatable_devices(node)}
     return known[key]

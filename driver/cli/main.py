@@ -20,6 +20,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: Final = {
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
+    "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
     "topo": "Show a machine's PCIe tree and the distance between its devices.",
     "slices": "Print the ResourceSlices of a machine, as YAML for kubectl apply.",
     "allocate": "Answer allocation problems, one JSON line each.",

@@ -12,11 +12,13 @@ from driver.adapters.manifests import ClaimManifest, read_manifest_text, read_ma
 from driver.adapters.nccl import node_name, read_topology
 from driver.adapters.output_folder import check_replaceable, replace_folder
 from driver.api.gpu_policies import GpuPolicies
+from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
-from driver.cli.options import FILE, FOLDER, HardwareFlags, gpu_policies_option, hardware_options, output_option
+from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options, output_option, policies_options
 from driver.cli.output import to_json, to_yaml
 from driver.cli.render import console
 from driver.cli.simulation_files import result_files
+from driver.cli.simulation_options import NicFlags, nic_options
 from driver.cli.simulation_report import print_report, summary
 from driver.errors import InputError
 from driver.model.inventory import Inventory
@@ -46,16 +48,19 @@ Exit code: 0 all claims can start, 1 some cannot, 2 bad input (nothing written).
 @click.option(
     "--out", type=FOLDER, help="Write slices, claims and CDI specs into this folder; replaces a former result."
 )
-@gpu_policies_option
+@policies_options
 @hardware_options
+@nic_options
 @output_option("table", "json", "yaml")
-def command(
+def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     topologies: tuple[Path, ...],
     nodes: int,
     claim_paths: tuple[Path, ...],
     out: Path | None,
     policies: GpuPolicies,
+    nic_policies: NicPolicies,
     hardware: HardwareFlags,
+    nics: NicFlags,
     output: str,
 ) -> int:
     """Allocate claims on simulated nodes and write their CDI files, without a cluster.
@@ -65,9 +70,9 @@ def command(
     """
     if out is not None:
         check_replaceable(out)
-    inventories = _inventories(topologies, nodes, hardware)
+    inventories = _inventories(topologies, nodes, hardware, nics)
     classes, claims = _manifests(claim_paths)
-    simulation = _run(inventories, classes, claims, policies)
+    simulation = _run(inventories, classes, claims, policies, nic_policies)
     if out is not None:
         replace_folder(out, result_files(simulation))
     if output == "table":
@@ -78,7 +83,7 @@ def command(
     return 0 if all(outcome.done for outcome in simulation.outcomes) else 1
 
 
-def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags) -> list[Inventory]:
+def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags, nics: NicFlags) -> list[Inventory]:
     files: dict[str, Path] = {}
     for path in topologies:
         earlier = files.setdefault(node_name(path), path)
@@ -88,11 +93,13 @@ def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags
                 hint="rename one of the files, or use --nodes to repeat one",
             )
     hardware.check(files)
+    names = {node: [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)] for node in files}
+    # A flag for NICs means all nodes of a file by its name, or one of them by its own.
+    nics.check([*files, *(name for of_file in names.values() for name in of_file)])
     inventories: list[Inventory] = []
     for node, path in files.items():
         inventory = read_topology(path, hardware=hardware.of(node))
-        names = [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)]
-        inventories.extend(inventory.renamed(name) for name in names)
+        inventories.extend(nics.applied(inventory.renamed(name), name, node) for name in names[node])
     return inventories
 
 
@@ -114,7 +121,11 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimMani
 
 
 def _run(
-    inventories: list[Inventory], classes: list[DeviceClass], claims: list[ClaimManifest], policies: GpuPolicies
+    inventories: list[Inventory],
+    classes: list[DeviceClass],
+    claims: list[ClaimManifest],
+    policies: GpuPolicies,
+    nic_policies: NicPolicies,
 ) -> Simulation:
     with Progress(console=console(stderr=True), transient=True, disable=len(claims) < 50) as progress:
         task = progress.add_task(f"allocating {len(claims)} claims on {len(inventories)} nodes", total=len(claims))
@@ -123,5 +134,6 @@ def _run(
             classes,
             [manifest.claim for manifest in claims],
             policies=policies,
+            nic_policies=nic_policies,
             progress=lambda: progress.advance(task),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +13,12 @@ from rich.text import Text
 
 from driver.api.resource_v1 import Device, DeviceRequestAllocationResult
 from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_text, share_text, usage
+from driver.cli.nic_usage import nic_left, nic_left_text, nic_mode_text
 from driver.cli.render import console, device_summary, pcie_tree, plural, table
 from driver.cli.simulation_files import cdi_path
 from driver.layout import left_out_notes
-from driver.model.devices import DeviceType
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, whole_device
+from driver.model.devices import DeviceName, DeviceType
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device
 from driver.simulation import Outcome, Simulation
 
 __all__ = ["print_report", "summary"]
@@ -24,6 +26,7 @@ __all__ = ["print_report", "summary"]
 _ROWS_SHOWN: Final = 40
 _TREES_SHOWN: Final = 4
 _WIDE: Final = 120  # characters
+_PARTS: Final = (GpuRatio, MigPartition, RdmaVfPool)
 _TYPE_NAMES: Final = {
     DeviceType.GPU.value: "GPUS",
     DeviceType.RDMA.value: "RDMA NICS",
@@ -52,14 +55,17 @@ def _node_summary(
     free = free_of(node, published[name])
     data: dict[str, Any] = {
         "name": name,
-        "devices": sum(not isinstance(device, GpuRatio | MigPartition) for device in node.devices.values()),
+        "devices": sum(
+            not isinstance(device, GpuRatio | MigPartition | RdmaVfPool) for device in node.devices.values()
+        ),
         "free": {kind: {"free": count, "total": total} for kind, (count, total) in free.items()},
         "allocated": {device: ", ".join(claims[device]) for device in sorted(claims)},
     }
     shared = {
         gpu.name: {"mode": uses[0].device.type.value, "left": left_of(gpu, uses)} for gpu, uses in node.shared_gpus()
     }
-    return data | ({"sharedGpus": shared} if shared else {})
+    shared_nics = {nic.name: {"left": nic_left(nic, results)} for nic, results in node.shared_nics()}
+    return data | ({"sharedGpus": shared} if shared else {}) | ({"sharedNics": shared_nics} if shared_nics else {})
 
 
 def _claim_summary(outcome: Outcome) -> dict[str, Any]:
@@ -94,6 +100,7 @@ def print_report(simulation: Simulation, out: Path | None) -> None:
     _print_nodes(screen, simulation, used)
     if simulation.outcomes:
         _print_shared(screen, used)
+        _print_shared_nics(screen, used)
         _print_claims(screen, simulation, used)
         _print_trees(screen, simulation, used)
         _print_problems(screen, simulation)
@@ -131,10 +138,22 @@ def _print_shared(screen: Console, used: Mapping[str, NodeUsage]) -> None:
     _print_rest(screen, len(shared) - _ROWS_SHOWN, "shared GPU")
 
 
+def _print_shared_nics(screen: Console, used: Mapping[str, NodeUsage]) -> None:
+    shared = [(name, nic, results) for name, node in used.items() for nic, results in node.shared_nics()]
+    if not shared:
+        return
+    grid = table("SHARED NIC", "NODE", "GIVEN AS", "LEFT")
+    for name, nic, results in shared[:_ROWS_SHOWN]:
+        grid.add_row(nic.name, name, nic_mode_text(nic, results), nic_left_text(nic, results))
+    screen.print()
+    screen.print(grid)
+    _print_rest(screen, len(shared) - _ROWS_SHOWN, "shared NIC")
+
+
 def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
     # On a narrow terminal the table keeps what the other tables and the trees below it do not say.
     wide = screen.width >= _WIDE
-    shares = any(True for node in used.values() for _ in node.shared_gpus())
+    shares = any(True for node in used.values() for _ in itertools.chain(node.shared_gpus(), node.shared_nics()))
     shown = {
         "NODE": wide or not shares or len(simulation.inventories) > 1,
         "SHARE": shares,
@@ -162,7 +181,7 @@ def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, No
             if device is not None:
                 numa = device.pcie.numa_node
                 cells |= {
-                    "share": share_text(device, result) or "-",
+                    "share": share_text(device, result, _vf(outcome, result)) or "-",
                     "numa": "-" if numa is None else str(numa),
                     "switch": device.pcie.switch or "-",
                     "what": _what(device),
@@ -172,6 +191,13 @@ def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, No
     screen.print()
     screen.print(grid)
     _print_rest(screen, len(simulation.outcomes) - _ROWS_SHOWN, "claim")
+
+
+def _vf(outcome: Outcome, result: DeviceRequestAllocationResult) -> DeviceName | None:
+    """Which VF a claim was given of a pool."""
+    prepared = outcome.plan.devices if outcome.plan is not None else ()
+    uses = (item.nic_use for item in prepared if (item.device, item.share_id) == (result.device, result.share_id))
+    return next((use.vf for use in uses if use is not None), None)
 
 
 def _what(device: AllocatableDevice) -> str:

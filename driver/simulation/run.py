@@ -10,18 +10,28 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.allocator import AllocationError, Allocator
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
-from driver.api.resource_v1 import DeviceClass, Node, ObjectMeta, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
+from driver.api.resource_v1 import (
+    DeviceClass,
+    Node,
+    ObjectMeta,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 from driver.errors import RootportError
 from driver.layout import resource_slices
+from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
-from driver.plan import IsolationHost, PreparePlan, prepare_plan
+from driver.plan import IsolationHost, NicHost, PreparePlan, prepare_plan
 
 __all__ = ["Outcome", "Simulation", "simulate"]
 
@@ -29,6 +39,9 @@ __all__ = ["Outcome", "Simulation", "simulate"]
 _UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
 _HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _HOST: Final = IsolationHost(simulated=True)
+_POD: Final = ResourceClaimConsumerReference(
+    resource="pods", name="simulated", uid=str(uuid.uuid5(_UID_NAMESPACE, "pod"))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,7 @@ def simulate(
     claims: Sequence[ResourceClaim],
     *,
     policies: GpuPolicies = DEFAULT_POLICIES,
+    nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     progress: Callable[[], None] = lambda: None,
 ) -> Simulation:
     """Publish, allocate and plan.
@@ -85,11 +99,15 @@ def simulate(
         classes: The DeviceClasses that claims may name.
         claims: Valid, with the API's defaults, a namespace and a name. One that is allocated keeps what it has.
         policies: What the administrator lets be given of GPUs.
+        nic_policies: Likewise of RDMA NICs.
         progress: Called after each claim.
     """
-    slices = tuple(part for inventory in inventories for part in resource_slices(inventory, policies=policies))
+    slices = tuple(
+        part
+        for inventory in inventories
+        for part in resource_slices(inventory, policies=policies, nic_policies=nic_policies)
+    )
     nodes = [_node(inventory.node) for inventory in inventories]
-    by_name = {inventory.node: inventory for inventory in inventories}
     numbers = itertools.count(1)
     # Kubernetes draws them; here the same input gives the same bytes.
     allocator = Allocator(
@@ -98,9 +116,10 @@ def simulate(
         allocated=claims,
         new_share_id=lambda: str(uuid.uuid5(_UID_NAMESPACE, f"share {next(numbers)}")),
     )
+    plugins = {inventory.node: _Plugin(inventory) for inventory in inventories}
     outcomes = []
     for claim in _with_uids(claims):
-        outcomes.append(_place(claim, allocator, nodes, by_name))
+        outcomes.append(_place(claim, allocator, nodes, plugins))
         progress()
     return Simulation(inventories=tuple(inventories), slices=slices, outcomes=tuple(outcomes), policies=policies)
 
@@ -123,14 +142,14 @@ def _with_uids(claims: Sequence[ResourceClaim]) -> Iterator[ResourceClaim]:
 
 
 def _place(
-    claim: ResourceClaim, allocator: Allocator, nodes: Sequence[Node], inventories: dict[str, Inventory]
+    claim: ResourceClaim, allocator: Allocator, nodes: Sequence[Node], plugins: Mapping[str, _Plugin]
 ) -> Outcome:
     if claim.status.allocation is not None:
         pools = (result.pool for result in claim.status.allocation.devices.results if result.driver == DRIVER_NAME)
         node = next(pools, None)
-        if node is None or node not in inventories:
+        if node is None or node not in plugins:
             return Outcome(claim=claim, problem="it is allocated already, but to none of the simulated nodes")
-        return _prepare(claim, node, inventories[node])
+        return plugins[node].prepare(claim)
     try:
         fit = allocator.allocate_first(nodes, [claim])
     except AllocationError as error:
@@ -141,13 +160,32 @@ def _place(
     allocator.commit(fit.results)
     node = fit.node.metadata.name
     allocated = claim.model_copy(update={"status": ResourceClaimStatus(allocation=fit.results[0])})
-    return _prepare(allocated, node, inventories[node])
+    return plugins[node].prepare(allocated)
 
 
-def _prepare(claim: ResourceClaim, node: str, inventory: Inventory) -> Outcome:
-    try:
-        plan = prepare_plan(claim, inventory, assume_minors=True, host=_HOST)
-    except RootportError as error:
-        # What kubelet would report on the pod: it hangs on its node, with its devices held.
-        return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
-    return Outcome(claim=claim, node=node, plan=plan)
+class _Plugin:
+    """A node's kubelet plugin: prepares claims, and knows which VFs it has given."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._taken_vfs: set[DeviceName] = set()
+
+    def prepare(self, claim: ResourceClaim) -> Outcome:
+        node = self._inventory.node
+        # What a claim lends goes to one pod, and it is a pod that kubelet prepares a claim for.
+        status = claim.status.model_copy(update={"reserved_for": claim.status.reserved_for or (_POD,)})
+        nics = NicHost(taken_vfs=frozenset(self._taken_vfs), simulated=True)
+        try:
+            plan = prepare_plan(
+                claim.model_copy(update={"status": status}),
+                self._inventory,
+                assume_minors=True,
+                host=_HOST,
+                nics=nics,
+            )
+        except RootportError as error:
+            # What kubelet would report on the pod: it hangs on its node, with its devices held.
+            return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
+        uses = (device.nic_use for device in plan.devices)
+        self._taken_vfs.update(use.vf for use in uses if use is not None and use.vf is not None)
+        return Outcome(claim=claim, node=node, plan=plan)

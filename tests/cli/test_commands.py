@@ -63,6 +63,13 @@ def test_topo_reads_a_sysfs_folder(rootport: Run, tmp_path: Path) -> None:
     assert "8 GPUs, 8 RDMA NICs with 64 VFs" in ran.out
 
 
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+def test_topo_tells_who_sees_the_rdma_devices(rootport: Run, tmp_path: Path, mode: str) -> None:
+    dgx(tmp_path, switches=1, pairs=1).netns_mode(mode)
+    assert f"RDMA devices in network namespaces: {mode}" in rootport("topo", "--sysfs", tmp_path).out
+    assert json.loads(rootport("topo", "--sysfs", tmp_path, "-o", "json").out)["rdma_netns_mode"] == mode
+
+
 def test_topo_reads_this_machine(rootport: Run) -> None:
     assert rootport("topo", "--live").code == 0
 
@@ -112,7 +119,7 @@ def test_bad_problems_are_told_by_line(rootport: Run, tmp_path: Path, content: s
     assert says in ran.err
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "topo", "slices", "allocate"])
+@pytest.mark.parametrize("command", ["", "simulate", "pairs", "topo", "slices", "allocate"])
 def test_help_teaches(rootport: Run, command: str) -> None:
     ran = rootport(*command.split(), "--help")
     assert ran.code == 0

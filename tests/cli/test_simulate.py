@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from driver.api.quantity import Quantity
+
 P4D = "examples/topologies/aws-p4d.24xlarge.xml"
 H100 = "examples/topologies/azure-nd-h100-v5.xml"
 Run = Callable[..., Any]
@@ -39,12 +41,31 @@ def claims(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_every_example_finds_room_on_the_machines_of_make_run(rootport: Run, tmp_path: Path) -> None:
     """What a new user sees first."""
-    recipe = next(
-        line for line in Path("Makefile").read_text().splitlines() if "--gpu-model" in line and "--claims" in line
-    )
-    options = recipe.split("--out")[0].split()
-    ran = rootport("simulate", "--topology", P4D, "--topology", H100, *options, "--out", tmp_path / "out")
+    recipe = Path("Makefile").read_text().partition("rootport simulate")[2].partition("--out")[0]
+    options = recipe.replace("\\\n", " ").replace("$(TOPOLOGIES)", "examples/topologies").split()
+    ran = rootport("simulate", *options, "--out", tmp_path / "out", "-o", "json")
     assert ran.code == 0, ran.out
+
+    claims = {claim["name"]: claim for claim in json.loads(ran.out)["claims"]}
+    attributes = published_attributes(tmp_path / "out")
+
+    def values(claim: str, attribute: str) -> dict[str, object]:
+        return {
+            device["request"]: attributes[device["pool"], device["device"]].get(attribute)
+            for device in claims[claim]["devices"]
+        }
+
+    of_job = values("training-job", "pcieSwitch")
+    assert (of_job["gpu-0"], of_job["gpu-1"]) == (of_job["nic-0"], of_job["nic-1"])
+    assert values("training-job", "rail") == {"nic-0": 0, "gpu-0": None, "nic-1": 1, "gpu-1": None}
+    assert len(set(values("half-gpu-vf", "pcieSwitch").values())) == 1
+    assert values("half-gpu-vf", "type") == {"gpu": "gpu", "vf": "rdma-vf"}
+    of_two = values("two-nics-per-gpu", "pcieSwitch")
+    assert of_two["gpu"] == of_two["nic-0"]
+    assert len(set(values("two-nics-per-gpu", "numaNode").values())) == 1
+    assert claims["nic-bandwidth"]["devices"][0]["consumedCapacity"] == {"bandwidth": str(25 * 10**9)}
+    assert values("fpga", "type") == {"fpga": "fpga"}
+    assert any("CNI plugin" in note for note in claims["vf-interface"]["notes"])
 
 
 def test_the_examples_are_allocated_as_their_comments_say(rootport: Run, tmp_path: Path) -> None:
@@ -290,3 +311,45 @@ def test_names_are_shown_as_they_are(rootport: Run) -> None:
                    "--claims", "examples/gpu.yaml")  # fmt: skip
     assert ran.code == 0, ran.err
     assert "[/x] :smile:" in ran.out
+
+
+VF_CLAIM = CLAIM.replace("gpu.rootport.dev", "rdma-vf.rootport.dev")
+
+
+def test_each_claim_gets_a_vf_of_its_own_until_none_is_left(rootport: Run, claims: Callable[[str], Path]) -> None:
+    text = "---\n".join(VF_CLAIM.replace("claim-one", f"c{number}") for number in range(17))
+    ran = rootport("simulate", "--topology", H100, "--vfs-per-nic", 2, "--claims", claims(text))
+    assert ran.code == 1
+    assert "16 of 17 claims allocated" in ran.out
+    assert "0 of 16" in ran.out
+    assert "Assumed, as you asked: 2 VFs on each RDMA NIC" in ran.out
+    holders = [line.split() for line in ran.out.splitlines() if "◀" in line]
+    assert len({next(word for word in line if word.startswith("rdma-vf-")) for line in holders}) == 16
+
+
+def test_shares_of_a_nic_are_told(rootport: Run, claims: Callable[[str], Path]) -> None:
+    asked = "        capacity: {requests: {bandwidth: 30G}}\n"
+    text = "---\n".join(
+        CLAIM.replace("claim-one", f"c{number}").replace("gpu.rootport", "rdma.rootport") + asked for number in range(4)
+    )
+    arguments = ("--topology", P4D, "--nic-speed", 100, "--claims", claims(text))
+    data = json.loads(rootport("simulate", *arguments, "-o", "json").out)
+    given = [Quantity(claim["devices"][0]["consumedCapacity"]["bandwidth"]) for claim in data["claims"]]
+    assert given == [Quantity("30G")] * 4
+    assert [nic["left"]["bandwidth"] for nic in data["nodes"][0]["sharedNics"].values()] == [10 * 10**9, 70 * 10**9]
+    assert "10Gbit/s" in rootport("simulate", *arguments).out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--vfs-per-nic", "0"], "--vfs-per-nic 0: expected a whole number from 1 to 127"),
+        (["--vfs-per-nic", "azure-nd-h100-v5-2=4"], "azure-nd-h100-v5-2=...: there is no such node"),
+        (["--nic-speed", "fast"], "--nic-speed fast: expected a whole number"),
+    ],
+    ids=str,
+)
+def test_bad_assumptions_are_told(rootport: Run, options: list[str], says: str) -> None:
+    ran = rootport("simulate", "--topology", H100, *options)
+    assert ran.code == 2
+    assert says in ran.err

@@ -143,9 +143,3 @@ def test_policies_are_those_of_the_file(rootport: Run, write: Callable[[str], Pa
         ran = rootport(command, "--topology", H100, "--gpu-policies", policies)
         assert ran.code == 2
         assert f"{policies}:3: GpuPolicies: policies[0].modes[0]" in ran.err
-
-
-def test_all_examples_find_their_place_on_two_machines_of_each_kind(rootport: Run) -> None:
-    machines = ("--topology", "examples/topologies/aws-p4d.24xlarge.xml", "--topology", H100, "--nodes", "2")
-    ran = rootport("simulate", *machines, "--gpu-model", "azure-nd-h100-v5=H100", "--claims", "examples", "-o", "json")
-    assert ran.code == 0, [one for one in json.loads(ran.out)["claims"] if not one.get("cdi")]

@@ -41,6 +41,8 @@ class RealCluster:
         machine: Where it runs; the host's usual paths are below ``machine.path("/")``.
         control_plane: Its control plane, with ``kubectl``.
         kubelet: The kubelet's process.
+        cni_conf_folder: Where containerd reads its network configuration.
+        cni_bin_folder: A folder where it finds CNI plugins, empty at first.
     """
 
     def __init__(self, folder: Path, binaries: Binaries, images: Sequence[Path], *, outlive: bool = False) -> None:
@@ -52,6 +54,8 @@ class RealCluster:
         self.control_plane.add_user(_KUBELET_TOKEN, f"system:node:{NODE_NAME}", "system:nodes")
         self.processes = Processes(folder / "logs", self.machine)
         self._containerd_folder = folder / "containerd"
+        self.cni_conf_folder = self._containerd_folder / "net.d"
+        self.cni_bin_folder = self._containerd_folder / "cni-bin"
         self.kubelet: Process | None = None
         self._api: KubernetesApi | None = None
 
@@ -179,8 +183,8 @@ class RealCluster:
     def _write_containerd_config(self) -> None:
         folder = self._containerd_folder
         folder.mkdir(parents=True)
-        network = folder / "net.d"
-        network.mkdir()
+        self.cni_conf_folder.mkdir()
+        self.cni_bin_folder.mkdir()
         conflist = {
             "cniVersion": "1.0.0",
             "name": "pods",
@@ -198,7 +202,7 @@ class RealCluster:
                 }
             ],
         }
-        (network / "10-pods.conflist").write_text(json.dumps(conflist))
+        (self.cni_conf_folder / "10-pods.conflist").write_text(json.dumps(conflist))
         (folder / "config.toml").write_text(
             f"""\
 version = 3
@@ -217,8 +221,8 @@ state = "{folder}/state"
   enable_cdi = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["{self.binaries.folder}"]
-    conf_dir = "{network}"
+    bin_dirs = ["{self.binaries.folder}", "{self.cni_bin_folder}"]
+    conf_dir = "{self.cni_conf_folder}"
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]

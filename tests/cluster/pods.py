@@ -9,7 +9,7 @@ import yaml
 
 from cluster.hardware import switch_of
 
-__all__ = ["claim", "gpu_claim", "manifest", "pod", "template"]
+__all__ = ["claim", "gpu_claim", "manifest", "nic_claim", "pod", "template"]
 
 
 def manifest(*objects: dict[str, Any]) -> str:
@@ -83,6 +83,45 @@ def gpu_claim(
     if parameters is not None:
         opaque = {"driver": "rootport.dev", "parameters": {"apiVersion": "rootport.dev/v1alpha1", **parameters}}
         devices["config"] = [{"requests": ["gpu"], "opaque": opaque}]
+    made = claim(name)
+    made["spec"] = {"devices": devices}
+    return made
+
+
+def nic_claim(
+    name: str,
+    *,
+    class_: str = "rdma-vf",
+    address: str | None = None,
+    parent: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    **capacity: str,
+) -> dict[str, Any]:
+    """A ResourceClaim for one NIC, or for any VF.
+
+    Args:
+        name: The claim's.
+        class_: ``rdma`` or ``rdma-vf``.
+        address: The NIC's PCI address; any without.
+        parent: The PCI address of the NIC that the VF is of; any without.
+        parameters: Of the RdmaConfig, without its header.
+        capacity: The capacity requests, such as ``bandwidth="100G"``.
+    """
+    terms = []
+    if address is not None:
+        terms.append(f'device.attributes["resource.kubernetes.io"].pciBusID == "{address}"')
+    if parent is not None:
+        terms.append(f'device.attributes["rootport.dev"].parent == "{parent}"')
+    request: dict[str, Any] = {
+        "deviceClassName": f"{class_}.rootport.dev",
+        "selectors": [{"cel": {"expression": term}} for term in terms],
+    }
+    if capacity:
+        request["capacity"] = {"requests": capacity}
+    devices: dict[str, Any] = {"requests": [{"name": "nic", "exactly": request}]}
+    if parameters is not None:
+        body = {"apiVersion": "rootport.dev/v1alpha1", "kind": "RdmaConfig", **parameters}
+        devices["config"] = [{"requests": ["nic"], "opaque": {"driver": "rootport.dev", "parameters": body}}]
     made = claim(name)
     made["spec"] = {"devices": devices}
     return made

@@ -61,6 +61,10 @@ class Process:
             self.kill()
             raise TimeoutError(f"{self.name} did not end within {timeout_s:.0f} s of SIGTERM: see {self.log}") from None
 
+    def hang_up(self) -> None:
+        """Send SIGHUP, which the plugin takes for: look at the hardware now."""
+        self._signal(signal.SIGHUP)
+
     def wait(self, timeout_s: float = 20) -> int:
         """Wait for its own end and return its exit status (of a killed one in a machine: 128 + the signal)."""
         return self._popen.wait(timeout_s)

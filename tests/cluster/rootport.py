@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.cni_program import build_cni_program
 from cluster.driver import install, start_controller, start_plugin
 from cluster.hardware import FakeHost
 from cluster.node import NODE_NAME, RealCluster
@@ -26,15 +27,24 @@ class RunningRootport:
     Args:
         cluster: Where.
         host: The node's hardware.
+        lends_interfaces: Whether Rootport's CNI plugin is made part of the node's network.
 
     Attributes:
         plugin: The plugin's process; None while it is stopped.
         controller: The controller's.
     """
 
-    def __init__(self, cluster: RealCluster, host: FakeHost) -> None:
+    def __init__(self, cluster: RealCluster, host: FakeHost, *, lends_interfaces: bool = False) -> None:
         self.cluster = cluster
         self.host = host
+        self._network: tuple[str, ...] = ()
+        if lends_interfaces:
+            program = build_cni_program(cluster.folder / "rootport-cni", state=host.root / "run/rootport/cni")
+            self._network = (
+                f"--cni-conf-dir={cluster.cni_conf_folder}",
+                f"--cni-bin-dir={cluster.cni_bin_folder}",
+                f"--cni-program={program}",
+            )
         self.plugin: Process | None = None
         self.controller: Process | None = None
 
@@ -58,7 +68,7 @@ class RunningRootport:
             self.cluster.processes,
             self.host,
             node=NODE_NAME,
-            options=options,
+            options=(*self._network, *options),
             instance=instance,
             module=module,
         )
@@ -109,6 +119,8 @@ class RunningRootport:
             *self.checkpoint(),
             *_names(plugin / "device-metadata"),
             *_names(plugin / "effects"),
+            *_names(self.host.root / "run/rootport/cni/pods"),
+            *_names(self.host.root / "run/rootport/cni/vfs"),
             *self.host.gpu_changes(),
         ]
 

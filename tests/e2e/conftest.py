@@ -33,14 +33,14 @@ def real_cluster(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def host(nvml_stub: StubNvml, tmp_path_factory: pytest.TempPathFactory) -> FakeHost:
-    """The real node's hardware: 8 H100s, each with a NIC under the same switch."""
-    return make_host(tmp_path_factory.mktemp("host") / "root", nvml_stub)
+    """The real node's hardware: 8 H100s with a NIC each under the same switch, NICs with VFs, and an FPGA."""
+    return make_host(tmp_path_factory.mktemp("host") / "root", nvml_stub, more_cards=True)
 
 
 @pytest.fixture(scope="session")
 def running(real_cluster: RealCluster, host: FakeHost) -> Iterator[RunningRootport]:
     """Rootport's controller and plugin, running under their own roles."""
-    rootport = RunningRootport(real_cluster, host)
+    rootport = RunningRootport(real_cluster, host, lends_interfaces=True)
     rootport.start()
     yield rootport
     rootport.stop()

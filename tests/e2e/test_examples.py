@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster.interfaces import add_interfaces, interfaces, remove_interfaces
 from cluster.ledger import oversold
 from cluster.processes import wait_until
 from cluster.rootport import RunningRootport
@@ -111,6 +112,69 @@ def test_one_h100_or_else_two_a100s(rootport: RunningRootport) -> None:
     (log,) = logs(rootport, "h100-or-two-a100s").values()
 
     assert len(seen_gpus(rootport, log)) == 1
+
+
+def seen_verbs(log: str) -> set[int]:
+    """The N of the uverbs nodes that a container has."""
+    return set(map(int, re.findall(r"^/dev/infiniband/uverbs(\d+)$", log, re.MULTILINE)))
+
+
+def test_half_a_gpu_and_a_vf_under_its_switch(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "half-gpu-vf").values()
+
+    (gpu,) = seen_gpus(rootport, log)
+    (verbs,) = seen_verbs(log)
+    assert (gpu, verbs) in {(0, number) for number in rootport.host.vf_nics[0].verbs} | {
+        (7, number) for number in rootport.host.vf_nics[1].verbs
+    }
+    assert variables(log, "CORE") == ["50"]
+
+
+def test_two_nics_for_one_gpu(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "two-nics-per-gpu").values()
+
+    (gpu,) = seen_gpus(rootport, log)
+    assert gpu in seen_verbs(log), "NIC i is under the switch of GPU i"
+    assert len(seen_verbs(log)) == 2
+
+
+def test_a_training_job_on_rails(rootport: RunningRootport) -> None:
+    """On the one node its pods run one after the other; on two nodes: tests/joint_allocation."""
+    cluster, path = rootport.cluster, EXAMPLES / "training-job.yaml"
+    rootport.apply(path)
+    try:
+        cluster.kubectl("wait", "--for=condition=complete", "job/training-job", "--timeout=90s")
+        pods = cluster.kubectl("get", "pods", "--selector=app=training-job", "--output=name").split()
+        found = [cluster.kubectl("logs", pod) for pod in pods]
+    finally:
+        rootport.delete(path)
+    assert len(found) == 2
+    for log in found:
+        assert seen_verbs(log) == seen_gpus(rootport, log) == {0, 1}
+
+
+def test_a_nic_shared_by_bandwidth(rootport: RunningRootport) -> None:
+    found = logs(rootport, "nic-bandwidth")
+
+    assert all(len(seen_verbs(log)) == 1 for log in found.values())
+
+
+def test_an_fpga(rootport: RunningRootport) -> None:
+    (log,) = logs(rootport, "fpga").values()
+
+    assert variables(log, "PCI") == [rootport.host.fpga]
+    assert re.search("^/dev/dfl-port.0$", log, re.MULTILINE)
+
+
+def test_a_vf_with_its_interface(rootport: RunningRootport) -> None:
+    names = [name for nic in rootport.host.vf_nics for name in nic.interfaces]
+    add_interfaces(rootport.cluster.machine, names)
+    try:
+        (log,) = logs(rootport, "vf-interface").values()
+        assert len(seen_verbs(log)) == 1
+        wait_until("it is back", lambda: set(names) <= set(interfaces(rootport.cluster.machine)), timeout_s=20)
+    finally:
+        remove_interfaces(rootport.cluster.machine, names)
 
 
 @pytest.fixture

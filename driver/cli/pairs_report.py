@@ -1,0 +1,111 @@
+"""What machines can give of a claim for GPUs and NICs: which scopes, and which devices it would get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console
+
+from driver.adapters.manifests import read_manifest_text
+from driver.allocator import AllocationError, Allocator
+from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, Node, ObjectMeta, ResourceClaim
+from driver.api.validation import with_defaults
+from driver.cli.render import console, table
+from driver.layout import resource_slices
+from driver.model.devices import DeviceType
+from driver.model.distance import distance
+from driver.model.inventory import Inventory
+from driver.model.parts import AllocatableDevice, allocatable_devices, whole_device
+from driver.pairs import PairsWish, Scope, claim_spec
+from resourceclasses import device_classes_text
+
+__all__ = ["report"]
+
+
+def report(wish: PairsWish, claim: ResourceClaim, machines: Sequence[Inventory]) -> int:
+    """Tell on stderr, so that stdout is the claim alone.
+
+    Returns:
+        The exit code: 0 where every machine has room for the claim, else 1.
+    """
+    screen = console(stderr=True)
+    manifests = read_manifest_text(device_classes_text(), "resourceclasses").classes
+    classes = [manifest.device_class for manifest in manifests]
+    fits = [_Machine(machine, classes).tell(screen, wish, claim) for machine in machines]
+    return 0 if all(fits) else 1
+
+
+class _Machine:
+    """An idle machine that claims are tried on."""
+
+    def __init__(self, inventory: Inventory, classes: Sequence[DeviceClass]) -> None:
+        self._inventory = inventory
+        self._node = Node(metadata=ObjectMeta(name=inventory.node))
+        self._allocator = Allocator(resource_slices(inventory), classes)
+        self._devices: dict[str, AllocatableDevice] = {device.name: device for device in allocatable_devices(inventory)}
+
+    def tell(self, screen: Console, wish: PairsWish, claim: ResourceClaim) -> bool:
+        """Tell what the machine can give; whether it has room for the claim."""
+        screen.print(f"{self._inventory.node}:", style="bold")
+        for scope in (Scope.SWITCH, Scope.ROOT, Scope.NUMA):
+            screen.print(f"  --scope {scope.value:<6}  {self._answer(wish, claim, scope)}", soft_wrap=True)
+        try:
+            results = self._allocate(wish, claim)
+        except AllocationError as error:
+            screen.print(f"  no answer for this claim: {error}", style="red", soft_wrap=True)
+            return False
+        if results is None:
+            screen.print("  this claim: no room", style="red")
+            return False
+        self._print(screen, results)
+        return True
+
+    def _answer(self, wish: PairsWish, claim: ResourceClaim, scope: Scope) -> str:
+        devices = (*self._inventory.gpus, *self._inventory.nics)
+        switches = {device.pcie.switch for device in devices} - {None}
+        if not self._inventory.nics:
+            return "no: no RDMA NIC"
+        if scope is Scope.SWITCH and not switches:
+            return "no: no PCIe switch is visible: use --scope root or numa"
+        if scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
+            return "no: no NUMA node is told: use --scope switch or root"
+        try:
+            # The groups alone say what the machine can do: one group less is tried as long as it cannot.
+            for groups in range(wish.groups, 0, -1):
+                fewer = replace(
+                    wish,
+                    scope=scope,
+                    gpus=groups * wish.gpus_each,
+                    nics=groups * wish.nics_each,
+                    rails=wish.rails[: groups * wish.nics_each],
+                )
+                if self._allocate(fewer, claim) is not None:
+                    return "yes" if groups == wish.groups else f"for {groups} of {wish.groups} groups"
+        except AllocationError as error:
+            return f"no answer: {error}"
+        return "no"
+
+    def _allocate(self, wish: PairsWish, claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...] | None:
+        asked = with_defaults(claim.model_copy(update={"spec": claim_spec(wish)}))
+        found = self._allocator.allocate(self._node, [asked])
+        return None if found is None else found[0].devices.results
+
+    def _print(self, screen: Console, results: Sequence[DeviceRequestAllocationResult]) -> None:
+        grid = table("  NIC", "DEVICE", "GPU", "DEVICE", "DISTANCE")
+        groups: dict[str, list[DeviceRequestAllocationResult]] = {}
+        for result in results:
+            groups.setdefault(result.request.partition("/")[0].rpartition("-")[2], []).append(result)
+        for group in groups.values():
+            for nic in (result for result in group if self._is(result, DeviceType.RDMA, DeviceType.RDMA_VF)):
+                for gpu in (result for result in group if self._is(result, DeviceType.GPU)):
+                    grid.add_row(f"  {nic.request}", nic.device, gpu.request, gpu.device, self._distance(nic, gpu))
+        screen.print(grid)
+
+    def _is(self, result: DeviceRequestAllocationResult, *types: DeviceType) -> bool:
+        return self._devices[result.device].type in types
+
+    def _distance(self, nic: DeviceRequestAllocationResult, gpu: DeviceRequestAllocationResult) -> str:
+        # A VF pool is where its NIC is.
+        ends = (whole_device(self._devices[result.device]).address for result in (nic, gpu))
+        return str(distance(self._inventory, *ends))

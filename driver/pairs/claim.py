@@ -1,0 +1,170 @@
+"""The claim for a :class:`PairsWish`.
+
+Each group is a request for NICs and one for GPUs. With one scope, a matchAttribute constraint holds the two together.
+The ladder is a prioritized list (KEP-4816) of the NIC's request, a rung for each scope. Why it is written as it is,
+from how kube-scheduler searches (k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating):
+
+- The NICs' request stands before the GPUs': the search goes through all GPUs for every NIC of a rung before it takes
+  the next rung. The other way round, a GPU without a NIC beside it would take a worse rung while another GPU has one.
+- A constraint refuses every device that lacks its attribute, also where the device is the only one under it. A GPU
+  without a PCIe switch would fail the switch rung's constraint whichever rung its NIC is on. So the GPU's request is a
+  list as well: ``switch``, the GPUs that have a switch, under that constraint, and ``other``, the rest.
+- The others must not be taken with a NIC of the switch rung. The API has no constraint that says "not these two"; to
+  demand one ``type`` of a NIC and a GPU says just that. (The selectors are there so that no pair is tried twice.)
+- A constraint also holds several GPUs together, whichever rung their NIC is on. So a group of several GPUs has the
+  rungs of its NIC, each with a constraint of its own, and those that must not be mixed are kept apart as above.
+- The root rung's devices have one NUMA node as well. On real machines a root has a single one; clouds hang the devices
+  of two sockets on one virtual root, and there the nearer NIC is the one of the GPU's own socket.
+
+Four constraints a group, or five with several GPUs. Every GPU tells its PCIe root; one whose NUMA node nobody tells
+fits no rung.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import (
+    CapacityRequirements,
+    CelSelector,
+    DeviceClaim,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
+from driver.layout import attributes
+from driver.pairs.wish import PairsWish, Scope
+
+__all__ = ["claim_spec"]
+
+_OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
+_ATTRIBUTES: Final = {
+    Scope.SWITCH: f"{DRIVER_NAME}/{attributes.PCIE_SWITCH}",
+    Scope.ROOT: attributes.STANDARD_PCIE_ROOT,
+    Scope.NUMA: f"{DRIVER_NAME}/{attributes.NUMA_NODE}",
+}
+_SWITCH: Final = Scope.SWITCH.value
+_OTHER: Final = "other"
+_HAS_SWITCH: Final = f'"{attributes.PCIE_SWITCH}" in {_OWN}'
+
+
+def claim_spec(wish: PairsWish) -> ResourceClaimSpec:
+    """The spec of a ResourceClaim, valid for the API server (resource.k8s.io/v1) without more."""
+    requests: list[DeviceRequest] = []
+    constraints: list[DeviceConstraint] = []
+    for number in range(wish.groups):
+        requests.extend((_nics(wish, number), _gpus(wish, number)))
+        constraints.extend(_constraints(wish, number))
+    if wish.differ:
+        gpus = tuple(f"gpu-{number}" for number in range(wish.groups))
+        constraints.append(DeviceConstraint(requests=gpus, distinct_attribute=f"{DRIVER_NAME}/{attributes.INDEX}"))
+    return ResourceClaimSpec(devices=DeviceClaim(requests=tuple(requests), constraints=tuple(constraints)))
+
+
+def _nics(wish: PairsWish, number: int) -> DeviceRequest:
+    device_class = f"rdma-vf.{DRIVER_NAME}" if wish.virtual_functions else f"rdma.{DRIVER_NAME}"
+    rails = wish.rails[number * wish.nics_each : (number + 1) * wish.nics_each]
+    selectors = (_selector(_on_rails(rails)),) if rails else ()
+    capacity = _capacity(wish.nic_capacity())
+    name = f"nic-{number}"
+    if wish.scope is not Scope.LADDER:
+        return _exactly(name, device_class, selectors, wish.nics_each, capacity)
+    rungs = (_sub_request(rung.value, device_class, selectors, wish.nics_each, capacity) for rung in _ATTRIBUTES)
+    return DeviceRequest(name=name, first_available=tuple(rungs))
+
+
+def _gpus(wish: PairsWish, number: int) -> DeviceRequest:
+    device_class = f"gpu.{DRIVER_NAME}"
+    capacity = _capacity(wish.gpu_capacity())
+    name = f"gpu-{number}"
+    if wish.scope is not Scope.LADDER:
+        return _exactly(name, device_class, (), wish.gpus_each, capacity)
+    selectors: dict[str, tuple[DeviceSelector, ...]] = (
+        {_SWITCH: (_selector(_HAS_SWITCH),), _OTHER: (_selector(f"!({_HAS_SWITCH})"),)}
+        if wish.gpus_each == 1
+        else {rung.value: () for rung in _ATTRIBUTES}
+    )
+    parts = tuple(
+        _sub_request(part, device_class, selector, wish.gpus_each, capacity) for part, selector in selectors.items()
+    )
+    return DeviceRequest(name=name, first_available=parts)
+
+
+def _constraints(wish: PairsWish, number: int) -> Iterator[DeviceConstraint]:
+    nic, gpu = f"nic-{number}", f"gpu-{number}"
+    if wish.scope is not Scope.LADDER:
+        yield _same(_ATTRIBUTES[wish.scope], gpu, nic)
+        return
+    switch, root, numa = (f"{nic}/{rung}" for rung in _ATTRIBUTES)
+    yield _same(_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
+    if wish.gpus_each == 1:
+        yield _never(f"{gpu}/{_OTHER}", switch)
+        yield _same(_ATTRIBUTES[Scope.ROOT], gpu, root)
+    else:
+        yield _never(f"{gpu}/{Scope.ROOT}", f"{gpu}/{Scope.NUMA}", switch)
+        yield _same(_ATTRIBUTES[Scope.ROOT], f"{gpu}/{Scope.ROOT}", root)
+        yield _never(f"{gpu}/{_SWITCH}", f"{gpu}/{Scope.NUMA}", root)
+    yield _same(_ATTRIBUTES[Scope.NUMA], gpu, root, numa)
+
+
+def _never(*requests: str) -> DeviceConstraint:
+    """Not these GPUs with this NIC: they would have to be of one type."""
+    return _same(f"{DRIVER_NAME}/{attributes.TYPE}", *requests)
+
+
+def _same(attribute: str, *requests: str) -> DeviceConstraint:
+    return DeviceConstraint(requests=requests, match_attribute=attribute)
+
+
+def _on_rails(rails: tuple[int, ...]) -> str:
+    rail = f"{_OWN}.{attributes.RAIL}"
+    wanted = f"{rail} == {rails[0]}" if len(rails) == 1 else f"{rail} in [{', '.join(map(str, rails))}]"
+    return f'"{attributes.RAIL}" in {_OWN} && {wanted}'
+
+
+def _selector(expression: str) -> DeviceSelector:
+    return DeviceSelector(cel=CelSelector(expression=expression))
+
+
+def _capacity(wanted: dict[str, Quantity]) -> CapacityRequirements | None:
+    return CapacityRequirements(requests=wanted) if wanted else None
+
+
+def _exactly(
+    name: str,
+    device_class: str,
+    selectors: tuple[DeviceSelector, ...],
+    count: int,
+    capacity: CapacityRequirements | None,
+) -> DeviceRequest:
+    exactly = ExactDeviceRequest(
+        device_class_name=device_class,
+        selectors=selectors,
+        allocation_mode="ExactCount" if count > 1 else "",
+        count=count if count > 1 else 0,
+        capacity=capacity,
+    )
+    return DeviceRequest(name=name, exactly=exactly)
+
+
+def _sub_request(
+    name: str,
+    device_class: str,
+    selectors: tuple[DeviceSelector, ...],
+    count: int,
+    capacity: CapacityRequirements | None,
+) -> DeviceSubRequest:
+    return DeviceSubRequest(
+        name=name,
+        device_class_name=device_class,
+        selectors=selectors,
+        allocation_mode="ExactCount" if count > 1 else "",
+        count=count if count > 1 else 0,
+        capacity=capacity,
+    )

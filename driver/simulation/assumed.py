@@ -1,0 +1,88 @@
+"""NICs as they could be set up, where the source of an inventory cannot tell: virtual functions and link speeds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
+from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress
+
+__all__ = ["MAX_VFS", "with_assumed_speed", "with_assumed_vfs"]
+
+MAX_VFS: Final = 127
+"""Of one NIC: as many as NVIDIA's ConnectX-7 has at most."""
+
+_ROUTING_IDS: Final = 1 << 16
+"""Of a PCI domain: 8 bits of bus, 5 of device, 3 of function."""
+
+
+def with_assumed_vfs(inventory: Inventory, count: int) -> Inventory:
+    """The node with ``count`` VFs on each RDMA NIC that has none; a note says so.
+
+    A VF is as its PF, on free PCI addresses behind it, with made-up names (``mlx5_8``, ``ib0v0``) and device nodes.
+    """
+    if not any(not nic.vfs for nic in inventory.nics) or count < 1:
+        return inventory
+    used = {_card(device.address) for device in inventory.devices()}
+    numbers = itertools.count(len(inventory.nics))
+    nics = tuple(nic if nic.vfs else replace(nic, vfs=_vfs(nic, count, used, numbers)) for nic in inventory.nics)
+    note = f"Assumed, as you asked: {count} VFs on each RDMA NIC, with made-up addresses and names."
+    return replace(inventory, nics=nics, notes=(*inventory.notes, note))
+
+
+def with_assumed_speed(inventory: Inventory, gbps: int) -> Inventory:
+    """The node with this link speed, in Gb/s, for each RDMA NIC whose speed is not known; a note says so."""
+    if all(nic.speed_gbps for nic in inventory.nics):
+        return inventory
+    nics = tuple(nic if nic.speed_gbps else _at_speed(nic, gbps) for nic in inventory.nics)
+    note = f"Assumed, as you asked: {gbps} Gb/s for each RDMA NIC whose speed is not known."
+    return replace(inventory, nics=nics, notes=(*inventory.notes, note))
+
+
+def _at_speed(nic: RdmaNic, gbps: int) -> RdmaNic:
+    ports = nic.ports or (RdmaPort(),)
+    return replace(nic, ports=(replace(ports[0], speed_gbps=gbps), *ports[1:]))
+
+
+def _vfs(nic: RdmaNic, count: int, used: Collection[str], numbers: Iterator[int]) -> tuple[RdmaVf, ...]:
+    ports = tuple(replace(port, guid=None) for port in nic.ports)
+    is_ethernet = bool(ports) and ports[0].link_layer is LinkLayer.ETHERNET
+    vfs = []
+    for index, address in enumerate(itertools.islice(_behind(nic.address, used), count)):
+        number = next(numbers)
+        vfs.append(
+            RdmaVf(
+                address=address,
+                pcie=nic.pcie,
+                index=index,
+                parent=nic.address,
+                rdma_device=f"mlx5_{number}",
+                if_names=(f"{'eth' if is_ethernet else 'ib'}{nic.index}v{index}",),
+                model=nic.model,
+                ports=ports,
+                verbs_minor=number,
+                rail=nic.rail,
+            )
+        )
+    return tuple(vfs)
+
+
+def _behind(pf: PciAddress, used: Collection[str]) -> Iterator[PciAddress]:
+    """Free addresses behind the PF's, without end as far as NICs need: another card's are passed over."""
+    domain, bus, rest = pf.split(":")
+    device, _, function = rest.partition(".")
+    start = (int(bus, 16) << 8) | (int(device, 16) << 3) | int(function)
+    own = _card(pf)
+    for step in range(2, _ROUTING_IDS):  # functions 0 and 1 are the ports of a NIC with two
+        number = (start + step) % _ROUTING_IDS
+        text = f"{domain}:{number >> 8:02x}:{(number >> 3) & 31:02x}.{number & 7}"
+        if _card(text) == own or _card(text) not in used:
+            yield PciAddress(text)
+
+
+def _card(address: str) -> str:
+    return address.rpartition(".")[0]

@@ -1,0 +1,135 @@
+"""`rootport pairs`: the claim that nobody should write by hand, valid for the API, and what cannot be told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from cluster.control_plane import ControlPlane
+
+from driver.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
+from driver.api.validation import validate_claim, validate_claim_template
+from driver.simulation import check_claim
+
+H100 = "examples/topologies/azure-nd-h100-v5.xml"
+TS1 = "tests/data/topologies/nccl/rccl-8p_ts1_n4.xml"
+G5 = "tests/data/topologies/nccl/aws-g5.48xlarge.xml"
+Run = Callable[..., Any]
+
+WISHES = [
+    pytest.param([], id="one pair"),
+    pytest.param(["--gpus", 8], id="eight pairs by the ladder"),
+    pytest.param(["--gpus", 16, "--scope", "switch"], id="sixteen pairs"),
+    pytest.param(["--gpus", 8, "--nics", 4], id="two GPUs with each NIC"),
+    pytest.param(["--gpus", 4, "--nics", 8, "--scope", "numa"], id="two NICs with each GPU"),
+    pytest.param(["--gpus", 2, "--gpu-core", 50, "--gpu-memory", "40Gi", "--vf"], id="half GPUs and VFs"),
+    pytest.param(["--gpus", 2, "--bandwidth", "100G", "--scope", "root"], id="shares of NICs"),
+    pytest.param(["--gpus", 4, "--rails", "0,1,2,3", "--name", "job", "--namespace", "training"], id="rails"),
+]
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+@pytest.mark.parametrize("arguments", WISHES)
+def test_what_it_prints_is_what_the_api_takes(rootport: Run, arguments: list[object], kind: str) -> None:
+    ran = rootport("pairs", *arguments, *(["--template"] if kind == "ResourceClaimTemplate" else []))
+    assert ran.code == 0, ran.err
+    document = yaml.safe_load(ran.out)
+    assert document["kind"] == kind
+    if kind == "ResourceClaim":
+        claim = ResourceClaim.model_validate(document)
+        assert validate_claim(claim) == ()
+        classes = ("gpu", "rdma", "rdma-vf")
+        names = {part for error in check_claim(claim, {}) for part in error.message.split("'") if "rootport" in part}
+        assert names <= {f"{name}.rootport.dev" for name in classes}
+    else:
+        assert validate_claim_template(ResourceClaimTemplate.model_validate(document)) == ()
+
+
+@pytest.mark.needs_go
+def test_a_real_api_server_takes_all_of_them(rootport: Run, control_plane: ControlPlane) -> None:
+    claims = []
+    for number, wish in enumerate(WISHES):
+        arguments = [part for part in wish.values[0] if part not in {"--name", "job", "--namespace", "training"}]
+        ran = rootport("pairs", *arguments, "--name", f"pairs-{number}", *(["--template"] if number % 2 else []))
+        claims.append(ran.out)
+    told = control_plane.kubectl(
+        "create", "--dry-run=server", "--validate=strict", "--output=name", "--filename=-", input="---\n".join(claims)
+    )
+    assert len(told.split()) == len(WISHES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--gpus 5 --nics 2", "5 GPUs with 2 NICs cannot be put into equal groups: for 2 NICs, ask for 4 or 6 GPUs"),
+        ("--gpus 0", "at least one of each is needed"),
+        ("--gpus 20 --scope switch", "40 devices: a claim can have 32"),
+        ("--gpus 9", "take 36 constraints: a claim can have 32, enough for 8 groups"),
+        ("--gpus 8 --gpu-core 50", "take 33 constraints"),
+        ("--gpus 2 --rails 0", "--rails names 1 rails for 2 NICs"),
+        ("--gpus 2 --rails 1,1", "--rails names rail 1 twice"),
+        ("--rails one", "'one' is not a rail"),
+        ("--gpu-core 200", "--gpu-core: 200 is not a percentage"),
+        ("--gpu-memory lots", "--gpu-memory: "),
+        ("--bandwidth 0", "--bandwidth: "),
+        ("--vf --bandwidth 1G", "a VF has none"),
+        ("--name UPPER", "metadata.name"),
+        ("--topology no-such.xml", "no-such.xml"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_told(rootport: Run, arguments: str, says: str) -> None:
+    ran = rootport("pairs", *arguments.split())
+    assert ran.code == 2
+    assert says in ran.err
+    assert ran.out == ""
+
+
+def test_all_mistakes_are_told_at_once(rootport: Run) -> None:
+    ran = rootport("pairs", "--gpus", 5, "--nics", 2, "--gpu-core", 0, "--vf", "--bandwidth", "1G")
+    assert len(ran.err.splitlines()) == 3
+
+
+def test_the_nic_stands_before_its_gpu_and_has_three_rungs(rootport: Run) -> None:
+    devices = yaml.safe_load(rootport("pairs", "--gpus", 2).out)["spec"]["devices"]
+    assert [request["name"] for request in devices["requests"]] == ["nic-0", "gpu-0", "nic-1", "gpu-1"]
+    assert [rung["name"] for rung in devices["requests"][0]["firstAvailable"]] == ["switch", "root", "numa"]
+    assert len(devices["constraints"]) == 8
+
+
+def test_a_long_ladder_says_what_it_costs(rootport: Run) -> None:
+    assert "10 s" in rootport("pairs", "--gpus", 5).err
+    assert rootport("pairs", "--gpus", 4).err == ""
+    assert rootport("pairs", "--gpus", 5, "--scope", "switch").err == ""
+
+
+def test_a_machine_with_pairs_under_switches_gives_them(rootport: Run) -> None:
+    ran = rootport("pairs", "--gpus", 4, "--topology", H100)
+    assert ran.code == 0
+    assert "--scope switch  yes" in ran.err
+    assert ran.err.count("PIX") == 4
+    assert yaml.safe_load(ran.out)["kind"] == "ResourceClaim", "stdout is the claim alone"
+
+
+def test_a_machine_that_shows_no_switch_says_so(rootport: Run) -> None:
+    ran = rootport("pairs", "--topology", G5)
+    assert ran.code == 0
+    assert "no PCIe switch is visible: use --scope root or numa" in ran.err
+    assert "PHB" in ran.err, "the GPU of the NIC's own socket"
+
+
+def test_a_machine_without_room_is_told_and_the_claim_is_printed_all_the_same(rootport: Run) -> None:
+    ran = rootport("pairs", "--gpus", 2, "--topology", H100, "--topology", TS1)
+    assert ran.code == 1
+    assert "this claim: no room" in ran.err
+    assert yaml.safe_load(ran.out)["kind"] == "ResourceClaim"
+
+
+def test_vfs_are_assumed_where_they_are_asked_for(rootport: Run) -> None:
+    wish = ("pairs", "--gpus", 2, "--vf", "--gpu-core", 50, "--topology", H100)
+    assert rootport(*wish).code == 1
+    ran = rootport(*wish, "--vfs-per-nic", 4, "--gpu-model", "H100")
+    assert ran.code == 0, ran.err
+    assert ran.err.count("rdma-vfs-") == 2
