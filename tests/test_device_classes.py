@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from layout.machines import node
+from layout.machines import NAMED_VFS, node
 from layout.mig_machines import mig_gpu
 from sysfs_tree import dgx
 
@@ -13,6 +13,7 @@ from driver.adapters.host import HostRoot
 from driver.adapters.manifests import read_manifest_text
 from driver.adapters.nccl import read_topology
 from driver.adapters.sysfs import discover
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import Device
 from driver.api.validation import validate_device_class
 from driver.cel import compile_selector
@@ -41,9 +42,11 @@ def classes_of(driver: str, device: Device) -> list[str]:
     ]
 
 
-def assert_each_device_is_in_the_class_of_its_type(inventory: Inventory) -> set[str]:
+def assert_each_device_is_in_the_class_of_its_type(
+    inventory: Inventory, nic_policies: NicPolicies = DEFAULT_NIC_POLICIES
+) -> set[str]:
     seen = set()
-    for resource_slice in resource_slices(inventory):
+    for resource_slice in resource_slices(inventory, nic_policies=nic_policies):
         for device in resource_slice.spec.devices:
             type_ = device.attributes["type"].string_value
             assert classes_of("rootport.dev", device) == [f"{type_}.rootport.dev"]
@@ -58,8 +61,10 @@ def test_devices_of_real_machines_are_in_the_class_of_their_type(file: Path) -> 
 
 def test_vfs_and_fpgas_are_in_the_class_of_their_type(tmp_path: Path) -> None:
     dgx(tmp_path, switches=4, vfs=2)
-    types = assert_each_device_is_in_the_class_of_its_type(discover(HostRoot(tmp_path), node="n"))
-    assert types == {"gpu", "gpu-ratio", "rdma-vf"}
+    for nic_policies in (DEFAULT_NIC_POLICIES, NAMED_VFS):
+        inventory = discover(HostRoot(tmp_path), node="n")
+        types = assert_each_device_is_in_the_class_of_its_type(inventory, nic_policies)
+        assert types == {"gpu", "gpu-ratio", "rdma-vf"}
     inventory = Inventory(node="n", source=read_topology(TOPOLOGIES[0]).source, fpgas=(FPGA,))
     assert assert_each_device_is_in_the_class_of_its_type(inventory) == {"fpga"}
 
