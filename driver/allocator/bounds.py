@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from driver.allocator.candidates import Candidate, Request
 from driver.allocator.state import State
 
-__all__ = ["Pending", "is_hopeless"]
+__all__ = ["ENDLESS", "Pending", "is_hopeless"]
+
+ENDLESS: Final = 1 << 30
+"""More than all requests can need together."""
 
 _Value = tuple[str, int | bool | str]
 
@@ -31,11 +35,13 @@ class Pending:
     Attributes:
         request: The request.
         supplies: For each alternative: how many devices of each class it can still take.
+        rooms: For each class of shareable devices: how many requests there is room for on its devices together.
         representatives: One device of each class.
     """
 
     request: Request
     supplies: tuple[Mapping[int, int], ...]
+    rooms: Mapping[int, int]
     representatives: Sequence[Candidate]
 
     def usable(self) -> dict[int, int]:
@@ -71,13 +77,11 @@ def _matching_exists(pending: Sequence[Pending]) -> bool:
     needs: list[int] = []
     free: dict[int, int] = {}
     for item in pending:
-        if any(candidates.demand.admin for candidates in item.request.alternatives):
-            continue  # admin access takes nothing from others
+        if _is_admin(item):
+            continue
         usable = item.usable()
-        if any(item.representatives[number].device.shareable for number in usable):
-            continue  # shared devices do not run out by count
         for number, count in usable.items():
-            free[number] = max(count, free.get(number, 0))
+            free[number] = item.rooms.get(number, max(count, free.get(number, 0)))
         wishes.append(usable)
         needs.append(item.request.least)
     given: list[defaultdict[int, int]] = [defaultdict(int) for _ in wishes]
@@ -100,6 +104,11 @@ def _matching_exists(pending: Sequence[Pending]) -> bool:
         return False
 
     return all(give(wisher, set()) for wisher, need in enumerate(needs) for _ in range(need))
+
+
+def _is_admin(item: Pending) -> bool:
+    """Whether it may come to admin access, which takes nothing from others."""
+    return any(candidates.demand.admin for candidates in item.request.alternatives)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,9 +187,7 @@ def _has_room(group: _Group, classes: Collection[int]) -> bool:
         if sum(mine.values()) < item.request.least:
             return False
         for number, count in mine.items():
-            # Shared devices do not run out by count.
-            shareable = item.representatives[number].device.shareable
-            together[number] = group.need if shareable else max(count, together.get(number, 0))
+            together[number] = item.rooms.get(number, max(count, together.get(number, 0)))
     return sum(together.values()) >= group.need
 
 
@@ -189,18 +196,18 @@ def _sets_lack(state: State, groups: Sequence[_Group], pending: Sequence[Pending
     inside = {id(item) for group in groups for item in group.members}
     if len(inside) < sum(len(group.members) for group in groups):
         return False  # they share requests, so they are no sets of their own
-    sample = groups[0]
+    sample, rooms = groups[0], pending[0].rooms
     needs: defaultdict[tuple[tuple[int, int], ...], int] = defaultdict(int)
     for item, supply in zip(sample.members, sample.supplies, strict=True):
-        if any(item.representatives[number].device.shareable for number in supply):
-            return False
         needs[tuple(sorted(supply.items()))] += item.request.least
-    outside = [(item.request.least, item.usable().keys()) for item in pending if id(item) not in inside]
+    outside = [
+        (item.request.least, item.usable().keys()) for item in pending if id(item) not in inside and not _is_admin(item)
+    ]
     room = 0
     for classes in _by_value(state, sample).values():
         fits = []
         for supply_items, need in needs.items():
-            mine = {number: count for number, count in supply_items if number in classes}
+            mine = {number: rooms.get(number, count) for number, count in supply_items if number in classes}
             # Requests that can be served from nowhere else come first.
             reserved = sum(least for least, usable in outside if usable and usable <= mine.keys())
             fits.append((sum(mine.values()) - reserved) // need)

@@ -120,6 +120,7 @@ class _Search:
             item
             for item in candidates.items
             if state.is_free(claim, demand, item)
+            and state.has_room(item)
             and (item.failure is not None or not applying or state.allowed(claim, applying, item))
         ]
 

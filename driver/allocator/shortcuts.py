@@ -14,11 +14,11 @@ constraint) and everything behind it is not looked at for hopelessness: kube-sch
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from driver.allocator.bounds import Pending, is_hopeless
+from driver.allocator.bounds import ENDLESS, Pending, is_hopeless
 from driver.allocator.candidates import Candidate, Candidates, Request
 from driver.allocator.state import State
 
@@ -130,10 +130,11 @@ class Shortcuts:
             number = classes.of.get(position)
             if number is not None:
                 taken[number].append(position)
+        rooms = classes.rooms(state, taken)
         pending = []
         for request in self._requests[place : min(place + _WINDOW, self._horizon)]:
             supplies = [self._supply(classes, request.claim, candidates, taken) for candidates in request.alternatives]
-            pending.append(Pending(request, tuple(supplies), classes.representatives))
+            pending.append(Pending(request, tuple(supplies), rooms, classes.representatives))
         return pending
 
     def _supply(
@@ -149,7 +150,8 @@ class Shortcuts:
                 continue
             free = len(items)
             for position in taken.get(number, ()):
-                if position in items and not state.is_free(claim, demand, items[position]):
+                item = items.get(position)
+                if item is not None and not (state.is_free(claim, demand, item) and state.has_room(item)):
                     free -= 1
             if free:
                 supply[number] = free
@@ -197,9 +199,52 @@ class _Classes:
                 self.masks.append(masks[position])
                 self.has_counters.append(bool(item.device.counters))
                 self.representatives.append(item)
+        self._sizes = Counter(self.of.values())
         self.members: dict[int, dict[int, dict[int, Candidate]]] = {}
         for identity, candidates in found.items():
             by_class: dict[int, dict[int, Candidate]] = {}
             for item in candidates.items:
                 by_class.setdefault(self.of[item.position], {})[item.position] = item
             self.members[identity] = by_class
+        # Per class of shareable devices: the least that any demand takes of each capacity, and how often that fits.
+        self._least = {
+            number: self._least_amounts(number)
+            for number, sample in enumerate(self.representatives)
+            if sample.device.shareable
+        }
+        self._room = {
+            number: _times(least, state.left(self.representatives[number])) for number, least in self._least.items()
+        }
+
+    def rooms(self, state: State, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
+        """How many demands there still is room for on the devices of each class of shareable devices, at most.
+
+        A device of which every demand takes more than half has room for one, like a device that is not shareable.
+
+        Args:
+            state: What is taken.
+            taken: By class: the positions of the devices that somebody took in this search.
+        """
+        rooms: dict[int, int] = {}
+        for number, once in self._room.items():
+            least, touched = self._least[number], taken.get(number, ())
+            rooms[number] = once * (self._sizes[number] - len(touched))
+            left = state.left(self.representatives[number]) if touched else {}
+            for position in touched:
+                used = dict(state.used(position))
+                rooms[number] += _times(least, {name: left[name] - used.get(name, 0) for name in least})
+        return rooms
+
+    def _least_amounts(self, number: int) -> dict[str, int]:
+        """In nano-units; without the capacities of which some demand takes nothing."""
+        samples = [next(iter(found[number].values())) for found in self.members.values() if number in found]
+        names = self.representatives[number].device.device.capacity
+        least = {
+            name: min(item.consumed[name].nano if name in item.consumed else 0 for item in samples) for name in names
+        }
+        return {name: amount for name, amount in least.items() if amount > 0}
+
+
+def _times(least: Mapping[str, int], left: Mapping[str, int]) -> int:
+    """How often there is enough left for ``least``."""
+    return min((left[name] // amount for name, amount in least.items()), default=ENDLESS)

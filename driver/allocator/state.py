@@ -103,6 +103,20 @@ class State:
             owner != claim and (demand.admin or (admin and not self._admin_blocks)) for owner, admin in owners
         )
 
+    def has_room(self, candidate: Candidate) -> bool:
+        """Whether what was taken of a shared device in this search leaves enough of it for the candidate."""
+        used = self._used.get(candidate.position)
+        if not candidate.consumed or used is None:
+            return True
+        left = self.left(candidate)
+        return all(used[name] + amount.nano <= left[name] for name, amount in candidate.consumed.items())
+
+    def left(self, candidate: Candidate) -> dict[str, int]:
+        """What allocated claims left of the device's capacities, in nano-units."""
+        device = candidate.device
+        consumed = self._ledger.consumed(device.id)
+        return {name: capacity.value.nano - consumed.get(name, 0) for name, capacity in device.device.capacity.items()}
+
     def allowed(self, claim: int, places: Sequence[int], candidate: Candidate) -> bool:
         """Whether the constraints at ``places`` let the candidate in, as things stand."""
         return self._extended(claim, places, candidate) is not None
@@ -112,7 +126,6 @@ class State:
         device = candidate.device
         if not self.is_free(claim, demand, candidate):
             return Refusal.IN_USE
-        used = self._used.get(candidate.position)
         charged = bool(device.counters) and not (
             device.shareable and (self._ledger.is_shared(device.id) or self.owners.get(candidate.position))
         )
@@ -121,11 +134,8 @@ class State:
         states = self._extended(claim, self.applying(claim, demand), candidate)
         if states is None:
             return Refusal.CONSTRAINT
-        if candidate.consumed and used is not None:
-            before = self._ledger.consumed(device.id)
-            for name, amount in candidate.consumed.items():
-                if before.get(name, 0) + used[name] + amount.nano > device.device.capacity[name].value.nano:
-                    return Refusal.CAPACITY
+        if not self.has_room(candidate):
+            return Refusal.CAPACITY
         self.taken.append(Taken(claim, demand, candidate, charged, self.states[claim]))
         self.states[claim] = states
         self.owners[candidate.position].append((claim, demand.admin))

@@ -28,6 +28,31 @@ def switches(kind: str, *sizes: int) -> list[Json]:
     return [device(f"{kind}-{number:02}", kind=kind, switch=switch) for number, switch in enumerate(under)]
 
 
+def whole(*devices: Json) -> list[Json]:
+    """Devices that could be shared, of which a request takes all, since it does not say how much."""
+    size = {"size": {"value": "80", "requestPolicy": {"default": "80"}}}
+    return [{**item, "allowMultipleAllocations": True, "capacity": size} for item in devices]
+
+
+def ladder(count: int) -> tuple[list[Json], list[Json]]:
+    """Pairs under one switch each, or else under one root."""
+    requests, constraints = [], []
+    for pair in range(count):
+        rungs = [exactly(name, 1, f'{D}.kind == "nic"') for name in ("switch", "root")]
+        requests.append(
+            {"name": f"nic-{pair}", "firstAvailable": [{"name": rung["name"], **rung["exactly"]} for rung in rungs]}
+        )
+        requests.append(exactly(f"gpu-{pair}", 1, f'{D}.kind == "gpu"'))
+        constraints.append(match("d/switch", f"gpu-{pair}", f"nic-{pair}/switch"))
+        constraints.append(match("d/root", f"gpu-{pair}", f"nic-{pair}/root"))
+    return requests, constraints
+
+
+def halves(count: int) -> list[Json]:
+    share = {"capacity": {"requests": {"size": "40"}}}
+    return [exactly(f"half-{number}", 1, f"{D}.i != {number}", **share) for number in range(count)]
+
+
 def pairs(count: int, *, interleaved: bool) -> tuple[list[Json], list[Json]]:
     gpus = [exactly(f"gpu-{pair}", 1, f'{D}.kind == "gpu"') for pair in range(count)]
     nics = [exactly(f"nic-{pair}", 1, f'{D}.kind == "nic"') for pair in range(count)]
@@ -40,6 +65,11 @@ def every_but_one(count: int) -> list[Json]:
     return [exactly(f"r{number}", 1, f"{D}.i != {number}") for number in range(count)]
 
 
+UNDER_SWITCHES = [
+    device(f"{kind}-{number}", kind=kind, switch=number, root=number // 4)
+    for kind, count in (("gpu", 7), ("nic", 8))
+    for number in range(count)
+]
 GPUS, NICS = switches("gpu", *[2] * 8), switches("nic", 3, 1, *[2] * 6)
 
 
@@ -61,6 +91,11 @@ GPUS, NICS = switches("gpu", *[2] * 8), switches("nic", 3, 1, *[2] * 6)
         ),
         pytest.param(GPUS + NICS, *pairs(16, interleaved=False), id="pairs-in-blocks"),
         pytest.param(GPUS + NICS, *pairs(16, interleaved=True), id="pairs-in-turn"),
+        pytest.param(whole(*alike(15)), every_but_one(16), [], id="more-requests-than-whole-shareable-devices"),
+        pytest.param(whole(*alike(7)), halves(15), [], id="more-halves-than-there-are"),
+        pytest.param(whole(*GPUS, *NICS), *pairs(16, interleaved=False), id="whole-shareable-pairs-in-blocks"),
+        pytest.param(whole(*GPUS, *NICS), *pairs(16, interleaved=True), id="whole-shareable-pairs-in-turn"),
+        pytest.param(whole(*UNDER_SWITCHES), *ladder(8), id="whole-shareable-ladder"),
     ],
 )
 def test_what_cannot_be_is_found_out_soon(

@@ -168,3 +168,15 @@ def test_counters_belong_to_the_drivers_pool() -> None:
 def test_distinct_counts_values_and_not_devices() -> None:
     assert ask(claim(exactly("r", 2), constraints=[distinct("d/g")])) == [["r=a", "r=b"]]
     assert ask(claim(exactly("r", 3), constraints=[distinct("d/g")])) is None
+
+
+def test_admin_access_takes_nothing_from_pairs() -> None:
+    """Pairs that need every GPU under a switch, beside admin access to one of them; the first try fails."""
+    devices = [device(f"{kind}{switch}", kind=kind, switch=switch) for kind in ("gpu", "nic") for switch in range(2)]
+    spare = device("spare", kind="gpu", switch=2)
+    gpu, nic = (f'device.attributes["d"].kind == "{kind}"' for kind in ("gpu", "nic"))
+    requests = [exactly(f"{kind}-{pair}", 1, of) for pair in range(2) for kind, of in (("gpu", gpu), ("nic", nic))]
+    pairs = claim(*requests, constraints=[match("d/switch", f"gpu-{pair}", f"nic-{pair}") for pair in range(2)])
+    admin = claim(exactly("r", 1, f'{gpu} && device.attributes["d"].switch == 0', adminAccess=True), name="admin")
+    found = ask(claim(exactly("r", 1, gpu), name="first"), pairs, admin, of=allocator(resource_slice(*devices, spare)))
+    assert found == [["r=spare"], ["gpu-0=gpu0", "nic-0=nic0", "gpu-1=gpu1", "nic-1=nic1"], ["r=gpu0"]]
