@@ -17,6 +17,7 @@ from cluster.binaries import ToolMissingError, build, cache_folder
 from cluster.driver import MANIFESTS
 from cluster.hardware import make_host
 from cluster.images import build_busybox, build_pause, build_rootport
+from cluster.interfaces import add_interfaces
 from cluster.machine import missing_for_machines
 from cluster.node import NODE_NAME, RealCluster
 from cluster.rootport import RunningRootport
@@ -71,13 +72,15 @@ def _up() -> int:
     try:
         cluster.start()
         _say("starting Rootport on it")
-        host = make_host(_FOLDER / "host", stub)
-        RunningRootport(cluster, host).start()
+        host = make_host(_FOLDER / "host", stub, more_cards=True)
+        add_interfaces(cluster.machine, [name for nic in host.vf_nics for name in nic.interfaces])
+        RunningRootport(cluster, host, lends_interfaces=True).start()
     except BaseException:
         cluster.stop()
         raise
     print(
-        f"\nThe node {NODE_NAME} has 8 GPUs and 8 RDMA NICs that exist for Rootport alone, and real everything else.\n"
+        f"\nThe node {NODE_NAME} has 8 GPUs, 11 RDMA NICs (two with VFs) and an FPGA that exist for Rootport alone, and "
+        "real everything else.\n"
         f"The programs' logs are in {_FOLDER}/cluster/logs; `make cluster-down` ends it all. Try:\n\n"
         f"  export KUBECONFIG={_kubeconfig()} PATH={binaries.folder}:$PATH\n"
         "  kubectl get nodeinventories,devices,resourceslices\n"
