@@ -125,7 +125,11 @@ class NodePass:
         try:
             inventory = inventory_of(parse_node_inventory(wire))
             slices = resource_slices(
-                inventory, policies=policies, nic_policies=self._nic_policies(), has_counters=has_counters
+                inventory,
+                policies=policies,
+                nic_policies=self._nic_policies(),
+                has_counters=has_counters,
+                has_shares=self._features.has_shares,
             )
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.

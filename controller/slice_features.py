@@ -25,8 +25,8 @@ _NODE: Final = "dry-run"
 _COUNTERS: Final = "consumesCounters"
 _SHARES: Final = "allowMultipleAllocations"
 _NO_SHARES: Final = (
-    "GPUs and RDMA NICs are given whole only, and of VFs in a pool one: the API server drops what says that a device "
-    "can be shared; its feature gate DRAConsumableCapacity is off"
+    "GPUs and RDMA NICs are given whole only, and VFs are published by name: the API server drops what says that a "
+    "device can be shared; its feature gate DRAConsumableCapacity is off"
 )
 
 
@@ -52,13 +52,22 @@ class SliceFeatures:
         return _COUNTERS in self._look()
 
     @property
+    def has_shares(self) -> bool:
+        """Whether it keeps what says that a device can be shared.
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return _SHARES in self._look()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What users lose, beside what the layout leaves out for want of counters: for a person.
 
         Raises:
             ApiServerError: It does not answer.
         """
-        return () if _SHARES in self._look() else (_NO_SHARES,)
+        return () if self.has_shares else (_NO_SHARES,)
 
     def forget(self) -> None:
         """Ask again: the API server may be another one since."""

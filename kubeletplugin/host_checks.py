@@ -47,7 +47,6 @@ class HostChecks:
         state_folder: Where the checkpoint is.
         inventory: Gives what this node publishes; None where that is not known yet.
         findings: Gets what was found.
-        network: Sees to the node's network configuration, and says how it is; None where that is not asked for.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class HostChecks:
         state_folder: Path,
         inventory: Callable[[], Inventory | None],
         findings: Findings,
-        network: Callable[[], Finding | None] = lambda: None,
     ) -> None:
         self._api = api
         self._node = node
@@ -67,15 +65,11 @@ class HostChecks:
         self._state_folder = state_folder
         self._inventory = inventory
         self._findings = findings
-        self._network = network
 
     def check_folders(self) -> None:
         """Check what needs no API server."""
-        network = self._network()
         self._findings.report(
-            check_cdi_folder(folder_facts(self._cdi_folder)),
-            check_state_folder(folder_facts(self._state_folder)),
-            *([network] if network is not None else []),
+            check_cdi_folder(folder_facts(self._cdi_folder)), check_state_folder(folder_facts(self._state_folder))
         )
 
     def check(self) -> None:

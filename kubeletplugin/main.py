@@ -87,6 +87,13 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "to it, for claims that have a network interface moved into their pod.",
 )
 @click.option(
+    "--cni-conf-file",
+    metavar="NAME",
+    default=None,
+    show_default="the first, which the runtime takes",
+    help="Which .conflist file there; with Multus, whose own comes first, that of the cluster's network.",
+)
+@click.option(
     "--cni-bin-dir",
     type=_PATH,
     default=None,

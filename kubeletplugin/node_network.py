@@ -41,8 +41,11 @@ class NodeNetwork:
         roots: Where the host is.
         config_dir: Where the container runtime reads its network configuration; None: the CNI plugin is not used.
         program_dir: Where the runtime finds CNI plugins; None as above.
+        config_file: Which file of ``config_dir``; None for the one that the runtime takes.
         program: The CNI plugin, which is copied there.
         on_change: Called after the interfaces of a pod were moved; must not block.
+        on_unchained: Called when a claim finds the CNI plugin taken out of the node's network since the last
+            :meth:`check`; must not block.
 
     Raises:
         InputError: The root of the host's devices does not exist.
@@ -55,11 +58,15 @@ class NodeNetwork:
         config_dir: Path | None,
         program_dir: Path | None,
         program: Path,
+        config_file: str | None = None,
         on_change: Callable[[], None],
+        on_unchained: Callable[[], None] = lambda: None,
     ) -> None:
         self._roots = roots
         self._state_dir = roots.devices().path / _STATE
         self._on_change = on_change
+        self._on_unchained = on_unchained
+        self._was_chained = False
         self._lock = threading.Lock()
         self._made: InterfaceLender | None = None
         self._links: Links | None = None
@@ -71,11 +78,18 @@ class NodeNetwork:
         if config_dir is not None and program_dir is not None:
             from kubeletplugin.cni import CniServer, NetworkConfig  # noqa: PLC0415 - see above
 
-            self._config = NetworkConfig(config_dir, bin_dir=program_dir, program=program)
+            self._config = NetworkConfig(config_dir, bin_dir=program_dir, program=program, file_name=config_file)
             self._server = CniServer(self._state_dir, _TellingLender(self._lender(), on_change))
 
     def start(self) -> None:
-        """Serve the CNI plugin, if it is used on this node."""
+        """Serve the CNI plugin, if it is used on this node, or pods have interfaces from when it was.
+
+        Those could not end otherwise: the runtime asks for what they have back before the kubelet unprepares.
+        """
+        if self._server is None and self._has_records():
+            from kubeletplugin.cni import CniServer  # noqa: PLC0415 - see above
+
+            self._server = CniServer(self._state_dir, _TellingLender(self._lender(), self._on_change))
         if self._server is not None:
             self._serving = True
             try:
@@ -96,20 +110,28 @@ class NodeNetwork:
         A network's own installer may write its configuration anew, and a newer process of the plugin that took the
         socket over may have ended.
         """
-        if self._config is None or self._server is None:
-            return None
+        self._was_chained = False
         try:
-            self._config.ensure()
-            if self._serving:
+            if self._config is not None:
+                self._config.ensure()
+                self._was_chained = True
+            if self._server is not None and self._serving:
                 self._server.check()
         except RootportError as error:
             message = f"no claim can have a network interface moved into its pod: {error}"
             return _finding(State.FALSE, "NotChained", message)
+        if self._config is None:
+            return None
         return _finding(State.TRUE, "Chained", "rootport-cni is part of the node's network")
 
     def has_cni_plugin(self) -> bool:
         """Whether the CNI plugin is part of the node's network, now."""
-        return self._config is not None and self._config.is_chained()
+        is_chained = self._config is not None and self._config.is_chained()
+        if self._was_chained and not is_chained:
+            # Once: where the check cannot chain it again, each claim would have it look again.
+            self._was_chained = False
+            self._on_unchained()
+        return is_chained
 
     def lent(self) -> frozenset[str]:
         """The functions of NICs that are lent to pods: from before one is moved until after it is back.
@@ -143,6 +165,13 @@ class NodeNetwork:
             NodeError: As above.
         """
         return self._lender().network_data(claim_uid) if self._records() else {}
+
+    def _has_records(self) -> bool:
+        try:
+            return bool(self._records())
+        except NodeError as error:
+            _LOG.warning("%s", error)
+            return False
 
     def _records(self) -> list[Path]:
         """The files of what is lent, found without what lends; see :mod:`kubeletplugin.netdev.records`."""

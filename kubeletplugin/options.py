@@ -37,6 +37,7 @@ class Options:
         cdi_dir: Where the runtime reads CDI specs.
         cni_conf_dir: Where the container runtime reads its network configuration, to which Rootport's CNI plugin is
             added; None: it is not.
+        cni_conf_file: Which file there; None for the first, which the runtime takes.
         cni_bin_dir: Where the runtime finds CNI plugins; given where the former is.
         cni_program: The CNI plugin, which is copied there; the image has it beside its Python.
         namespace: Rootport's namespace, for the node's Lease.
@@ -56,6 +57,7 @@ class Options:
     registry_dir: Path = _KUBELET / "plugins_registry"
     cdi_dir: Path = Path("/var/run/cdi")
     cni_conf_dir: Path | None = None
+    cni_conf_file: str | None = None
     cni_bin_dir: Path | None = None
     cni_program: Path = Path(sys.prefix) / "libexec" / "rootport-cni"
     namespace: str = "rootport-system"

@@ -53,6 +53,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FIRST_LOOK_S: Final = 20.0  # NVML may hang on a broken GPU; what is prepared must be unprepared all the same
 _PATIENCE_S: Final = 15.0  # the kubelet looks for plugins every second
 _CHECKS_S: Final = 600.0
+_NETWORK_S: Final = 30.0  # a sandbox made while the network's own installer has rewritten its file has no interface
 _RECONCILE_S: Final = 300.0
 _CLAIM_STATUS_S: Final = 300.0
 _RUNTIME_FOLDER: Final = "/run/rootport"
@@ -90,9 +91,11 @@ class Plugin:
         self._network = NodeNetwork(
             roots,
             config_dir=options.cni_conf_dir,
+            config_file=options.cni_conf_file,
             program_dir=options.cni_bin_dir,
             program=options.cni_program,
             on_change=self._network_changed,
+            on_unchained=self._network_unchained,
         )
         self._discovery = Discovery(
             partial(
@@ -100,7 +103,7 @@ class Plugin:
                 roots,
                 node=options.node,
                 own_partitions=self._store.journal.own_partitions,
-                lent=self._network.lent,
+                lent=self._away,
                 lent_names=self._network.lent_names,
             ),
             findings=self._findings,
@@ -136,7 +139,6 @@ class Plugin:
             state_folder=options.plugin_dir,
             inventory=self._discovery.latest,
             findings=self._findings,
-            network=self._network.check,
         )
         self._publisher = NodePublisher(
             self._api, node=options.node, inventory=self._discovery.latest, findings=self._findings.latest
@@ -149,6 +151,7 @@ class Plugin:
         self._look_loop = loop("look", self._discovery.run, interval_s=interval_s, max_delay_s=interval_s)
         self._publish_loop = loop("publish", self._publisher.publish, interval_s=_PUBLISH_S, max_delay_s=60)
         self._checks_loop = loop("check", self._checks.check, interval_s=_CHECKS_S, max_delay_s=60)
+        self._network_loop = loop("network", self._check_network, interval_s=_NETWORK_S, max_delay_s=_NETWORK_S)
         beat_s = options.heartbeat_interval_s
         self._beat_loop = loop("heartbeat", heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s)
         self._reconcile_loop = loop(
@@ -183,6 +186,7 @@ class Plugin:
         if self._probes is not None:
             self._probes.start()
         self._checks.check_folders()
+        self._check_network()
         try:
             _LOG.info("recovered", extra={"report": recover(self._store)})
             self._look_loop.start()
@@ -228,13 +232,28 @@ class Plugin:
         self._checks_loop.wake()
 
     def _api_loops(self) -> tuple[Loop, ...]:
-        return (self._publish_loop, self._beat_loop, self._checks_loop, self._reconcile_loop, self._status_loop)
+        return (
+            self._publish_loop,
+            self._beat_loop,
+            self._checks_loop,
+            self._network_loop,
+            self._reconcile_loop,
+            self._status_loop,
+        )
 
     def _changed(self) -> None:
         self._publish_loop.wake()
 
     def _network_changed(self) -> None:
         self._status_loop.wake()
+
+    def _network_unchained(self) -> None:
+        self._network_loop.wake()
+
+    def _check_network(self) -> None:
+        finding = self._network.check()
+        if finding is not None:
+            self._findings.report(finding)
 
     def _discovered(self) -> None:
         self._health.update(self._discovery.latest(), certain=self._discovery.certain())
@@ -259,6 +278,15 @@ class Plugin:
             return  # a damaged checkpoint is told, and mended, where claims are prepared
         for entry in entries:
             yield from (device.device for device in entry.devices if device.pool == self._options.node)
+
+    def _away(self) -> frozenset[str]:
+        """The functions of NICs whose interfaces may be in pods: lent by Rootport, or moved by Multus for a claim."""
+        try:
+            uses = [use for entry in self._entries() for use in entry.nic_uses]
+        except RootportError:
+            uses = []  # as above
+        given = {use.vf or use.nic for use in uses if use.bandwidth is None}
+        return self._network.lent() | (given - {""})
 
     def _broken(self) -> str | None:
         loops = (self._look_loop, *self._api_loops())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,19 +11,34 @@ from typing import Any, TypeVar
 import click
 
 from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.nccl import node_name
 from driver.adapters.policies_file import read_policies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity
 from driver.errors import InputError
 
-__all__ = ["FILE", "FOLDER", "HardwareFlags", "hardware_options", "output_option", "policies_options"]
+__all__ = ["FILE", "FOLDER", "HardwareFlags", "by_node", "hardware_options", "output_option", "policies_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Existence is checked where the file is read: there the message can say what was expected of it.
 FILE = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path)
+
+
+def by_node(topologies: Sequence[Path], *, hint: str) -> dict[str, Path]:
+    """Topology files by the names of the nodes that they make.
+
+    Raises:
+        InputError: Two files make a node of one name; ``hint`` says what to do about it.
+    """
+    files: dict[str, Path] = {}
+    for path in topologies:
+        earlier = files.setdefault(node_name(path), path)
+        if earlier is not path:
+            raise InputError(f"{path} and {earlier} both make a node named {node_name(path)}", hint=hint)
+    return files
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import node_name, read_topology
+from driver.adapters.nccl import read_topology
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import (
     API_VERSION,
@@ -21,7 +21,7 @@ from driver.api.resource_v1 import (
     ResourceClaimTemplateSpec,
 )
 from driver.api.validation import validate_claim, validate_claim_template
-from driver.cli.options import FILE, output_option
+from driver.cli.options import FILE, by_node, output_option
 from driver.cli.output import to_json, to_yaml
 from driver.cli.pairs_report import report
 from driver.cli.simulation_options import NicFlags, nic_options
@@ -136,7 +136,7 @@ def command(
     if errors:
         # Only what the user named can be wrong: the rest is ours.
         raise InputError.of_all([f"{error.path}: {error.message}" for error in errors])
-    nodes = {node_name(path): path for path in topologies}
+    nodes = by_node(topologies, hint="rename one of the files")
     nics.check(nodes)
     hardware = HardwareFacts(gpu_model=gpu_model)
     machines = [nics.applied(read_topology(path, hardware=hardware), node) for node, path in nodes.items()]

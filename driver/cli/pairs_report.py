@@ -62,10 +62,10 @@ class _Machine:
         return True
 
     def _answer(self, wish: PairsWish, claim: ResourceClaim, scope: Scope) -> str:
+        if lacking := self._lacking(wish):
+            return f"no: {lacking}"
         devices = (*self._inventory.gpus, *self._inventory.nics)
         switches = {device.pcie.switch for device in devices} - {None}
-        if not self._inventory.nics:
-            return "no: no RDMA NIC"
         if scope is Scope.SWITCH and not switches:
             return "no: no PCIe switch is visible: use --scope root or numa"
         if scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
@@ -85,6 +85,21 @@ class _Machine:
         except AllocationError as error:
             return f"no answer: {error}"
         return "no"
+
+    def _lacking(self, wish: PairsWish) -> str | None:
+        """What the machine has none of, or what is not told of it, whatever the scope."""
+        gpus, nics = self._inventory.gpus, self._inventory.nics
+        if not gpus or not nics:
+            return "no RDMA NIC" if gpus else "no GPU"
+        if wish.virtual_functions and not any(nic.vfs for nic in nics):
+            return "no VFs are told: assume some with --vfs-per-nic"
+        if not wish.virtual_functions and all(nic.vfs for nic in nics):
+            return "a NIC with VFs is given by its VFs alone: use --vf"
+        if wish.bandwidth is not None and not any(nic.speed_gbps for nic in nics):
+            return "no link speed is told: give it with --nic-speed"
+        if wish.gpu_memory is not None and not any(gpu.memory_bytes for gpu in gpus):
+            return "the GPUs' memory is not told: name their model with --gpu-model"
+        return None
 
     def _allocate(self, wish: PairsWish, claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...] | None:
         asked = with_defaults(claim.model_copy(update={"spec": claim_spec(wish)}))

@@ -9,12 +9,12 @@ import click
 from rich.progress import Progress
 
 from driver.adapters.manifests import ClaimManifest, read_manifest_text, read_manifests
-from driver.adapters.nccl import node_name, read_topology
+from driver.adapters.nccl import read_topology
 from driver.adapters.output_folder import check_replaceable, replace_folder
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
-from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options, output_option, policies_options
+from driver.cli.options import FILE, FOLDER, HardwareFlags, by_node, hardware_options, output_option, policies_options
 from driver.cli.output import to_json, to_yaml
 from driver.cli.render import console
 from driver.cli.simulation_files import result_files
@@ -84,14 +84,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
 
 
 def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags, nics: NicFlags) -> list[Inventory]:
-    files: dict[str, Path] = {}
-    for path in topologies:
-        earlier = files.setdefault(node_name(path), path)
-        if earlier is not path:
-            raise InputError(
-                f"{path} and {earlier} both make a node named {node_name(path)}",
-                hint="rename one of the files, or use --nodes to repeat one",
-            )
+    files = by_node(topologies, hint="rename one of the files, or use --nodes to repeat one")
     hardware.check(files)
     names = {node: [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)] for node in files}
     # A flag for NICs means all nodes of a file by its name, or one of them by its own.

@@ -11,6 +11,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.cli.options import FILE, HardwareFlags, hardware_options, output_option, policies_options
 from driver.cli.output import to_json, yaml_stream
+from driver.cli.simulation_options import NicFlags, nic_options
 from driver.layout import left_out_notes, resource_slices
 
 __all__ = ["command"]
@@ -23,6 +24,7 @@ __all__ = ["command"]
 @click.option("--node", help="The node's name. [default: made from the file's name]")
 @policies_options
 @hardware_options
+@nic_options
 @output_option("yaml", "json")
 def command(
     topology: Path,
@@ -30,6 +32,7 @@ def command(
     policies: GpuPolicies,
     nic_policies: NicPolicies,
     hardware: HardwareFlags,
+    nics: NicFlags,
     output: str,
 ) -> None:
     """Print the ResourceSlices of a machine, as YAML for kubectl apply.
@@ -39,7 +42,8 @@ def command(
     """
     node = node or nccl.node_name(topology)
     hardware.check([node])
-    inventory = nccl.read_topology(topology, node=node, hardware=hardware.of(node))
+    nics.check([node])
+    inventory = nics.applied(nccl.read_topology(topology, node=node, hardware=hardware.of(node)), node)
     published = resource_slices(inventory, policies=policies, nic_policies=nic_policies)
     slices = [resource_slice.to_wire() for resource_slice in published]
     text = to_json({"apiVersion": "v1", "kind": "List", "items": slices}) if output == "json" else yaml_stream(slices)

@@ -152,7 +152,7 @@ LINK_STATE: Final = "linkState"
 (:data:`driver.layout.nic_devices.LINK_DOWN`)."""
 
 GUID: Final = "guid"
-"""String: the first port's GUID, ``0002:c903:00a1:b2c3``."""
+"""String: of NICs, the first port's GUID, ``0002:c903:00a1:b2c3``. A VF's may be set for a claim."""
 
 RDMA_NETNS: Final = "rdmaNetns"
 """String: who sees the node's RDMA devices, ``shared`` or ``exclusive`` (``rdma system show``)."""

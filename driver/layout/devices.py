@@ -75,6 +75,8 @@ def vf_attributes(vf: RdmaVf, *, nic: RdmaNic, netns_mode: RdmaNetnsMode | None)
         # A VF's own come and go with its network interface, from pod to pod.
         attributes.LINK_STATE: identifier(link_state(nic)),
         attributes.LINK_SPEED: number(nic.speed_gbps or vf.speed_gbps),
+        # It may be set for a claim: the slice would be written with each such pod that comes or goes.
+        attributes.GUID: None,
         attributes.PARENT: identifier(vf.parent),
     }
     return _present(_common(vf, nic.vendor) | _function(vf, netns_mode) | own)

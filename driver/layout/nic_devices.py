@@ -5,6 +5,7 @@ A NIC that has VFs is not given itself: one claim would have the card, and other
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,7 +121,11 @@ def _bandwidth(nic: RdmaNic) -> int | None:
 
 
 def _share_of(bandwidth: int, steps: BandwidthSteps) -> DeviceCapacity:
-    return in_steps(bandwidth, minimum=steps.minimum.ceil(), step=steps.step.ceil())
+    minimum = min(steps.minimum.ceil(), bandwidth)
+    # Steps must end at the whole NIC. A claim that names no bandwidth is given the last one: were that less than all,
+    # it would not have the NIC to itself. The divisor keeps every amount that the policy's own steps allow.
+    step = math.gcd(steps.step.ceil(), bandwidth - minimum)
+    return in_steps(bandwidth, minimum=minimum, step=step)
 
 
 def _taints(nic: RdmaNic) -> tuple[DeviceTaint, ...]:

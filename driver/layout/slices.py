@@ -55,6 +55,7 @@ def resource_slices(
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     has_counters: bool = True,
+    has_shares: bool = True,
 ) -> tuple[resource_v1.ResourceSlice, ...]:
     """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
 
@@ -69,6 +70,8 @@ def resource_slices(
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
             GPU is published in one way, because nothing would make the ways exclude each other.
+        has_shares: Whether it keeps what says that a device can be shared (DRAConsumableCapacity). Without that a pool
+            of VFs would be given once, so they are published by name.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
@@ -78,7 +81,7 @@ def resource_slices(
         inventory.gpus,
         _rules(inventory, policies),
         inventory.nics,
-        tuple(nic_policies.of(model=nic.model, node=inventory.node) for nic in inventory.nics),
+        _nic_rules(inventory, nic_policies, has_shares=has_shares),
         inventory.rdma_netns_mode,
         inventory.fpgas,
         _nodes_told(inventory),
@@ -170,6 +173,11 @@ def _nodes_told(inventory: Inventory) -> bool:
 def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]:
     """Of each GPU. Nodes that differ in name alone get equal ones, so the cache below serves them all."""
     return tuple(policies.of(model=gpu.model, node=inventory.node) for gpu in inventory.gpus)
+
+
+def _nic_rules(inventory: Inventory, policies: NicPolicies, *, has_shares: bool) -> tuple[NicPolicy, ...]:
+    rules = tuple(policies.of(model=nic.model, node=inventory.node) for nic in inventory.nics)
+    return rules if has_shares else tuple(policy.model_copy(update={"vfs": "named"}) for policy in rules)
 
 
 def _others(inventory: Inventory) -> Iterator[Device]:

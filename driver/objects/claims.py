@@ -36,6 +36,7 @@ class ClaimAllocation:
         core: Percent of the core that it consumes; None where it does not say.
         memory_bytes: Bytes of memory that it consumes; None where it does not say.
         memory_ratio: Percent of memory that it consumes; None where it does not say.
+        bandwidth: Bits per second of a NIC that it consumes; None where it does not say.
         isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
         vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
             prepared, and for other devices.
@@ -52,6 +53,7 @@ class ClaimAllocation:
     memory_bytes: int | None
     memory_ratio: int | None
     isolation: DeviceIsolation | None
+    bandwidth: int | None = None
     vf: str | None = None
 
 
@@ -92,6 +94,7 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             core=_percent(consumed.get("core")),
             memory_bytes=_whole(consumed.get("memory")),
             memory_ratio=_percent(consumed.get("memoryRatio")),
+            bandwidth=_whole(consumed.get("bandwidth")),
             isolation=_isolation(prepared.isolation if prepared else None),
             vf=sys.intern(vf) if vf else None,
         )

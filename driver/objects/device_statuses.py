@@ -14,7 +14,7 @@ from driver.api.rootport_v1alpha1 import (
     DeviceMode,
     DeviceStatus,
 )
-from driver.model.devices import DeviceName, Gpu, RdmaVf
+from driver.model.devices import DeviceName, Gpu, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices, whole_device
 from driver.objects.claims import ClaimAllocation
@@ -22,6 +22,7 @@ from driver.objects.claims import ClaimAllocation
 __all__ = ["device_statuses"]
 
 _ALL: Final = 100
+_GIGABIT: Final = 10**9
 _FREE: Final = DeviceStatus(state="Unknown")
 
 
@@ -60,7 +61,7 @@ def _status(items: list[tuple[AllocatableDevice, ClaimAllocation]]) -> DeviceSta
     allocations = tuple(_allocation(device, item) for device, item in items)
     return DeviceStatus(
         state="Unknown",
-        mode=_mode(items[0][0], allocations),
+        mode=_mode(*items[0], allocations),
         allocated=_allocated(items[0][0], allocations),
         allocations=allocations[:MAX_ALLOCATIONS],
     )
@@ -97,7 +98,7 @@ def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | Non
             return None, None
 
 
-def _mode(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceMode:
+def _mode(device: AllocatableDevice, first: ClaimAllocation, allocations: tuple[DeviceAllocation, ...]) -> DeviceMode:
     # All allocations of a device at one time are of one mode: the slices' counters see to that.
     match device:
         case GpuRatio():
@@ -106,10 +107,14 @@ def _mode(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) 
             return "mig"
         case Gpu():
             return "whole" if all(item.core == _ALL for item in allocations) else "shared"
-        case RdmaVf():
-            return "whole"  # one claim's at a time, also where its share is one of a pool
+        case RdmaNic():
+            # One that can be shared has a share id in every allocation, also in that of all its bandwidth.
+            whole = (device.speed_gbps or 0) * _GIGABIT
+            return "shared" if first.bandwidth is not None and first.bandwidth < whole else "whole"
+        case RdmaVfPool():
+            return "shared"
         case _:
-            return "shared" if allocations[0].share_id else "whole"
+            return "whole"  # a VF as well, where its share is one of a pool
 
 
 def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceAllocated | None:

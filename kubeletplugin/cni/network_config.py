@@ -20,7 +20,6 @@ from driver.adapters.durable_files import (
     file_holds,
     file_signature,
     read_regular_file,
-    remove_file,
     replace_file,
     sync_folder,
     told,
@@ -110,30 +109,6 @@ class NetworkConfig:
             return self._main().has_ours and self._installed.is_file()
         except (NodeError, OSError):
             return False
-
-    def remove(self) -> None:
-        """Take the program out of every network of the folder, and then away.
-
-        Raises:
-            NodeError: As for :meth:`ensure`. The program then stays, since a list may name it.
-        """
-        for path in self._files():
-            if path.name.endswith(_LIST):
-                self._unchain(path)
-        with told(f"the program {self._installed} cannot be removed"):
-            remove_file(self._installed)
-
-    def _unchain(self, path: Path) -> None:
-        for _ in range(_TRIES):
-            with told(f"the network configuration {path} cannot be read"):
-                raw = _bytes_of(path)
-            if raw is None or PROGRAM.encode() not in raw:
-                return  # whatever it is, it is not ours to understand
-            found = _read(path)
-            rest = [plugin for plugin in found.plugins if plugin.get("type") != PROGRAM]
-            if len(rest) == len(found.plugins) or not rest or _replaced(found, {**found.content, "plugins": rest}):
-                return
-        raise _keeps_changing(self._conf_dir)
 
     def _install(self) -> None:
         with told(f"the program {self._program} of this image cannot be read"):

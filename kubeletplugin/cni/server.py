@@ -86,6 +86,7 @@ class CniServer:
         self._calls = threading.BoundedSemaphore(_MAX_CALLS)
         self._listener: socket.socket | None = None
         self._shown: os.stat_result | None = None
+        self._ended = False
 
     def start(self) -> None:
         """Take the socket over, from whoever has it, and serve it.
@@ -96,6 +97,8 @@ class CniServer:
         with told(f"the socket {self._socket.path} cannot be made"):
             self._socket.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with self._turn.held(), told(f"the socket {self._socket.path} cannot be made"):
+            if self._ended:
+                return  # a check that ran beside stop() must not leave the socket of a process that ends
             self._close()
             self._listener = self._listening()
             self._shown = self._socket.show()
@@ -112,7 +115,8 @@ class CniServer:
             self.start()
 
     def stop(self) -> None:
-        """Take no more calls; those that were taken go on until the process ends."""
+        """Take no more calls, for good; those that were taken go on until the process ends."""
+        self._ended = True
         with suppress(NodeError), self._turn.held():
             if self._shown is not None:
                 self._socket.remove(self._shown)
@@ -150,7 +154,14 @@ class CniServer:
                 busy = f"the plugin is at work on {_MAX_CALLS} calls of rootport-cni already"
                 _say(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="cni-call", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="cni-call", daemon=True).start()
+            except RuntimeError:
+                # Without this thread nobody would ever accept again, and the socket would still look served.
+                _LOG.exception("no thread can be started for a call of rootport-cni")
+                self._calls.release()
+                busy = "the plugin's container has reached its limit of processes and threads"
+                _say(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer one connection, and let its place go."""

@@ -110,13 +110,18 @@ class InterfaceLender:
         """Bring everything back, and break the promise.
 
         Raises:
-            NodeError: Something is in the way; it is tried again.
+            NodeError: Something is in the way, or the kernel has not given the interface back yet, so that nobody else
+                can have it; it is tried again.
         """
-        with self._locked(Record(effect=effect).label) as host:
+        label = Record(effect=effect).label
+        with self._locked(label) as host:
             record = self._records.read(effect.pod_uid, effect.function)
             if record is not None and record.effect.claim_uid == effect.claim_uid:
                 self._records.remove(self._returning.bring_back(record, host))
             self._restore_lost(host)
+            if any(lost.effect == effect for lost in self._records.lost()):
+                reason = f"{label}: its interface {effect.interface} has not come back to the host yet"
+                raise NodeError(reason, hint="a process may still be in its pod's network namespace: see lsns -t net")
 
     def attach(self, pod_uid: str, netns: str) -> None:
         """Move all that was promised to a pod into its network namespace: CNI's ADD.
@@ -137,6 +142,8 @@ class InterfaceLender:
             if pod.identity == host.identity:
                 hint = "a pod with hostNetwork has the host's interfaces anyway; drop interface from its RdmaConfig"
                 raise NodeError(f"{doing}: it uses the host's network, so no interface can be moved to it", hint=hint)
+            # What came back late from the pod's former sandbox: its addresses must go along with it.
+            self._restore_lost(host)
             begun: list[Record] = []
             try:
                 for record in self._records.of_pod(pod_uid):

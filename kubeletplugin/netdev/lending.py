@@ -51,6 +51,10 @@ class Lending:
         if link.master is not None:
             hint = f"take it out of {link.master}, or have no claim move it: keep the device out of that class"
             raise NodeError(f"{doing}: its interface {link.name} is part of {link.master}", hint=hint)
+        above = next((other for other in links if other.lower == link.name and other.kind != "veth"), None)
+        if above is not None:
+            hint = f"remove {above.name}, or have no claim move it: keep the device out of that class"
+            raise NodeError(f"{doing}: {above.name} stands on its interface {link.name}", hint=hint)
         if link.name in self._links.default_route_interfaces(host, doing=doing):
             reason = f"{doing}: the node's default route goes through its interface {link.name}"
             raise NodeError(reason, hint="moving it would cut the node off; keep the device out of that class")
@@ -65,6 +69,9 @@ class Lending:
         Raises:
             NodeError: Something is in the way. Something may have been moved.
         """
+        if record.loan is not None and record.loan.netns != pod.path:
+            # The kernel has used the number of a namespace that ended again; that one's late DEL is not this one's.
+            record = self._written(record, pod, record.loan.link)
         if record.effect.interface:
             record = self._move_link(record, host, pod)
         elif record.loan is None:

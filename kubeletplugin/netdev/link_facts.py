@@ -126,6 +126,7 @@ class Link(_Printed):
         permanent_mac: As it was made, where that is another one.
         altnames: Its other names.
         master: The bridge or bond that it is part of.
+        lower: The interface that it stands on, such as a VLAN's or a macvlan's; the other end of a veth.
         parent: The PCI address of its device (Linux 5.14 and newer).
         info: Its kind; physical ones have none.
         addresses: All of them.
@@ -142,6 +143,7 @@ class Link(_Printed):
     link_type: str = ""
     altnames: tuple[str, ...] = ()
     master: str | None = None
+    lower: str | None = Field(default=None, alias="link")
     parent: str | None = Field(default=None, alias="parentdev")
     info: _LinkInfo = Field(default=_LinkInfo(), alias="linkinfo")
     addresses: tuple[Address, ...] = Field(default=(), alias="addr_info")
@@ -205,8 +207,12 @@ class _Pf(_Printed):
     vfs: tuple[VfFacts, ...] = Field(default=(), alias="vfinfo_list")
 
 
-class _Route(_Printed):
+class _NextHop(_Printed):
     dev: str = ""
+
+
+class _Route(_NextHop):
+    next_hops: tuple[_NextHop, ...] = Field(default=(), alias="nexthops")
 
 
 class _RdmaDevice(_Printed):
@@ -232,7 +238,7 @@ def read_vfs(text: str, doing: str) -> tuple[VfFacts, ...]:
 
 def read_routes(text: str, doing: str) -> frozenset[str]:
     """The interfaces of the routes that ``ip -json route show`` printed; NodeError where it is something else."""
-    return frozenset(route.dev for route in _read(_ROUTES, text, doing))
+    return frozenset(hop.dev for route in _read(_ROUTES, text, doing) for hop in (route, *route.next_hops))
 
 
 def read_rdma_devices(text: str, doing: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ interface is where it belongs.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,6 +32,7 @@ from kubeletplugin.netdev.link_facts import Address, Link
 
 __all__ = ["FormerLink", "InPod", "Loan", "Record", "Records"]
 
+_LOG: Final = logging.getLogger(__name__)
 _LIMIT: Final = 1024 * 1024
 _POD_UID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
@@ -174,12 +176,16 @@ class Records:
         return list(self._in(self._pods / _checked(pod_uid, _POD_UID, "pod uid")))
 
     def all(self) -> Iterator[Record]:
-        """Every pod's records."""
+        """Every pod's records. One that cannot be read is left out, with a warning: it keeps its own pod's waiting."""
         with told(f"the folder {self._pods} cannot be read"):
             folders = sorted(entries(self._pods))
         for folder in folders:
-            if _POD_UID.fullmatch(folder.name):
-                yield from self._in(folder)
+            if not _POD_UID.fullmatch(folder.name):
+                continue
+            try:
+                yield from list(self._in(folder))
+            except NodeError as error:
+                _LOG.warning("%s", error)
 
     def lose(self, record: Record) -> None:
         """Keep a record of an interface that is nowhere, for when it comes back."""

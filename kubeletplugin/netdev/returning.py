@@ -65,12 +65,12 @@ class Returning:
         return record
 
     def restore_if_found(self, record: Record, host: Netns) -> bool:
-        """Restore an interface that was nowhere, where it has come back; whether it has."""
+        """Restore an interface that was nowhere, where it has come back; whether it has, or its function is gone."""
         if record.loan is None or record.loan.link is None:
             return True
         link = self._find_on_host(record, record.loan.link, host)
         if link is None:
-            return False
+            return not self._hardware.fresh().is_folder(f"sys/bus/pci/devices/{record.effect.address}")
         self._restore(record, record.loan.link, link, host)
         return True
 
@@ -136,6 +136,8 @@ class Returning:
             if name in link.altnames:
                 self._links.change_altname(host, link.name, name, add=False, doing=doing)
             self._links.rename(host, link.name, name, doing=doing)
+            # It went down for that, which takes IPv6 addresses away.
+            link = self._find_on_host(record, former, host) or link
         for altname in link.altnames:
             if altname not in former.altnames and altname != name:
                 self._links.change_altname(host, name, altname, add=False, doing=doing)

@@ -41,6 +41,12 @@ def test_slices_are_by_the_policies_of_the_file(rootport: Run, policies: Path) -
     assert '"rdma"' in ran.out
 
 
+def test_slices_are_of_the_vfs_and_the_speed_that_are_assumed(rootport: Run) -> None:
+    h100 = ("slices", "--topology", "examples/topologies/azure-nd-h100-v5.xml", "-o", "json")
+    assert '"bandwidth"' in rootport(*h100, "--nic-speed", 400).out
+    assert '"rdma-vfs-0101-00-00-0"' in rootport(*h100, "--vfs-per-nic", 4).out
+
+
 def test_claims_are_given_by_the_policies_of_the_file(rootport: Run, policies: Path, tmp_path: Path) -> None:
     claims = tmp_path / "claims.yaml"
     claims.write_text(CLAIM)

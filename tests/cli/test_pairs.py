@@ -77,6 +77,7 @@ def test_a_real_api_server_takes_all_of_them(rootport: Run, control_plane: Contr
         ("--vf --bandwidth 1G", "a VF has none"),
         ("--name UPPER", "metadata.name"),
         ("--topology no-such.xml", "no-such.xml"),
+        (f"--topology {H100} --topology {H100}", "both make a node named azure-nd-h100-v5"),
     ],
     ids=str,
 )
@@ -133,3 +134,18 @@ def test_vfs_are_assumed_where_they_are_asked_for(rootport: Run) -> None:
     ran = rootport(*wish, "--vfs-per-nic", 4, "--gpu-model", "H100")
     assert ran.code == 0, ran.err
     assert ran.err.count("rdma-vfs-") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--vf", "no VFs are told: assume some with --vfs-per-nic"),
+        ("--vfs-per-nic 2", "given by its VFs alone: use --vf"),
+        ("--bandwidth 100G", "no link speed is told: give it with --nic-speed"),
+        ("--gpu-memory 40Gi", "name their model with --gpu-model"),
+    ],
+)
+def test_what_the_topology_file_does_not_tell_is_said(rootport: Run, flags: str, told: str) -> None:
+    ran = rootport("pairs", "--topology", H100, *flags.split())
+    assert ran.code == 1
+    assert ran.err.count(told) == 3

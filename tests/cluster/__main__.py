@@ -79,8 +79,8 @@ def _up() -> int:
         cluster.stop()
         raise
     print(
-        f"\nThe node {NODE_NAME} has 8 GPUs, 11 RDMA NICs (two with VFs) and an FPGA that exist for Rootport alone, and "
-        "real everything else.\n"
+        f"\nThe node {NODE_NAME} has 8 GPUs, 11 RDMA NICs (two with VFs) and an FPGA that exist for Rootport alone, "
+        "and real everything else.\n"
         f"The programs' logs are in {_FOLDER}/cluster/logs; `make cluster-down` ends it all. Try:\n\n"
         f"  export KUBECONFIG={_kubeconfig()} PATH={binaries.folder}:$PATH\n"
         "  kubectl get nodeinventories,devices,resourceslices\n"

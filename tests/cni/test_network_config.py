@@ -213,24 +213,3 @@ def test_a_file_system_without_space_leaves_the_network_as_it_was(node: Node, mo
         config.ensure()
     assert [x.name for x in node.conf_dir.iterdir()] == ["10-net.conflist"]
     assert json.loads(path.read_text()) == BRIDGE
-
-
-def test_removal_takes_it_out_of_every_network_and_then_away(node: Node) -> None:
-    chained = {**BRIDGE, "plugins": [*BRIDGE["plugins"], OURS]}
-    paths = [node.write(name, chained) for name in ("10-net.conflist", "20-former.conflist")]
-    broken = node.write("30-broken.conflist", "{")
-    node.config().ensure()
-    node.config().remove()
-    assert [json.loads(x.read_text()) for x in paths] == [BRIDGE, BRIDGE]
-    assert broken.read_text() == "{"
-    assert not node.installed.exists()
-    node.config().remove()
-
-
-def test_removal_leaves_the_program_where_a_list_may_name_it(node: Node) -> None:
-    node.write("10-net.conflist", BRIDGE)
-    node.config().ensure()
-    node.write("20-half.conflist", '{"plugins": [{"type": "rootport-cni"}')
-    with pytest.raises(NodeError, match="20-half"):
-        node.config().remove()
-    assert node.installed.exists()

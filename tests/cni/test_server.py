@@ -198,6 +198,28 @@ def test_more_calls_than_it_takes_are_told_to_come_later(shim: Any, lender: Reco
             client.close()
 
 
+def test_where_no_thread_can_be_started_calls_are_answered_and_served_later(
+    server: CniServer, shim: Any, lender: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("cni-call"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    assert server is not None
+    path = shim.state_dir / "cni.sock"
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        for _ in range(70):  # more than the calls that it takes at a time
+            answer = json.loads(_ask(path, b""))
+            assert answer["error"]["code"] == 11
+            assert "limit of processes" in answer["error"]["msg"]
+    assert shim.run("ADD", CONFIG).status == 0
+    assert len(lender.calls) == 1
+
+
 def test_the_newest_process_owns_the_socket_and_an_elder_does_not_take_it_away(shim: Any, me: int) -> None:
     shim.know()
     elder, newer = Recorder(), Recorder()
@@ -209,6 +231,15 @@ def test_the_newest_process_owns_the_socket_and_an_elder_does_not_take_it_away(s
     assert shim.run("ADD", CONFIG).status == 0
     assert (elder.calls, len(newer.calls)) == ([], 1)
     servers[1].stop()
+    assert not (shim.state_dir / "cni.sock").exists()
+
+
+def test_a_check_that_runs_beside_the_end_does_not_show_the_socket_again(shim: Any, me: int) -> None:
+    shim.know()
+    server = CniServer(shim.state_dir, Recorder(), peer_uid=me)
+    server.start()
+    server.stop()
+    server.check()
     assert not (shim.state_dir / "cni.sock").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
-from layout.machines import node
+from layout.machines import nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
@@ -43,6 +43,7 @@ def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_pl
     api = KubernetesApi.connect(kubeconfig=control_plane.kubeconfig)
     features = SliceFeatures(api)
     assert features.has_counters
+    assert features.has_shares
     assert features.notes == ()
     assert not list(api.list(RESOURCE_SLICES).items)
 
@@ -51,11 +52,12 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
     without_gates: ControlPlane, tmp_path: Path
 ) -> None:
     nodes = Nodes(without_gates.kubeconfig)
-    nodes.add(node(mig_gpu("10"), name="node-a"))
+    nodes.add(node(mig_gpu("10"), nic("20", vfs=2), name="node-a"))
     controller = Controller(without_gates.kubeconfig, tmp_path / "log")
     try:
         eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
-        assert nodes.visible("node-a") == ["gpu-0000-10-00-0"]
+        vfs = ["rdma-vf-0000-20-01-0", "rdma-vf-0000-20-01-1"]  # a pool would give one
+        assert nodes.visible("node-a") == ["gpu-0000-10-00-0", *vfs]
         message = nodes.published("node-a")["message"]
         assert "GPUs and RDMA NICs are given whole only" in message
         assert "DRAPartitionableDevices is off" in message

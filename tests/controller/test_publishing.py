@@ -137,7 +137,7 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
         policies.write_text(header + "policies: [{modes: [gpu], maxShares: 4}]\n")
         eventually("whole GPUs alone", lambda: len(nodes.visible("node-a")) == 3)
         assert '"shares"' in json.dumps(nodes.slices("node-a"))
-        before = nodes.versions()
+        before = settled(nodes)
         policies.write_text(header + "policies: [{modes: [gpus]}]\n")
         eventually("an error in the log", lambda: controller.told("policies are wrong"))
         assert nodes.versions() == before

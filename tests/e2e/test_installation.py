@@ -10,15 +10,20 @@ from typing import Any
 import pytest
 import yaml
 from cluster.binaries import cache_folder
+from cluster.cni_program import build_cni_program
 from cluster.driver import MANIFESTS, NAMESPACE
 from cluster.images import build_rootport
-from cluster.pods import manifest, pod, template
+from cluster.interfaces import add_interfaces, interfaces, remove_interfaces
+from cluster.pods import manifest, nic_claim, pod, template
 from cluster.processes import wait_until
 from cluster.rootport import RunningRootport
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CNI_PROGRAM = "rootport-cni-of-the-installation"
 PLUGIN = "daemonset/rootport-kubelet-plugin"
 CONTROLLER = "deployment/rootport-controller"
+DEVICES = 3 * 8 + 8 * 25 + 4
+"""GPUs, NICs and percent devices; MIG partitions; one more NIC, two VF pools and an FPGA."""
 
 
 def overlay(rootport: RunningRootport, folder: Path) -> Path:
@@ -27,6 +32,7 @@ def overlay(rootport: RunningRootport, folder: Path) -> Path:
     patch: list[dict[str, Any]] = [
         {"op": "add", "path": f"{container}/args/-", "value": f"--host-root=/host{root}"},
         {"op": "add", "path": f"{container}/args/-", "value": f"--device-root={root}"},
+        {"op": "add", "path": f"{container}/args/-", "value": f"--cni-program=/host{root}/{CNI_PROGRAM}"},
         {
             "op": "add",
             "path": f"{container}/env/-",
@@ -44,15 +50,28 @@ def overlay(rootport: RunningRootport, folder: Path) -> Path:
             "value": {"name": "described-hardware", "hostPath": {"path": str(root), "type": "Directory"}},
         },
     ]
+    build_cni_program(root / CNI_PROGRAM, state=root / "run/rootport/cni")
+    cni_folders = {"cni-conf": rootport.cluster.cni_conf_folder, "cni-bin": rootport.cluster.cni_bin_folder}
+    volumes = [{"name": name, "hostPath": {"path": str(path)}} for name, path in cni_folders.items()]
     folder.mkdir(parents=True, exist_ok=True)
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [os.path.relpath(MANIFESTS, folder)],
-        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(patch)}],
+        "components": [os.path.relpath(MANIFESTS / "components/cni", folder)],
+        "patches": [
+            {"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(patch)},
+            {"patch": yaml.safe_dump(_daemon_set({"spec": {"template": {"spec": {"volumes": volumes}}}}))},
+        ],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return folder
+
+
+def _daemon_set(body: dict[str, Any]) -> dict[str, Any]:
+    """A strategic merge patch of the plugin's DaemonSet."""
+    metadata = {"name": "rootport-kubelet-plugin", "namespace": NAMESPACE}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, **body}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +101,7 @@ def devices(rootport: RunningRootport) -> int:
 
 
 def test_the_installed_driver_publishes_the_node_and_runs_a_pod(installed: RunningRootport) -> None:
-    wait_until("the devices are published", lambda: devices(installed) == 3 * 8 + 8 * 25, timeout_s=60)
+    wait_until("the devices are published", lambda: devices(installed) == DEVICES, timeout_s=60)
     cluster = installed.cluster
     cluster.kubectl("wait", "--for=condition=Ready", "nodeinventory/node-1", "--timeout=60s")
     show = "ls /dev/nvidia[0-9]*"
@@ -104,6 +123,24 @@ def test_the_installed_plugin_may_do_what_partitions_and_mps_take(installed: Run
     installed.delete(path)
     installed.delete_all()
     installed.wait_until_clean()
+
+
+def test_the_installed_plugin_moves_an_interface_into_a_pod_and_back(installed: RunningRootport) -> None:
+    cluster, nic = installed.cluster, installed.host.vf_nics[0]
+    add_interfaces(cluster.machine, nic.interfaces)
+    try:
+        before = interfaces(cluster.machine)
+        parameters = {"interface": {"name": "rdma0", "mtu": 1400}}
+        moved = nic_claim("moved", parent=nic.address, parameters=parameters)
+        shown = pod("moved", claim="moved", command="ip link show rdma0")
+        cluster.kubectl("apply", "--filename=-", input=manifest(moved, shown))
+        cluster.wait_for_pod("moved", "Succeeded")
+        assert "mtu 1400" in cluster.kubectl("logs", "moved")
+        installed.delete_all()
+        installed.wait_until_clean()
+        wait_until("it is back", lambda: interfaces(cluster.machine) == before, timeout_s=20)
+    finally:
+        remove_interfaces(cluster.machine, nic.interfaces)
 
 
 def test_a_rolling_update_of_the_plugin_fails_no_pod(installed: RunningRootport) -> None:

@@ -26,7 +26,7 @@ def test_the_slices_show_the_node_s_topology(rootport: RunningRootport) -> None:
     published = devices(rootport)
 
     types = Counter(attributes["type"]["string"] for attributes in published.values())
-    assert types == {"gpu": 8, "rdma": 8, "gpu-ratio": 8, "mig": 8 * 25}
+    assert types == {"gpu": 8, "rdma": 8 + 1, "rdma-vf": 2, "fpga": 1, "gpu-ratio": 8, "mig": 8 * 25}
     for gpu, nic in zip(rootport.host.gpus, rootport.host.nics, strict=True):
         pair = [published[f"{kind}-{address.replace(':', '-').replace('.', '-')}"]
                 for kind, address in (("gpu", gpu), ("rdma", nic))]  # fmt: skip

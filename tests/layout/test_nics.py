@@ -67,9 +67,33 @@ def test_the_bandwidths_of_shares_are_the_policys() -> None:
     first, other = published(node(nic("0b", model="ConnectX-7"), nic("0c", model="x")), nic_policies=rules)
     assert first.to_wire()["capacity"]["bandwidth"] == {
         "value": "400G",
-        "requestPolicy": {"default": "350G", "validRange": {"min": "50G", "max": "350G", "step": "100G"}},
+        "requestPolicy": {"default": "400G", "validRange": {"min": "50G", "max": "400G", "step": "50G"}},
     }
     assert other.to_wire()["capacity"]["bandwidth"]["requestPolicy"]["default"] == "400G"
+
+
+@pytest.mark.parametrize(
+    ("speed", "minimum", "step", "wanted"),
+    [
+        pytest.param(25, "10G", "10G", {"min": "10G", "max": "25G", "step": "5G"}, id="steps that do not end there"),
+        pytest.param(400, "100G", "100G", {"min": "100G", "max": "400G", "step": "100G"}, id="steps that do"),
+        pytest.param(10, "25G", "1G", {"min": "10G", "max": "10G"}, id="less than the minimum"),
+        pytest.param(10, "1G", "100G", {"min": "1G", "max": "10G", "step": "1G"}, id="less than a step"),
+    ],
+)
+def test_who_names_no_bandwidth_is_given_all_of_it_whatever_the_steps(
+    speed: int, minimum: str, step: str, wanted: dict[str, str]
+) -> None:
+    rules = policies(bandwidth={"minimum": minimum, "step": step})
+    (device,) = published(node(nic("0b", ports=(RdmaPort(speed_gbps=speed),))), nic_policies=rules)
+    policy = device.to_wire()["capacity"]["bandwidth"]["requestPolicy"]
+    assert policy == {"default": f"{speed}G", "validRange": wanted}
+
+
+def test_where_no_device_can_be_shared_vfs_are_published_by_name() -> None:
+    slices = resource_slices(node(nic("0a", vfs=2)), has_shares=False)
+    names = [device.name for part in slices for device in part.spec.devices]
+    assert names == ["rdma-vf-0000-0a-01-0", "rdma-vf-0000-0a-01-1"]
 
 
 # Pools.
@@ -221,6 +245,14 @@ def test_a_slice_with_a_taint_has_at_most_64_devices(down: int, sizes: list[int]
     slices = resource_slices(node(*nics))
     assert validate_slices(slices) == ()
     assert [len(part.spec.devices) for part in slices] == sizes
+
+
+def test_what_a_claim_may_set_of_a_vf_is_no_attribute_of_it() -> None:
+    """Otherwise each pod that comes and goes would have the slices written anew."""
+    pf = nic("0a", vfs=1)
+    set_up = replace(pf, vfs=(replace(pf.vfs[0], ports=(RdmaPort(state="active", guid="0002:c903:00a1:b2c3"),)),))
+    plain = replace(pf, vfs=(replace(pf.vfs[0], ports=(RdmaPort(state="down"),)),))
+    assert published(node(set_up), nic_policies=NAMED_VFS) == published(node(plain), nic_policies=NAMED_VFS)
 
 
 # Size.

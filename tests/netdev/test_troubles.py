@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 from netdev.world import ADDRESS, CLAIM, FUNCTION, POD, World
 
 from driver.errors import NodeError
+from kubeletplugin.netdev.lender import InterfaceLender
 
 WHO = f"claim uid {CLAIM}: {FUNCTION} .{ADDRESS}. of pod uid {POD}"
 
@@ -48,30 +50,90 @@ def test_one_that_the_kernel_gave_back_under_another_name_is_found_and_restored(
     assert world.facts(world.host, "nic0") == before
 
 
-def test_one_that_comes_back_late_is_restored_before_it_is_lent_again(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("call", ["undo", "another claim"])
+def test_one_that_comes_back_late_is_nobodys_until_it_is_restored(world: World, call: str) -> None:
     world.nic("nic0")
     before = world.facts(world.host, "nic0")
-    pod, limbo = world.netns("pod"), world.netns("limbo")
     lender = world.lender()
-    lender.do(world.effect())
-    lender.attach(POD, pod)
-    # As a physical one: it has no kind.
-    path = world.state / "pods" / POD / f"{FUNCTION}.json"
-    written = json.loads(path.read_text())
-    written["loan"]["link"]["kind"] = None
-    path.write_text(json.dumps(written))
-    world.ip(pod, "link", "set", "net1", "netns", Path(limbo).name)
-    world.end(pod)
-    with caplog.at_level(logging.WARNING):
-        lender.undo(world.effect())
-    assert "it gets its name back once it does" in caplog.text
+    limbo = _kept_in_an_ended_namespace(world, lender)
+    for _ in range(2):
+        with pytest.raises(NodeError, match=f"{WHO}: its interface nic0 has not come back to the host yet"):
+            lender.undo(world.effect())
+    assert not (world.state / "pods" / POD).exists()
 
     _give_back(world, limbo, "dev7")
-    lender.refuse_others(world.effect(pod_uid="other"))
+    if call == "undo":
+        lender.undo(world.effect())
+    else:
+        lender.refuse_others(world.effect(pod_uid="other"))
     assert world.facts(world.host, "nic0") == before
     assert list((world.state / "lost").iterdir()) == []
+
+
+def test_one_that_comes_back_late_has_its_addresses_in_the_pods_next_sandbox(world: World) -> None:
+    world.nic("nic0")
+    before = world.facts(world.host, "nic0")
+    lender = world.lender()
+    limbo = _kept_in_an_ended_namespace(world, lender)
+    new = world.netns("new")
+    with pytest.raises(NodeError, match="its interface nic0 is not in the host's network namespace"):
+        lender.attach(POD, new)
+
+    _give_back(world, limbo, "dev7")
+    lender.attach(POD, new)
+    assert _addresses(world.facts(new, "net1")) == _addresses(before)
+    lender.undo(world.effect())
+    assert world.facts(world.host, "nic0") == before
+
+
+def test_one_whose_function_is_gone_is_not_waited_for(world: World) -> None:
+    world.nic("nic0")
+    lender = world.lender()
+    _kept_in_an_ended_namespace(world, lender)
+    shutil.rmtree(world.folder / f"hw/sys/bus/pci/devices/{ADDRESS}")
+    lender.undo(world.effect())
+    assert list((world.state / "lost").iterdir()) == []
+
+
+def test_the_end_of_a_namespace_whose_number_is_used_again_takes_nothing_from_the_new_one(world: World) -> None:
+    world.nic("nic0")
+    before = world.facts(world.host, "nic0")
+    old, new = world.netns("old"), world.netns("new")
+    lender = world.lender()
+    lender.do(world.effect())
+    lender.attach(POD, old)
+    _give_back(world, old, "dev123")
+    status = Path(new).stat()
+    _rewrite(world, device=status.st_dev, inode=status.st_ino)
+    lender.attach(POD, new)
+    lender.detach(POD, old)
+    assert world.names(new) == {"net1"}
+    lender.detach(POD, new)
+    assert world.facts(world.host, "nic0") == before
+
+
+def _kept_in_an_ended_namespace(world: World, lender: InterfaceLender) -> str:
+    """A physical interface whose pod has ended, in a namespace that a process keeps: here, one of another name."""
+    pod, limbo = world.netns("pod"), world.netns("limbo")
+    lender.do(world.effect())
+    lender.attach(POD, pod)
+    _rewrite(world, link={"kind": None})  # which physical ones do not have
+    world.ip(pod, "link", "set", "net1", "netns", Path(limbo).name)
+    world.end(pod)
+    return limbo
+
+
+def _rewrite(world: World, *, link: dict[str, object] | None = None, **loan: object) -> None:
+    path = world.state / "pods" / POD / f"{FUNCTION}.json"
+    written = json.loads(path.read_text())
+    written["loan"] |= loan | {"link": written["loan"]["link"] | (link or {})}
+    path.write_text(json.dumps(written))
+
+
+def _addresses(facts: dict[str, object]) -> set[str]:
+    addresses = facts["addresses"]
+    assert isinstance(addresses, list)
+    return {f"{address['local']}/{address['prefixlen']}" for address in addresses}
 
 
 def _give_back(world: World, netns: str, name: str) -> None:
@@ -176,9 +238,25 @@ def test_an_interface_that_is_part_of_a_bridge_or_bond(world: World) -> None:
         world.lender().refuse_others(world.effect())
 
 
+def test_an_interface_that_another_one_stands_on(world: World) -> None:
+    world.nic("nic0")
+    world.ip(world.host, "link", "add", "link", "nic0", "name", "over0", "type", "macvlan")
+    with pytest.raises(NodeError, match="over0 stands on its interface nic0"):
+        world.lender().refuse_others(world.effect())
+
+
 def test_the_interface_of_the_nodes_default_route(world: World) -> None:
     world.nic("nic0")
     world.ip(world.host, "route", "add", "default", "via", "10.10.0.2")
+    with pytest.raises(NodeError, match="the node's default route goes through its interface nic0"):
+        world.lender().refuse_others(world.effect())
+
+
+def test_one_of_the_interfaces_of_the_nodes_default_route(world: World) -> None:
+    world.nic("nic0")
+    world.nic("nic1", "0000:1c:00.3")
+    hops = ["nexthop", "via", "10.11.0.2", "nexthop", "via", "10.10.0.2"]
+    world.ip(world.host, "route", "add", "default", *hops)
     with pytest.raises(NodeError, match="the node's default route goes through its interface nic0"):
         world.lender().refuse_others(world.effect())
 

@@ -9,7 +9,7 @@ import pytest
 from layout.machines import gpu, nic, node
 
 from driver.api.rootport_v1alpha1 import MAX_ALLOCATIONS, DeviceStatus
-from driver.model.devices import DeviceName, Gpu, MigPlacement, MigProfile, MigSupport, RdmaVf
+from driver.model.devices import DeviceName, Gpu, MigPlacement, MigProfile, MigSupport, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from driver.objects import ClaimAllocation, claim_allocations, device_statuses
@@ -203,6 +203,19 @@ def test_more_allocations_than_the_object_holds_are_cut_but_counted() -> None:
     assert len(found.allocations) == MAX_ALLOCATIONS
     assert found.allocated is not None
     assert str(found.allocated.memory) == "300"
+
+
+@pytest.mark.parametrize(
+    ("bandwidths", "mode"),
+    [(["400G"], "whole"), (["100G"], "shared"), (["100G", "300G"], "shared")],
+    ids=["all of it", "a part", "two parts"],
+)
+def test_a_nic_is_shared_where_a_claim_has_a_part_of_its_bandwidth(bandwidths: list[str], mode: str) -> None:
+    inventory = node(replace(nic("20"), ports=(RdmaPort(speed_gbps=400),)))
+    device = "rdma-0000-20-00-0"
+    given = [result(device, f"s{at}", bandwidth=value) for at, value in enumerate(bandwidths)]
+    found = status(*(claim(item, uid=item["shareID"]) for item in given), inventory=inventory, device=device)
+    assert (found.mode, len(found.allocations)) == (mode, len(bandwidths))
 
 
 def test_a_pools_nic_and_the_virtual_function_that_was_given_name_the_claim() -> None:

@@ -44,6 +44,7 @@ class Node:
         self.program = host / "rootport-cni"
         self.state = host / "run/rootport/cni"
         self.changes = 0
+        self.unchained = 0
         for folder in (self.config, self.programs):
             folder.mkdir()
         self.program.write_bytes(b"\x7fELF")
@@ -54,6 +55,7 @@ class Node:
             config_dir=self.config if with_plugin else None,
             program_dir=self.programs if with_plugin else None,
             on_change=self._changed,
+            on_unchained=self._unchained,
             program=self.program,
         )
 
@@ -73,6 +75,9 @@ class Node:
 
     def _changed(self) -> None:
         self.changes += 1
+
+    def _unchained(self) -> None:
+        self.unchained += 1
 
 
 @pytest.fixture
@@ -137,7 +142,8 @@ def test_the_plugin_is_chained_and_chained_again_where_the_networks_owner_took_i
     assert (missing.state, missing.reason) == (State.FALSE, "NotChained")
     assert "no network configuration yet" in missing.message
     path = node.configure()
-    for _ in range(2):
+    assert node.unchained == 0
+    for times in (1, 2):
         found = network.check()
         assert found is not None
         assert found.state is State.TRUE
@@ -145,6 +151,8 @@ def test_the_plugin_is_chained_and_chained_again_where_the_networks_owner_took_i
         assert json.loads(path.read_text())["plugins"] == [{"type": "bridge"}, {"type": "rootport-cni"}]
         node.configure()
         assert not network.has_cni_plugin()
+        assert not network.has_cni_plugin()
+        assert node.unchained == times  # told once
     assert not (node.state / "cni.sock").exists()  # nothing is served before it is started
 
 
@@ -164,6 +172,22 @@ def test_calls_are_served_and_changes_told_until_the_end(node: Node) -> None:
     assert found is not None
     assert found.state is State.TRUE
     assert json.loads(node.call("ADD")) == {"version": 1, "result": {}}
+    network.stop()
+    assert not (node.state / "cni.sock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may call")
+def test_pods_with_interfaces_can_end_after_the_plugin_was_switched_off(node: Node) -> None:
+    record, records = Record(effect=LENT), Records(node.state)
+    records.write(record)
+    network = node.network(with_plugin=False)
+    network.start()
+    records.remove(record)  # brought back
+    assert json.loads(node.call("DEL")) == {"version": 1, "result": {}}
+    (node.state / "cni.sock").unlink()
+    assert network.check() is None
+    assert not network.has_cni_plugin()
+    assert json.loads(node.call("DEL")) == {"version": 1, "result": {}}
     network.stop()
     assert not (node.state / "cni.sock").exists()
 
