@@ -32,6 +32,7 @@ class Loop:
         name: Names thread and log lines: what the action does, such as "publish the inventory".
         action: What to do; a RootportError counts as failed.
         interval_s: Seconds between two runs.
+        settle_s: How long after a wake-up the action is run, so that several soon after each other make one run.
         max_delay_s: Failures are retried after 1 s, 2 s, 4 s … up to this many seconds, less a random part.
         on_crash: Called in the thread when the action raised anything else, a ProcessOutdatedError or a bug: the loop
             has then ended, and the process is to end too.
@@ -44,12 +45,14 @@ class Loop:
         *,
         interval_s: float,
         max_delay_s: float,
+        settle_s: float = 0.0,
         on_crash: Callable[[], None],
     ) -> None:
         self._name = name
         self._action = action
         self._interval_s = interval_s
         self._max_delay_s = max_delay_s
+        self._settle_s = settle_s
         self._on_crash = on_crash
         self._failures = 0
         self._last_error = ""
@@ -64,7 +67,7 @@ class Loop:
         self._thread.start()
 
     def wake(self) -> None:
-        """Run the action as soon as the current run is over, a second later if it fails; many calls make one run."""
+        """Run the action soon, but not while it runs, and a second later if it fails; many calls make one run."""
         self._woken.set()
 
     def wait_once(self, timeout_s: float) -> bool:
@@ -97,7 +100,8 @@ class Loop:
                     pause_s = min(delay_s, _FIRST_DELAY_S)
                     self._stopped.wait(pause_s)
                     delay_s -= pause_s
-                self._woken.wait(delay_s)
+                if self._woken.wait(delay_s) and self._settle_s:
+                    self._stopped.wait(self._settle_s)
         except ProcessOutdatedError as reason:
             _LOG.warning("a new process is needed", extra={"loop": self._name, "reason": str(reason)})
             self._crashed = True

@@ -56,6 +56,9 @@ _CHECKS_S: Final = 600.0
 _NETWORK_S: Final = 30.0  # a sandbox made while the network's own installer has rewritten its file has no interface
 _RECONCILE_S: Final = 300.0
 _CLAIM_STATUS_S: Final = 300.0
+# Pods that start together are prepared first: told at once, each status takes the API server and this process away from
+# the next prepare (measured: 27 ms a prepare, 42 ms without the pause).
+_CLAIM_STATUS_SETTLE_S: Final = 1.5
 _RUNTIME_FOLDER: Final = "/run/rootport"
 _PUBLISH_S: Final = 60.0
 _CALLS_S: Final = 6.0
@@ -157,7 +160,13 @@ class Plugin:
         self._reconcile_loop = loop(
             "reconcile", partial(_reconcile, reconciler), interval_s=_RECONCILE_S, max_delay_s=60
         )
-        self._status_loop = loop("claim status", claim_status.publish, interval_s=_CLAIM_STATUS_S, max_delay_s=60)
+        self._status_loop = loop(
+            "claim status",
+            claim_status.publish,
+            interval_s=_CLAIM_STATUS_S,
+            max_delay_s=60,
+            settle_s=_CLAIM_STATUS_SETTLE_S,
+        )
         self._server = PluginServer(
             claims=TellingClaims(preparer, self._status_loop.wake),
             health=self._health,

@@ -56,6 +56,18 @@ def test_it_runs_at_once_and_then_when_woken(make: Make) -> None:
     assert action.wait_run()
 
 
+def test_wake_ups_soon_after_each_other_make_one_run(make: Make) -> None:
+    action = Counted()
+    loop = make(action, settle_s=0.3)
+    loop.start()
+    assert action.wait_run()
+    for _ in range(5):
+        loop.wake()
+        assert not action.wait_run(0.01)
+    assert action.wait_run()
+    assert not action.wait_run(0.5)
+
+
 def test_it_runs_every_interval(make: Make) -> None:
     action = Counted()
     make(action, interval_s=0.01).start()
