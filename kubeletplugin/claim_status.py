@@ -13,8 +13,9 @@ from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from kubeletplugin.claim_service import ClaimPrepared, ClaimService
-from kubeletplugin.device_status import NetworkData, device_statuses, is_told
+from kubeletplugin.device_status import device_statuses, is_told
 from kubeletplugin.entry import Entry
+from kubeletplugin.network_data import NetworkData
 
 __all__ = ["FIELD_MANAGER", "ClaimStatusPublisher", "TellingClaims"]
 

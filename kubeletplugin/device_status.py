@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
@@ -23,36 +23,15 @@ from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.nic_use import NicUse
+from kubeletplugin.network_data import NetworkData
 
-__all__ = ["NetworkData", "device_statuses", "is_told"]
+__all__ = ["device_statuses", "is_told"]
 
 _REASONS: Final = {"device": "Exclusive", "MIG": "MIG", "MPS": "MPS", "HAMi-core": "HAMiCore"}
 _ADVISORY: Final = "Advisory"
 _OTHER: Final = "Enforced"
 _MAX_IPS: Final = 16
 _MAX_MESSAGE: Final = 32768  # as of every metav1.Condition
-
-
-class NetworkData(Protocol):
-    """How a pod sees an interface that was moved into it, as the plugin's network part tells it.
-
-    A protocol, so that telling does not need what moves interfaces.
-    """
-
-    @property
-    def interface_name(self) -> str:
-        """Its name in the pod."""
-        ...
-
-    @property
-    def hardware_address(self) -> str:
-        """Its MAC address, or that of InfiniBand; empty where it has none."""
-        ...
-
-    @property
-    def ips(self) -> tuple[str, ...]:
-        """Its addresses, each with its prefix length."""
-        ...
 
 
 _NO_NETWORK: Final[Mapping[str, NetworkData]] = MappingProxyType({})

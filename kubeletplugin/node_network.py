@@ -17,9 +17,9 @@ from driver.errors import NodeError, RootportError
 from driver.model.lent import LentNames
 from driver.plan.effects import ConfigureVf, LendInterface
 from kubeletplugin.conditions import Concern, Finding, State
-from kubeletplugin.device_status import NetworkData
 from kubeletplugin.effects.interface import Effector
 from kubeletplugin.effects.late import LateEffector
+from kubeletplugin.network_data import NetworkData
 from kubeletplugin.roots import Roots
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceRequestAllocationResult
@@ -12,8 +12,6 @@ from driver.model.devices import DeviceName, RdmaNic
 from driver.model.parts import AllocatableDevice, RdmaVfPool, vf_pool
 
 __all__ = ["bandwidth_share", "nic_left", "nic_left_text", "nic_mode_text", "vf_share"]
-
-_GIGABIT: Final = 10**9
 
 
 def vf_share(device: AllocatableDevice, vf: DeviceName | None) -> str:
@@ -26,7 +24,7 @@ def vf_share(device: AllocatableDevice, vf: DeviceName | None) -> str:
 def bandwidth_share(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> str:
     """Of a NIC, the bandwidth that was given; empty where that is all of it, or no NIC."""
     given = _bandwidth(result)
-    if not isinstance(device, RdmaNic) or given is None or given >= (device.speed_gbps or 0) * _GIGABIT:
+    if not isinstance(device, RdmaNic) or given is None or given >= (device.bandwidth or 0):
         return ""
     return f"{Quantity.of(given)}bit/s"
 
@@ -37,7 +35,7 @@ def nic_left(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> 
     if pool is not None and any(result.device == pool.name for result in results):
         total = len(pool.vfs)
         return {"vfs": {"free": total - sum(result.device == pool.name for result in results), "total": total}}
-    return {"bandwidth": (nic.speed_gbps or 0) * _GIGABIT - sum(_bandwidth(result) or 0 for result in results)}
+    return {"bandwidth": (nic.bandwidth or 0) - sum(_bandwidth(result) or 0 for result in results)}
 
 
 def nic_left_text(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> str:

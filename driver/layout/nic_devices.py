@@ -28,7 +28,6 @@ __all__ = ["LINK_DOWN", "NicDevices", "NicOffer", "nic_offer"]
 LINK_DOWN: Final = "rootport.dev/link-down"
 """The key of the taint of what has no link: nothing new is given it, what has it keeps it."""
 
-_GIGABIT: Final = 10**9
 _MOST: Final = 2**63 - 1
 
 
@@ -116,8 +115,9 @@ def _device(
 
 
 def _bandwidth(nic: RdmaNic) -> int | None:
-    speed = (nic.speed_gbps or 0) * _GIGABIT
-    return speed if 0 < speed <= _MOST else None
+    """Where it is an amount that Kubernetes could hold."""
+    bandwidth = nic.bandwidth
+    return bandwidth if bandwidth is not None and 0 < bandwidth <= _MOST else None
 
 
 def _share_of(bandwidth: int, steps: BandwidthSteps) -> DeviceCapacity:

@@ -192,7 +192,7 @@ def _candidates(inventory: Inventory, kinds: set[_Kind]) -> Iterable[tuple[RdmaN
     for nic in inventory.nics:
         functions: tuple[RdmaNic | RdmaVf, ...] = nic.vfs or (nic,)  # a PF with VFs is given by them alone
         usable = [one for one in functions if one.device_nodes_known or not nodes_told]
-        if usable and nic.link_is_up is not False and _kind(usable[0]) in kinds:
+        if usable and not nic.link_is_down and _kind(usable[0]) in kinds:
             yield nic, _kind(usable[0])
 
 

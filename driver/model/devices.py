@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, NewType, TypeAlias
+from typing import ClassVar, Final, NewType, TypeAlias
 
 from driver.model.pci import PciAddress, PciePath
 
@@ -33,6 +33,8 @@ __all__ = [
     "RdmaVf",
     "device_name",
 ]
+
+_GIGA: Final = 10**9
 
 DeviceName = NewType("DeviceName", str)
 """A device's name in its pool: a DNS label, stable over reboots (made from the PCI address)."""
@@ -305,6 +307,11 @@ class RdmaFunction(PciDevice):
     def speed_gbps(self) -> int | None:
         """Of its fastest port, in Gb/s; None where the source tells none."""
         return max((port.speed_gbps for port in self.ports if port.speed_gbps), default=None)
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Of its fastest port, in bits per second; None where the source tells none."""
+        return None if self.speed_gbps is None else self.speed_gbps * _GIGA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

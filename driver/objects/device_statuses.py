@@ -22,7 +22,6 @@ from driver.objects.claims import ClaimAllocation
 __all__ = ["device_statuses"]
 
 _ALL: Final = 100
-_GIGABIT: Final = 10**9
 _FREE: Final = DeviceStatus(state="Unknown")
 
 
@@ -109,8 +108,8 @@ def _mode(device: AllocatableDevice, first: ClaimAllocation, allocations: tuple[
             return "whole" if all(item.core == _ALL for item in allocations) else "shared"
         case RdmaNic():
             # One that can be shared has a share id in every allocation, also in that of all its bandwidth.
-            whole = (device.speed_gbps or 0) * _GIGABIT
-            return "shared" if first.bandwidth is not None and first.bandwidth < whole else "whole"
+            is_part = first.bandwidth is not None and first.bandwidth < (device.bandwidth or 0)
+            return "shared" if is_part else "whole"
         case RdmaVfPool():
             return "shared"
         case _:

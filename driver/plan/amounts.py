@@ -18,7 +18,7 @@ from driver.config.shares import share_errors
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.parts import GpuRatio, RdmaVfPool
 from driver.plan.given import Given
-from driver.plan.nic_amounts import BANDWIDTH, nic_bandwidth
+from driver.plan.nic_amounts import BANDWIDTH
 
 __all__ = ["Amount", "amount_of", "request_errors"]
 
@@ -102,7 +102,7 @@ def _has(item: Given, capacity: str) -> Quantity | None:
     if capacity == _MEMORY and item.gpu is not None and item.gpu.memory_bytes is not None:
         return Quantity.of(item.gpu.memory_bytes, binary=True)
     if capacity == BANDWIDTH and item.nic is not None:
-        bandwidth = nic_bandwidth(item.nic)
+        bandwidth = item.nic.bandwidth
         return None if bandwidth is None else Quantity.of(bandwidth)
     return None
 

@@ -16,7 +16,6 @@ from driver.model.devices import DeviceName, RdmaNic
 from driver.model.parts import MigPartition
 from driver.plan.amounts import Amount
 from driver.plan.given import Given
-from driver.plan.nic_amounts import nic_bandwidth
 
 __all__ = ["refuse_double_use"]
 
@@ -116,7 +115,7 @@ def _refuse_sum(uses: Sequence[tuple[Given, Amount | None]]) -> None:
 def _refuse_bandwidth(shares: Sequence[tuple[Given, int | None]]) -> None:
     total = 0
     for place, (item, bandwidth) in enumerate(shares):
-        has = nic_bandwidth(item.nic) if item.nic else None
+        has = item.nic.bandwidth if item.nic else None
         others = [other for at, (other, _) in enumerate(shares) if at != place]
         if bandwidth is None:
             raise InputError(

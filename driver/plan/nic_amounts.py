@@ -13,23 +13,17 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.validation.errors import FieldError, shown
 from driver.errors import NodeError
-from driver.model.devices import RdmaFunction, RdmaNic
+from driver.model.devices import RdmaNic
 from driver.model.parts import RdmaVfPool
 from driver.plan.given import Given
 
-__all__ = ["BANDWIDTH", "nic_amount_errors", "nic_bandwidth", "share_of_bandwidth"]
+__all__ = ["BANDWIDTH", "nic_amount_errors", "share_of_bandwidth"]
 
 BANDWIDTH: Final = "bandwidth"
 """The capacity of a shareable NIC, in bits per second."""
 
 _VFS: Final = "vfs"
-_GIGA: Final = 10**9
 _DOMAIN: Final = f"{DRIVER_NAME}/"
-
-
-def nic_bandwidth(nic: RdmaFunction) -> int | None:
-    """All of its bandwidth, in bits per second; None where the source tells no speed."""
-    return None if nic.speed_gbps is None else nic.speed_gbps * _GIGA
 
 
 def nic_amount_errors(item: Given) -> Iterator[FieldError]:
@@ -80,7 +74,7 @@ def share_of_bandwidth(item: Given) -> int | None:
     if not isinstance(item.device, RdmaNic) or not item.consumed:
         return None
     asked = next(iter(item.consumed.values())).ceil()
-    has = nic_bandwidth(item.device)
+    has = item.device.bandwidth
     if has is not None and asked > has and not item.admin_access:
         raise NodeError(
             f"{item.subject} was allocated {Quantity.of(asked)} bits per second, but its link has {Quantity.of(has)}",

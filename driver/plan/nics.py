@@ -14,7 +14,6 @@ from driver.model.inventory import Inventory
 from driver.plan.effects import ConfigureVf, LendInterface, VfSettings
 from driver.plan.given import Given
 from driver.plan.interfaces import NicGiven, interfaces, left_to_others, lent
-from driver.plan.nic_amounts import nic_bandwidth
 from driver.plan.nic_host import NicHost
 from driver.plan.nic_use import NicUse
 from driver.plan.vf_choice import chosen_functions
@@ -107,7 +106,7 @@ def _plan(use: NicGiven, effects: tuple[ConfigureVf | LendInterface, ...]) -> Ni
             nic=nic.name if nic is not None else function.name,
             vf=function.name if isinstance(function, RdmaVf) else None,
             bandwidth=use.bandwidth,
-            nic_bandwidth=nic_bandwidth(nic) if nic is not None else None,
+            nic_bandwidth=nic.bandwidth if nic is not None else None,
         ),
         effects=effects,
         # Amazon's EFA is no InfiniBand: its users take libfabric.

@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,27 +22,13 @@ from kubeletplugin.netdev.links import Links
 from kubeletplugin.netdev.programs import Netns, netns_if_there, opened_netns
 from kubeletplugin.netdev.records import Record, Records
 from kubeletplugin.netdev.returning import Returning
+from kubeletplugin.network_data import NetworkData
 from kubeletplugin.roots import Roots
 
-__all__ = ["HOST_NETNS", "InterfaceLender", "NetworkData"]
+__all__ = ["HOST_NETNS", "InterfaceLender"]
 
 _LOG: Final = logging.getLogger(__name__)
 HOST_NETNS: Final = Path("/proc/1/ns/net")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkData:
-    """An interface as its pod has it, for ``status.devices[].networkData`` of the claim.
-
-    Attributes:
-        interface_name: Its name in the pod.
-        hardware_address: Its MAC address, or InfiniBand's 20 bytes.
-        ips: Its addresses with their prefix lengths, such as ``10.0.0.7/24``.
-    """
-
-    interface_name: str
-    hardware_address: str
-    ips: tuple[str, ...]
 
 
 class InterfaceLender:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
+from cluster.driver import install
+from simulated_nodes import NAMESPACE, Controller
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +20,29 @@ def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
         yield plane
     finally:
         plane.stop()
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane) -> ControlPlane:
+    """With all of Rootport's manifests but the workloads."""
+    install(control_plane)
+    for kind in ("nodeinventories", "devices"):
+        control_plane.kubectl("get", f"{kind}.rootport.dev")  # tries again while the API server begins their storage
+    return control_plane
+
+
+@pytest.fixture
+def start(installed: ControlPlane, tmp_path: Path) -> Iterator[Callable[[], Controller]]:
+    """Starts a controller with its own rights; all are ended with the test."""
+    started: list[Controller] = []
+    kubeconfig = installed.service_account_kubeconfig(NAMESPACE, "rootport-controller")
+
+    def run() -> Controller:
+        identity = f"controller-{len(started)}"
+        made = Controller(kubeconfig, tmp_path / f"{identity}.log", identity=identity)
+        started.append(made)
+        return made
+
+    yield run
+    for controller in started:
+        controller.kill()

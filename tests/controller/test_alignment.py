@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from cluster.control_plane import ControlPlane
-from cluster.driver import install
 from layout.machines import gpu, nic, node
-from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from simulated_nodes import Controller, Nodes, eventually
 
 from driver.adapters.kubernetes.resources import EVENTS, EVENTS_K8S_IO, RESOURCE_CLAIMS, JsonObject
 from driver.model.inventory import Inventory
@@ -23,14 +21,6 @@ GPU, OTHER_GPU = "gpu-0000-10-00-0", "gpu-0000-20-00-0"
 NEAR, FAR = "rdma-0000-18-00-0", "rdma-0000-28-00-0"
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    install(control_plane)
-    for kind in ("nodeinventories", "devices"):
-        control_plane.kubectl("get", f"{kind}.rootport.dev")  # tries again while the API server begins their storage
-    return control_plane
-
-
 @pytest.fixture
 def nodes(installed: ControlPlane) -> Iterator[Nodes]:
     made = Nodes(installed.kubeconfig)
@@ -39,23 +29,6 @@ def nodes(installed: ControlPlane) -> Iterator[Nodes]:
     for kind in ("resourceclaims", "events.events.k8s.io"):
         installed.kubectl("delete", kind, "--all", "--namespace=default")
     made.clear()
-
-
-@pytest.fixture
-def start(installed: ControlPlane, tmp_path: Path) -> Iterator[Callable[[], Controller]]:
-    """Starts a controller; all are ended with the test."""
-    started: list[Controller] = []
-    kubeconfig = installed.service_account_kubeconfig(NAMESPACE, "rootport-controller")
-
-    def run() -> Controller:
-        identity = f"alignment-{len(started)}"
-        made = Controller(kubeconfig, tmp_path / f"{identity}.log", identity=identity)
-        started.append(made)
-        return made
-
-    yield run
-    for controller in started:
-        controller.kill()
 
 
 def machine() -> Inventory:

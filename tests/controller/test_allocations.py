@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster.control_plane import ControlPlane
-from cluster.driver import install
 from layout.machines import gpu, nic, node
-from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from simulated_nodes import Controller, Nodes, eventually
 
 from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS
 from driver.model.inventory import Inventory
@@ -24,14 +22,6 @@ NAME = f"node-a.{GPU}"
 SHARES = ("7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69", "7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a70")
 
 
-@pytest.fixture(scope="module")
-def installed(control_plane: ControlPlane) -> ControlPlane:
-    install(control_plane)
-    for kind in ("nodeinventories", "devices"):
-        control_plane.kubectl("get", f"{kind}.rootport.dev")  # tries again while the API server begins their storage
-    return control_plane
-
-
 @pytest.fixture
 def nodes(installed: ControlPlane) -> Iterator[Nodes]:
     made = Nodes(installed.kubeconfig)
@@ -39,23 +29,6 @@ def nodes(installed: ControlPlane) -> Iterator[Nodes]:
     yield made
     installed.kubectl("delete", "resourceclaims", "--all", "--namespace=default")
     made.clear()
-
-
-@pytest.fixture
-def start(installed: ControlPlane, tmp_path: Path) -> Iterator[Callable[[], Controller]]:
-    """Starts a controller; all are ended with the test."""
-    started: list[Controller] = []
-    kubeconfig = installed.service_account_kubeconfig(NAMESPACE, "rootport-controller")
-
-    def run() -> Controller:
-        identity = f"allocations-{len(started)}"
-        made = Controller(kubeconfig, tmp_path / f"{identity}.log", identity=identity)
-        started.append(made)
-        return made
-
-    yield run
-    for controller in started:
-        controller.kill()
 
 
 def machine() -> Inventory:

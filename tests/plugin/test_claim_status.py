@@ -24,7 +24,7 @@ from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.device_status import device_statuses, is_told
 from kubeletplugin.entry import Entry, EntryDevice
-from kubeletplugin.netdev.lender import NetworkData
+from kubeletplugin.network_data import NetworkData
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"
