@@ -11,7 +11,7 @@ from driver.allocator.candidates import MAX_RESULTS, Candidates, Request, Scene,
 from driver.allocator.demands import ClaimDemand, Demand, claim_name, read_claim
 from driver.allocator.errors import AllAtOnceError, AllocationError, InvalidPoolError, NodeAllocationError
 from driver.allocator.features import Features
-from driver.allocator.ledger import Ledger
+from driver.allocator.ledger import Ledger, holdings
 from driver.allocator.pools import NodeView, PoolIndex
 from driver.allocator.results import allocation_result
 from driver.allocator.search import search
@@ -69,17 +69,17 @@ class Allocator:
         self._full: dict[tuple[ClaimDemand, ...], set[NodeView]] = {}
         for claim in allocated:
             if claim.status.allocation is not None:
-                self._ledger.add(claim.status.allocation)
+                self._ledger.add(holdings(claim.status.allocation))
 
     def commit(self, results: Iterable[AllocationResult]) -> None:
         """Count allocations as in use from now on."""
         for result in results:
-            self._ledger.add(result)
+            self._ledger.add(holdings(result))
 
     def release(self, results: Iterable[AllocationResult]) -> None:
         """Give back allocations that were committed, or that were in use from the start."""
         for result in results:
-            self._ledger.remove(result)
+            self._ledger.remove(holdings(result))
         self._full.clear()
 
     def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:

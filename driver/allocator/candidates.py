@@ -1,7 +1,7 @@
 """Which devices a demand may take on a node, before anything is chosen.
 
 Source: isSelectable, taintPreventsAllocation and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.36.3,
-structured/internal/incubating/allocator_incubating.go; ToleratesTaint in its package resourceclaim.
+structured/internal/incubating/allocator_incubating.go.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from driver.allocator.ledger import Ledger
 from driver.allocator.node_selection import matches_node
 from driver.allocator.pools import NodeView, PooledDevice, PoolState
 from driver.allocator.selection import SelectionFailure, Selections
+from driver.allocator.taints import refusing_taints
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import DeviceTaint, DeviceToleration
 
 __all__ = ["MAX_RESULTS", "Candidate", "Candidates", "Request", "Scene", "gather"]
 
@@ -190,17 +190,4 @@ def _is_for_node(scene: Scene, device: PooledDevice) -> bool:
 def _refused(scene: Scene, demand: Demand, device: PooledDevice) -> bool:
     if device.device.consumes_counters and not scene.features.partitionable_devices:
         return True
-    return scene.features.device_taints and any(
-        taint.effect in {"NoSchedule", "NoExecute"} and not any(_tolerates(item, taint) for item in demand.tolerations)
-        for taint in device.device.taints
-    )
-
-
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in {"", "Equal"}:
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
+    return scene.features.device_taints and bool(refusing_taints(device.device.taints, demand.tolerations))

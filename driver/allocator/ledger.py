@@ -8,18 +8,42 @@ any other one the whole device.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId
 from driver.allocator.pools import CounterKey, Pool, PooledDevice
-from driver.api.resource_v1 import AllocationResult, DeviceRequestAllocationResult
+from driver.api.resource_v1 import AllocationResult
 
-__all__ = ["Ledger"]
+__all__ = ["Holding", "Ledger", "holdings"]
 
 _NOTHING: Final[Mapping[str, int]] = {}
 _Key = TypeVar("_Key", DeviceId, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One device, or a share of one, that an allocated claim has.
+
+    Attributes:
+        device: The device.
+        share_id: Which share; None where the device is given once.
+        consumed: What the share consumes of the device's capacities, in nano-units.
+    """
+
+    device: DeviceId
+    share_id: str | None = None
+    consumed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
+
+
+def holdings(result: AllocationResult) -> Iterator[Holding]:
+    """What an allocation holds; admin access holds nothing."""
+    for item in result.devices.results:
+        if item.admin_access is not True:
+            consumed = {name: amount.nano for name, amount in item.consumed_capacity.items()}
+            yield Holding(DeviceId(item.driver, item.pool, item.device), item.share_id, consumed or _NOTHING)
 
 
 class Ledger:
@@ -31,13 +55,15 @@ class Ledger:
         self._shares: Counter[DeviceId] = Counter()
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
 
-    def add(self, result: AllocationResult) -> None:
-        """Count the devices of an allocation as in use."""
-        self._count(result, 1)
+    def add(self, held: Iterable[Holding]) -> None:
+        """Count devices as in use."""
+        for item in held:
+            self._count(item, 1)
 
-    def remove(self, result: AllocationResult) -> None:
-        """Give back the devices of an allocation that was added."""
-        self._count(result, -1)
+    def remove(self, held: Iterable[Holding]) -> None:
+        """Give back devices that were added."""
+        for item in held:
+            self._count(item, -1)
 
     def is_whole(self, device: DeviceId) -> bool:
         """Some claim has the device for itself."""
@@ -70,21 +96,17 @@ class Ledger:
             for key, amount in device.counters.items():
                 free[key] -= amount
 
-    def _count(self, result: AllocationResult, sign: int) -> None:
-        for item in result.devices.results:
-            if item.admin_access is not True:
-                self._count_device(item, sign)
-
-    def _count_device(self, item: DeviceRequestAllocationResult, sign: int) -> None:
-        device = DeviceId(item.driver, item.pool, item.device)
+    def _count(self, item: Holding, sign: int) -> None:
         if item.share_id is None or not self._shares_count:
-            _add(self._whole, device, sign)
+            _add(self._whole, item.device, sign)
             return
-        _add(self._shares, device, sign)
-        for name, amount in item.consumed_capacity.items():
-            _add(self._consumed[device], name, sign * amount.nano)
-        if not self._consumed[device]:
-            del self._consumed[device]
+        _add(self._shares, item.device, sign)
+        if item.consumed:
+            consumed = self._consumed[item.device]
+            for name, amount in item.consumed.items():
+                _add(consumed, name, sign * amount)
+            if not consumed:
+                del self._consumed[item.device]
 
 
 def _add(counter: Counter[_Key], key: _Key, amount: int) -> None:

@@ -116,7 +116,7 @@ class NodeView:
 
 
 class PoolIndex:
-    """All slices, by node and by pool.
+    """All slices, by node and by pool; they may come and go.
 
     Args:
         slices: Of all drivers, in any order.
@@ -125,23 +125,37 @@ class PoolIndex:
 
     def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
         self._features = features
+        self._by_name: dict[str, ResourceSlice] = {}
         self._of_node: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
         self._shared: list[ResourceSlice] = []
+        self._counters_of: defaultdict[PoolId, list[ResourceSlice]] = defaultdict(list)
         self._of_pool: defaultdict[PoolId, list[ResourceSlice]] = defaultdict(list)
         self._views: dict[str, NodeView] = {}
-        self._pools: dict[tuple[int, ...], Pool | None] = {}
+        self._pools: defaultdict[PoolId, dict[tuple[int, ...], Pool | None]] = defaultdict(dict)
+        self._troubled: dict[PoolId, Pool] | None = None
+        self._versions: defaultdict[str, int] = defaultdict(int)
+        self._version = 0
         for item in slices:
-            spec = item.spec
-            self._of_pool[_pool_id(item)].append(item)
-            if not features.partitionable_devices and (
-                spec.per_device_node_selection is not None or spec.shared_counters
-            ):
-                continue
-            # Counters are needed wherever the pool is, whatever the node selection of their slice.
-            if spec.node_name and not spec.shared_counters:
-                self._of_node[spec.node_name].append(item)
-            else:
-                self._shared.append(item)
+            self._add(item)
+
+    def put(self, item: ResourceSlice) -> None:
+        """Take over a slice that is new, or has changed: its name tells which one it is."""
+        former = self._by_name.get(item.metadata.name)
+        if former is not None:
+            self._drop(former)
+        self._add(item)
+        self._changed(item if former is None else former, item)
+
+    def remove(self, name: str) -> None:
+        """Forget the slice of that name, if there is one."""
+        former = self._by_name.get(name)
+        if former is not None:
+            self._drop(former)
+            self._changed(former)
+
+    def version(self, node: str) -> int:
+        """Grows whenever what the node sees may have changed."""
+        return self._versions.get(node, 0) + self._version
 
     def view(self, node: Node) -> NodeView:
         """What can be allocated from ``node``.
@@ -156,6 +170,48 @@ class PoolIndex:
         self._views[node.metadata.name] = view
         return view
 
+    def _add(self, item: ResourceSlice) -> None:
+        spec = item.spec
+        self._by_name[item.metadata.name] = item
+        self._of_pool[_pool_id(item)].append(item)
+        for into in self._places(spec):
+            into.append(item)
+
+    def _drop(self, item: ResourceSlice) -> None:
+        del self._by_name[item.metadata.name]
+        _without(self._of_pool[_pool_id(item)], item)
+        for place in self._places(item.spec):
+            _without(place, item)
+
+    def _places(self, spec: ResourceSliceSpec) -> tuple[list[ResourceSlice], ...]:
+        """Where a slice is found again."""
+        if not self._features.partitionable_devices and (
+            spec.per_device_node_selection is not None or spec.shared_counters
+        ):
+            return ()
+        if spec.shared_counters:
+            return (self._counters_of[_pool_id_of(spec)],)
+        return (self._of_node[spec.node_name] if spec.node_name else self._shared,)
+
+    def _changed(self, *items: ResourceSlice) -> None:
+        """Forget what was built of the pools of ``items``."""
+        for pool_id in {_pool_id(item) for item in items}:
+            self._pools.pop(pool_id, None)
+            was_troubled = self._troubled is not None and pool_id in self._troubled
+            if self._troubled is not None:
+                self._find_trouble(pool_id, self._troubled)
+            everywhere = was_troubled or (self._troubled is not None and pool_id in self._troubled)
+            nodes = {item.spec.node_name for item in (*items, *self._of_pool[pool_id])}
+            if everywhere or None in nodes or "" in nodes:
+                self._views.clear()
+                self._version += 1
+            for node in nodes:
+                if node:
+                    self._views.pop(node, None)
+                    self._versions[node] += 1
+            if not self._of_pool[pool_id]:
+                del self._of_pool[pool_id]
+
     def _build_view(self, node: Node) -> NodeView:
         of_pool: defaultdict[PoolId, list[ResourceSlice]] = defaultdict(list)
         for item in self._of_node.get(node.metadata.name, ()):
@@ -163,17 +219,38 @@ class PoolIndex:
         for item in self._shared:
             if _reaches(item, node):
                 of_pool[_pool_id(item)].append(item)
+        for pool_id in of_pool:
+            # Counters are needed wherever the pool is, whatever the node selection of their slice.
+            of_pool[pool_id] += self._counters_of.get(pool_id, ())
         pools = [pool for pool_id, found in of_pool.items() if (pool := self._pool(pool_id, found)) is not None]
+        if self._troubled is None:
+            self._troubled = {}
+            for pool_id in list(self._counters_of):
+                self._find_trouble(pool_id, self._troubled)
+        pools += [pool for pool_id, pool in self._troubled.items() if pool_id not in of_pool]
         pools.sort(key=lambda pool: (pool.comes_last, pool.id))
         slices = tuple(part for pool in pools for part in pool.slices)
         return NodeView(node, tuple(pools), slices, tuple(device for part in slices for device in part.devices))
 
+    def _find_trouble(self, pool_id: PoolId, troubled: dict[PoolId, Pool]) -> None:
+        """Whether nodes that reach nothing of the pool but its counters see that something is wrong with it.
+
+        As upstream, where slices with counters reach every node: an incomplete pool of one node keeps requests for all
+        devices from every node. A pool in order is of no concern there, having no devices.
+        """
+        troubled.pop(pool_id, None)
+        counters = self._counters_of.get(pool_id)
+        pool = self._pool(pool_id, counters) if counters else None
+        if pool is not None and pool.state is not PoolState.USABLE:
+            troubled[pool_id] = pool
+
     def _pool(self, pool_id: PoolId, found: Sequence[ResourceSlice]) -> Pool | None:
         """The pool as far as ``found`` of its slices reach a node; None where it is obsolete."""
-        key = tuple(map(id, found))  # the slices live as long as the index
-        if key not in self._pools:
-            self._pools[key] = self._build_pool(pool_id, found)
-        return self._pools[key]
+        key = tuple(map(id, found))  # the slices live until the pool changes, and then this is forgotten
+        known = self._pools[pool_id]
+        if key not in known:
+            known[key] = self._build_pool(pool_id, found)
+        return known[key]
 
     def _build_pool(self, pool_id: PoolId, found: Sequence[ResourceSlice]) -> Pool | None:
         generation = max(item.spec.pool.generation for item in found)
@@ -246,7 +323,19 @@ class PoolIndex:
 
 
 def _pool_id(item: ResourceSlice) -> PoolId:
-    return PoolId(item.spec.driver, item.spec.pool.name)
+    return _pool_id_of(item.spec)
+
+
+def _pool_id_of(spec: ResourceSliceSpec) -> PoolId:
+    return PoolId(spec.driver, spec.pool.name)
+
+
+def _without(items: list[ResourceSlice], item: ResourceSlice) -> None:
+    """Take out the very object: comparing slices by value would take long."""
+    for place, found in enumerate(items):
+        if found is item:
+            del items[place]
+            return
 
 
 def _reaches(item: ResourceSlice, node: Node) -> bool:
