@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.candidates import MAX_RESULTS, Candidates, Request, Scene, gather
-from driver.allocator.demands import ClaimDemand, Demand, claim_name, read_claim
+from driver.allocator.candidates import Scene, gather_requests
+from driver.allocator.demands import ClaimDemand, Demand, read_claim
 from driver.allocator.errors import AllAtOnceError, AllocationError, InvalidPoolError, NodeAllocationError
 from driver.allocator.features import Features
 from driver.allocator.ledger import Ledger, holdings
-from driver.allocator.pools import NodeView, PoolIndex
+from driver.allocator.pools import PoolIndex
 from driver.allocator.results import allocation_result
 from driver.allocator.search import search
 from driver.allocator.selection import Selections
+from driver.allocator.view import NodeView
 from driver.api.resource_v1 import AllocationResult, DeviceClass, Node, ResourceClaim, ResourceSlice
 
 __all__ = ["Allocator", "Fit"]
@@ -95,7 +96,7 @@ class Allocator:
         Raises:
             AllocationError: A claim, a class or a slice is wrong; ``kind`` says whether another node may do.
         """
-        return self._allocate(node, claims, self._read(claims))
+        return self._allocate(self._index.view(node), claims, self._read(claims))
 
     def allocate_first(self, nodes: Iterable[Node], claims: Sequence[ResourceClaim]) -> Fit | None:
         """Allocate ``claims`` together on the first of ``nodes`` on which they fit.
@@ -120,7 +121,7 @@ class Allocator:
             if view in full:
                 continue
             try:
-                results = self._allocate(node, claims, demands)
+                results = self._allocate(view, claims, demands)
             except (NodeAllocationError, AllAtOnceError) as raised:
                 error = raised if error is None else error
                 continue
@@ -135,17 +136,16 @@ class Allocator:
         return tuple(read_claim(claim, self._classes, self._features) for claim in claims)
 
     def _allocate(
-        self, node: Node, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
+        self, view: NodeView, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
     ) -> tuple[AllocationResult, ...] | None:
-        view = self._index.view(node)
         scene = Scene(view, self._ledger, self._features, self._selections)
-        requests = _requests(scene, claims, demands)
+        requests = gather_requests(scene, claims, demands)
         taken = search(scene, requests, [demand.constraints for demand in demands])
         if taken is None:
             invalid = view.invalid_pool
             if invalid is not None:
                 raise InvalidPoolError(
-                    f"node {node.metadata.name}: the claims do not fit, and resource pool {invalid.id} is invalid:"
+                    f"node {view.node.metadata.name}: the claims do not fit, and resource pool {invalid.id} is invalid:"
                     f" {invalid.reason}",
                     hint="the driver that publishes the pool must repair it",
                 )
@@ -159,42 +159,13 @@ class Allocator:
                     claim,
                     chosen,
                     of_claim,
-                    node=node.metadata.name,
+                    node=view.node.metadata.name,
                     classes=self._classes,
                     features=self._features,
                     new_share_id=self._new_share_id,
                 )
             )
         return tuple(results)
-
-
-def _requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]) -> list[Request]:
-    """All requests of all claims with their candidates on the node."""
-    known: dict[object, Candidates] = {}
-    requests = []
-    for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
-        who = claim_name(claim)
-        of_claim = []
-        for request in demand.requests:
-            alternatives = tuple(_candidates(scene, alternative, who, known) for alternative in request.alternatives)
-            of_claim.append(Request(place, who, alternatives))
-        least = sum(request.least for request in of_claim)
-        if least > MAX_RESULTS:
-            raise AllocationError(
-                f"{who}: asks for {least} devices, which exceeds the claim limit of {MAX_RESULTS}",
-                hint="split the claim",
-            )
-        requests += of_claim
-    return requests
-
-
-def _candidates(scene: Scene, demand: Demand, who: str, known: dict[object, Candidates]) -> Candidates:
-    """The candidates of ``demand``; what was gathered for a demand of the same kind serves again."""
-    same = known.get(demand.kind)
-    if same is not None and not same.may_fail:
-        return replace(same, demand=demand)
-    candidates = known[demand.kind] = gather(scene, demand, claim=who)
-    return candidates
 
 
 def _chosen(demand: ClaimDemand, served: set[str]) -> list[Demand]:

@@ -34,25 +34,19 @@ class Pending:
 
     Attributes:
         request: The request.
+        held: The places of the constraints that hold for it whichever alternative is taken.
         supplies: For each alternative: how many devices of each class it can still take.
+        usable: How many devices of each class some alternative can still take. Alike requests have the same object.
         rooms: For each class of shareable devices: how many requests there is room for on its devices together.
         representatives: One device of each class.
     """
 
     request: Request
+    held: Sequence[int]
     supplies: tuple[Mapping[int, int], ...]
+    usable: Mapping[int, int]
     rooms: Mapping[int, int]
     representatives: Sequence[Candidate]
-
-    def usable(self) -> dict[int, int]:
-        """How many devices of each class some alternative can still take."""
-        if len(self.supplies) == 1:
-            return dict(self.supplies[0])
-        merged: dict[int, int] = {}
-        for supply in self.supplies:
-            for number, count in supply.items():
-                merged[number] = max(count, merged.get(number, 0))
-        return merged
 
 
 def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
@@ -73,17 +67,20 @@ def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
 
 def _matching_exists(pending: Sequence[Pending]) -> bool:
     """Whether every request can have devices of its own: augmenting paths between requests and classes."""
-    wishes: list[dict[int, int]] = []
-    needs: list[int] = []
+    # Requests that need as many of the same devices are one wisher: what it is given can be shared out evenly.
+    alike: dict[tuple[int, int], list[Pending]] = {}
     free: dict[int, int] = {}
     for item in pending:
-        if _is_admin(item):
-            continue
-        usable = item.usable()
-        for number, count in usable.items():
-            free[number] = item.rooms.get(number, max(count, free.get(number, 0)))
-        wishes.append(usable)
-        needs.append(item.request.least)
+        if not _is_admin(item):
+            alike.setdefault((id(item.usable), item.request.least), []).append(item)
+    wishes: list[dict[int, int]] = []
+    needs: list[int] = []
+    for members in alike.values():
+        sample, times = members[0], len(members)
+        for number, count in sample.usable.items():
+            free[number] = sample.rooms.get(number, max(count, free.get(number, 0)))
+        wishes.append({number: count * times for number, count in sample.usable.items()})
+        needs.append(sample.request.least * times)
     given: list[defaultdict[int, int]] = [defaultdict(int) for _ in wishes]
 
     def give(wisher: int, tried: set[int]) -> bool:
@@ -132,15 +129,18 @@ class _Group:
 
 
 def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
+    held: defaultdict[tuple[int, int], list[Pending]] = defaultdict(list)
+    for item in pending:
+        for place in item.held:
+            held[item.request.claim, place].append(item)
     sets: defaultdict[object, list[_Group]] = defaultdict(list)
-    for claim in dict.fromkeys(item.request.claim for item in pending):
-        for place, constraint in enumerate(state.constraints[claim]):
-            members = tuple(item for item in pending if item.request.claim == claim and _is_held(state, place, item))
-            if not members:
-                continue
-            group = _Group(constraint.attribute, members, tuple(item.usable() for item in members))
+    enough: set[object] = set()
+    for (claim, place), members in held.items():
+        constraint, common = state.constraints[claim][place], state.states[claim][place]
+        group = _Group(constraint.attribute, tuple(members), tuple([item.usable for item in members]))
+        alike = tuple([(id(item.usable), item.request.least) for item in members])
+        if (constraint.attribute, constraint.distinct, common, alike) not in enough:
             by_value = _by_value(state, group)
-            common = state.states[claim][place]
             if constraint.distinct:
                 if len(by_value) < group.need:
                     return True
@@ -148,17 +148,10 @@ def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
                 _has_room(group, classes) for value, classes in by_value.items() if common is None or value in common
             ):
                 return True
-            elif common is None:
-                sets[constraint.attribute, _kind(group)].append(group)
+            enough.add((constraint.attribute, constraint.distinct, common, alike))
+        if common is None and not constraint.distinct:
+            sets[constraint.attribute, _kind(group)].append(group)
     return any(_sets_lack(state, groups, pending) for groups in sets.values() if len(groups) > 1)
-
-
-def _is_held(state: State, place: int, item: Pending) -> bool:
-    """Whether the constraint at ``place`` holds for the request whichever alternative is taken."""
-    return item.request.least > 0 and all(
-        place in state.applying(item.request.claim, candidates.demand) and not candidates.demand.admin
-        for candidates in item.request.alternatives
-    )
 
 
 def _kind(group: _Group) -> object:
@@ -201,7 +194,7 @@ def _sets_lack(state: State, groups: Sequence[_Group], pending: Sequence[Pending
     for item, supply in zip(sample.members, sample.supplies, strict=True):
         needs[tuple(sorted(supply.items()))] += item.request.least
     outside = [
-        (item.request.least, item.usable().keys()) for item in pending if id(item) not in inside and not _is_admin(item)
+        (item.request.least, item.usable.keys()) for item in pending if id(item) not in inside and not _is_admin(item)
     ]
     room = 0
     for classes in _by_value(state, sample).values():

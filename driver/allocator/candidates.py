@@ -6,27 +6,43 @@ structured/internal/incubating/allocator_incubating.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from driver.allocator.capacity import consumption, fits
-from driver.allocator.demands import Demand
+from driver.allocator.demands import ClaimDemand, Demand, claim_name
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
+from driver.allocator.identity import PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.node_selection import matches_node
-from driver.allocator.pools import NodeView, PooledDevice, PoolState
 from driver.allocator.selection import SelectionFailure, Selections
 from driver.allocator.taints import refusing_taints
+from driver.allocator.view import NodeView, PooledDevice, PoolState
 from driver.api.quantity import Quantity
+from driver.api.resource_v1 import ResourceClaim
 
-__all__ = ["MAX_RESULTS", "Candidate", "Candidates", "Request", "Scene", "gather"]
+__all__ = [
+    "MAX_RESULTS",
+    "Candidate",
+    "Candidates",
+    "Offer",
+    "Offers",
+    "Request",
+    "Scene",
+    "gather",
+    "gather_requests",
+]
 
 MAX_RESULTS: Final = 32
 """The most devices that one claim may get (k8s.io/api v0.36.3, resource/v1, AllocationResultsMaxSize)."""
 
 _NOTHING: Final[Mapping[str, Quantity]] = {}
+
+_REMEMBERED: Final = 8
+"""For how many kinds of demands a view remembers its offers: there are thousands of views."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +62,7 @@ class Scene:
     selections: Selections
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A device that a demand selects.
 
     Attributes:
@@ -63,6 +78,32 @@ class Candidate:
     consumed: Mapping[str, Quantity]
     failure: AllocationError | None = None
     refused: bool = False
+
+
+class Offer(NamedTuple):
+    """A device that a demand would get if nothing were in use.
+
+    Attributes:
+        name: The device's name in its pool.
+        candidate: The device as a candidate.
+        takes: What of its capacities must be free; also of a device that is not shared.
+    """
+
+    name: str
+    candidate: Candidate
+    takes: Mapping[str, Quantity]
+
+
+class Offers(NamedTuple):
+    """What a node has for all demands that want the same.
+
+    Attributes:
+        pools: What each pool offers, in the node's order.
+        may_fail: Some device has a failure.
+    """
+
+    pools: tuple[tuple[PoolId, tuple[Offer, ...]], ...]
+    may_fail: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,16 +132,16 @@ class Request:
         claim: Its claim's place.
         who: How messages name the claim.
         alternatives: The candidates of each alternative, best first.
+        least: The fewest devices that serve it.
     """
 
     claim: int
     who: str
     alternatives: tuple[Candidates, ...]
+    least: int = field(init=False)
 
-    @property
-    def least(self) -> int:
-        """The fewest devices that serve it."""
-        return min(candidates.need for candidates in self.alternatives)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "least", min([candidates.need for candidates in self.alternatives]))
 
 
 def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
@@ -114,62 +155,134 @@ def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
     Raises:
         AllocationError: All devices are asked for, and a pool is incomplete or invalid, or a selector fails.
     """
-    where = f"{claim}, request {demand.name}"
     if demand.count is not None:
-        items = tuple(item for item in _items(scene, demand, where) if not item.refused)
-        return Candidates(demand, demand.count, items, any(item.failure is not None for item in items))
+        offers = _offers(scene, demand, claim)
+        items = _free(scene, demand, offers)
+        may_fail = offers.may_fail and any(item.failure is not None for item in items)
+        return Candidates(demand, demand.count, items, may_fail)
     for pool in scene.view.pools:
         if pool.state is not PoolState.USABLE:
             raise AllocationError(
-                f"{where}: asks for all devices, but resource pool {pool.id} is {pool.state.value}: {pool.reason}"
+                f"{claim}, request {demand.name}: asks for all devices, but resource pool {pool.id} is"
+                f" {pool.state.value}: {pool.reason}"
             )
-    items = tuple(_items(scene, demand, where))
-    for item in items:
-        if item.failure is not None:
-            raise item.failure
+    items = tuple(_all(scene, demand, _offers(scene, demand, claim)))
     return Candidates(demand, len(items), items, may_fail=False)
 
 
-def _items(scene: Scene, demand: Demand, where: str) -> Iterator[Candidate]:
-    everything = demand.count is None
+def gather_requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]) -> list[Request]:
+    """All requests of all claims.
+
+    Args:
+        scene: The node.
+        claims: In the pod's order.
+        demands: What each of them asks for.
+
+    Raises:
+        AllocationError: As :func:`gather`, or a claim asks for more devices than a claim may get.
+    """
+    known: dict[object, Candidates] = {}
+    requests = []
+    for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
+        who = claim_name(claim)
+        of_claim = [
+            Request(place, who, tuple([_known_or_gathered(scene, part, who, known) for part in request.alternatives]))
+            for request in demand.requests
+        ]
+        least = sum([request.least for request in of_claim])
+        if least > MAX_RESULTS:
+            raise AllocationError(
+                f"{who}: asks for {least} devices, which exceeds the claim limit of {MAX_RESULTS}",
+                hint="split the claim",
+            )
+        requests += of_claim
+    return requests
+
+
+def _known_or_gathered(scene: Scene, demand: Demand, who: str, known: dict[object, Candidates]) -> Candidates:
+    """What was gathered for a demand of the same kind serves again; the search knows alike demands by that."""
+    same = known.get(demand.kind)
+    if same is not None and not same.may_fail:
+        return replace(same, demand=demand)
+    candidates = known[demand.kind] = gather(scene, demand, claim=who)
+    return candidates
+
+
+def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]:
+    """What can be taken of the offers.
+
+    Devices in use are not even looked at, as upstream: a selector that fails on one does not matter.
+    """
+    free: list[Candidate] = []
+    for pool, offered in offers.pools:
+        in_use = () if demand.admin else scene.ledger.whole_in(pool)
+        free += [
+            candidate
+            for name, candidate, takes in offered
+            if name not in in_use
+            and not candidate.refused
+            and (not takes or fits(takes, scene.ledger.consumed(candidate.device.id), candidate.device.device))
+        ]
+    return tuple(free)
+
+
+def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
+    """All offers, with those that are in use as refused."""
+    for _, candidate, takes in (offer for _, offered in offers.pools for offer in offered):
+        if candidate.failure is not None:
+            raise candidate.failure
+        device = candidate.device
+        if fits(takes, scene.ledger.consumed(device.id), device.device):
+            in_use = not demand.admin and scene.ledger.is_whole(device.id)
+            yield candidate._replace(refused=True) if in_use else candidate
+
+
+def _offers(scene: Scene, demand: Demand, claim: str) -> Offers:
+    """What the node has for the demand; ``claim`` is for messages."""
+    remembered = scene.view.offers
+    known = remembered.get(demand.wants)
+    if known is None:
+        items = tuple(_looked_up(scene, demand, f"{claim}, request {demand.name}"))
+        by_pool = groupby(items, lambda item: item.candidate.device.id.pool_id)
+        pools = tuple((pool, tuple(offered)) for pool, offered in by_pool)
+        known = Offers(pools, any(item.candidate.failure is not None for item in items))
+        if not known.may_fail:  # messages name the claim
+            if len(remembered) >= _REMEMBERED:
+                remembered.clear()
+            remembered[demand.wants] = known
+    return known
+
+
+def _looked_up(scene: Scene, demand: Demand, where: str) -> Iterator[Offer]:
     start = 0
     for part in scene.view.slices:
         for place, failed in scene.selections.of(demand, part):
             device = part.devices[place]
-            in_use = not demand.admin and scene.ledger.is_whole(device.id)
-            if in_use and not everything:
-                continue  # not even looked at, as upstream: a selector that fails on it does not matter
             if failed is not None:
                 error = _selector_error(failed, demand, device, where)
-                yield Candidate(start + place, device, _NOTHING, failure=error)
+                yield Offer(device.id.device, Candidate(start + place, device, _NOTHING, failure=error), _NOTHING)
             elif device.simple and not demand.capacity:
-                yield Candidate(start + place, device, _NOTHING, refused=in_use)
+                yield Offer(device.id.device, Candidate(start + place, device, _NOTHING), _NOTHING)
             else:
-                yield from _closer_look(scene, demand, where, start + place, device, in_use=in_use)
+                yield from _closer_look(scene, demand, where, start + place, device)
         start += len(part.devices)
 
 
-def _closer_look(
-    scene: Scene, demand: Demand, where: str, position: int, device: PooledDevice, *, in_use: bool
-) -> Iterator[Candidate]:
-    """The candidate that a selected device makes, if it makes one."""
+def _closer_look(scene: Scene, demand: Demand, where: str, position: int, device: PooledDevice) -> Iterator[Offer]:
+    """What a selected device offers, if anything."""
     if device.slice.per_device_node_selection:
         try:
             if not _is_for_node(scene, device):
                 return
         except AllocationError as error:
             failure = AllocationError(f"{where}: device {device.id}: {error.message}")
-            yield Candidate(position, device, _NOTHING, failure=failure)
+            yield Offer(device.id.device, Candidate(position, device, _NOTHING, failure=failure), _NOTHING)
             return
-    consumed = consumption(demand, device.device) if scene.features.consumable_capacity else _NOTHING
-    if consumed is None or not fits(consumed, scene.ledger.consumed(device.id), device.device):
-        return
-    yield Candidate(
-        position,
-        device,
-        consumed if device.shareable else _NOTHING,
-        refused=in_use or _refused(scene, demand, device),
-    )
+    takes = consumption(demand, device.device) if scene.features.consumable_capacity else _NOTHING
+    if takes is not None:
+        consumed = takes if device.shareable else _NOTHING
+        candidate = Candidate(position, device, consumed, refused=_refused(scene, demand, device))
+        yield Offer(device.id.device, candidate, takes)
 
 
 def _selector_error(failed: SelectionFailure, demand: Demand, device: PooledDevice, where: str) -> AllocationError:

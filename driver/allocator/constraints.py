@@ -13,13 +13,14 @@ lets devices of one request share a value, and it forgets to widen the common va
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from driver.allocator.demands import Constraint
-from driver.allocator.pools import PooledDevice
+from driver.allocator.view import PooledDevice, SliceDevices
 from driver.api.resource_v1 import DeviceAttribute
 
-__all__ = ["Values", "attribute_values", "extend"]
+__all__ = ["Values", "attribute_values", "column", "extend"]
 
 Values = frozenset[tuple[str, int | bool | str]]
 """Values of an attribute, each with its type."""
@@ -49,6 +50,15 @@ def attribute_values(device: PooledDevice, attribute: str, *, lists: bool) -> Va
     return (_list_values(value) if lists else None) or _plain_value(value)
 
 
+def column(part: SliceDevices, attribute: str, *, lists: bool) -> tuple[Values | None, ...]:
+    """What each device of a slice has for an attribute, as :func:`attribute_values` says; remembered in the slice."""
+    known = part.columns.get(attribute)
+    if known is None:
+        known = tuple(attribute_values(device, attribute, lists=lists) for device in part.devices)
+        part.columns[attribute] = known
+    return known
+
+
 def extend(constraint: Constraint, state: Values | None, values: Values | None, *, lists: bool) -> Values | None:
     """Add a device to those that a constraint holds together.
 
@@ -73,14 +83,20 @@ def extend(constraint: Constraint, state: Values | None, values: Values | None, 
 
 def _plain_value(value: DeviceAttribute) -> Values:
     if value.string_value is not None:
-        return frozenset((("string", value.string_value),))
+        return _single(("string", value.string_value))
     if value.int_value is not None:
-        return frozenset((("int", value.int_value),))
+        return _single(("int", value.int_value))
     if value.bool_value is not None:
-        return frozenset((("bool", value.bool_value),))
+        return _single(("bool", value.bool_value))
     if value.version_value is not None:
-        return frozenset((("version", value.version_value),))
+        return _single(("version", value.version_value))
     return _OF_NO_KNOWN_TYPE
+
+
+@lru_cache(maxsize=4096)
+def _single(value: tuple[str, int | bool | str]) -> Values:
+    """One value; the same few stand in most devices, so they share them."""
+    return frozenset((value,))
 
 
 def _list_values(value: DeviceAttribute) -> Values:

@@ -7,7 +7,7 @@ structured/internal/incubating/allocator_incubating.go. They hold for every node
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
@@ -40,6 +40,9 @@ class Demand:
         admin: Access to devices whether or not they are in use.
         tolerations: Taints that it puts up with.
         capacity: What it wants of a device's capacities, by name.
+        name: The name in results: ``request`` or ``request/alternative``.
+        wants: Equal for demands that the same devices serve, however many.
+        kind: Equal for demands that the same devices serve equally well, whatever their names.
     """
 
     request: str
@@ -51,23 +54,18 @@ class Demand:
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: tuple[tuple[str, Quantity], ...]
+    name: str = field(init=False, repr=False, compare=False)
+    wants: object = field(init=False, repr=False, compare=False)
+    kind: object = field(init=False, repr=False, compare=False)
 
-    @property
-    def kind(self) -> object:
-        """Equal for demands that the same devices serve equally well, whatever their names."""
-        return (
-            self.class_selectors,
-            self.selectors,
-            self.count,
-            self.admin,
-            self.tolerations,
-            tuple((name, str(amount)) for name, amount in self.capacity),
-        )
-
-    @property
-    def name(self) -> str:
-        """The name in results: ``request`` or ``request/alternative``."""
-        return f"{self.request}/{self.alternative}" if self.alternative else self.request
+    def __post_init__(self) -> None:
+        # Computed here, once a claim: they are asked for on every node.
+        capacity = tuple((name, str(amount)) for name, amount in self.capacity)
+        wants = (self.class_selectors, self.selectors, self.tolerations, capacity)
+        name = f"{self.request}/{self.alternative}" if self.alternative else self.request
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "wants", wants)
+        object.__setattr__(self, "kind", (wants, self.count, self.admin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,3 +26,8 @@ class DeviceId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
+
+    @property
+    def pool_id(self) -> PoolId:
+        """Its pool."""
+        return PoolId(self.driver, self.pool)

@@ -8,13 +8,13 @@ any other one the whole device.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from driver.allocator.features import Features
-from driver.allocator.identity import DeviceId
-from driver.allocator.pools import CounterKey, Pool, PooledDevice
+from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.view import CounterKey, Pool, PooledDevice
 from driver.api.resource_v1 import AllocationResult
 
 __all__ = ["Holding", "Ledger", "holdings"]
@@ -51,7 +51,8 @@ class Ledger:
 
     def __init__(self, features: Features) -> None:
         self._shares_count = features.consumable_capacity
-        self._whole: Counter[DeviceId] = Counter()
+        # By driver and pool: what of a node is in use is looked up once for all of its devices.
+        self._whole: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._shares: Counter[DeviceId] = Counter()
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
 
@@ -65,9 +66,13 @@ class Ledger:
         for item in held:
             self._count(item, -1)
 
+    def whole_in(self, pool: PoolId) -> Collection[str]:
+        """The names of a pool's devices that some claim has for itself."""
+        return self._whole.get(pool, ())
+
     def is_whole(self, device: DeviceId) -> bool:
         """Some claim has the device for itself."""
-        return device in self._whole
+        return device.device in self._whole.get(device[:2], ())
 
     def is_shared(self, device: DeviceId) -> bool:
         """Some claim has a share of the device."""
@@ -92,13 +97,17 @@ class Ledger:
         return free
 
     def _charge(self, device: PooledDevice, free: dict[CounterKey, int]) -> None:
-        if device.counters and (device.id in self._whole or device.id in self._shares):
+        if device.counters and (self.is_whole(device.id) or device.id in self._shares):
             for key, amount in device.counters.items():
                 free[key] -= amount
 
     def _count(self, item: Holding, sign: int) -> None:
         if item.share_id is None or not self._shares_count:
-            _add(self._whole, item.device, sign)
+            pool = item.device[:2]
+            whole = self._whole[pool]
+            _add(whole, item.device.device, sign)
+            if not whole:
+                del self._whole[pool]
             return
         _add(self._shares, item.device, sign)
         if item.consumed:

@@ -14,105 +14,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.node_selection import matches_node
+from driver.allocator.view import CounterKey, NodeView, Pool, PooledDevice, PoolState, SliceDevices
 from driver.api.resource_v1 import CounterSet, Device, Node, ResourceSlice, ResourceSliceSpec
 
 __all__ = ["CounterKey", "NodeView", "Pool", "PoolIndex", "PoolState", "PooledDevice", "SliceDevices"]
 
-CounterKey = tuple[PoolId, str, str]
-"""A counter: its pool, its counter set, its name."""
-
 _NO_COUNTERS: Final[Mapping[CounterKey, int]] = {}
-
-
-class PoolState(Enum):
-    """Whether devices can be taken from a pool."""
-
-    USABLE = "usable"
-    INCOMPLETE = "being updated"
-    INVALID = "invalid"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PooledDevice:
-    """A device where it is published.
-
-    Attributes:
-        id: Its name in results.
-        device: The device.
-        slice: The specification of its slice.
-        counters: What it consumes of its pool's shared counters, in nano-units.
-        shareable: Several claims may have it at once (the feature is on, and the device allows it).
-        simple: Nothing but selectors and use decides about it: no taints, counters, sizes or node selection of its own.
-    """
-
-    id: DeviceId
-    device: Device
-    slice: ResourceSliceSpec
-    counters: Mapping[CounterKey, int]
-    shareable: bool
-    simple: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SliceDevices:
-    """The devices of one slice; ``source`` is the very tuple that the slice holds, by which selections are cached."""
-
-    driver: str
-    source: tuple[Device, ...]
-    devices: tuple[PooledDevice, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pool:
-    """What a node sees of a pool.
-
-    Attributes:
-        id: Driver and name.
-        state: Devices are taken from usable pools only.
-        reason: Why it is not usable; empty where it is.
-        slices: In the order in which they are tried.
-        elsewhere: Devices of the pool that this node does not reach; they may hold the pool's counters.
-        counters: What the pool has of each counter, in nano-units.
-        comes_last: Some device has binding conditions.
-    """
-
-    id: PoolId
-    state: PoolState
-    reason: str = ""
-    slices: tuple[SliceDevices, ...] = ()
-    elsewhere: tuple[PooledDevice, ...] = ()
-    counters: Mapping[CounterKey, int] = field(default_factory=dict)
-    comes_last: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeView:
-    """What can be allocated from one node.
-
-    Attributes:
-        node: The node.
-        pools: All pools that are not obsolete, in the order in which they are tried.
-        slices: The slices of the usable pools, in order.
-        devices: The devices of these slices, in order: a position in it names a device within one allocation.
-    """
-
-    node: Node
-    pools: tuple[Pool, ...]
-    slices: tuple[SliceDevices, ...]
-    devices: tuple[PooledDevice, ...]
-
-    @property
-    def invalid_pool(self) -> Pool | None:
-        """The first invalid pool, if there is one."""
-        return next((pool for pool in self.pools if pool.state is PoolState.INVALID), None)
 
 
 class PoolIndex:
@@ -230,7 +143,9 @@ class PoolIndex:
         pools += [pool for pool_id, pool in self._troubled.items() if pool_id not in of_pool]
         pools.sort(key=lambda pool: (pool.comes_last, pool.id))
         slices = tuple(part for pool in pools for part in pool.slices)
-        return NodeView(node, tuple(pools), slices, tuple(device for part in slices for device in part.devices))
+        devices = tuple(device for part in slices for device in part.devices)
+        invalid = next((pool for pool in pools if pool.state is PoolState.INVALID), None)
+        return NodeView(node, tuple(pools), slices, devices, invalid)
 
     def _find_trouble(self, pool_id: PoolId, troubled: dict[PoolId, Pool]) -> None:
         """Whether nodes that reach nothing of the pool but its counters see that something is wrong with it.

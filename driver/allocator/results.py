@@ -7,6 +7,7 @@ structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from driver.allocator.demands import Demand
@@ -105,8 +106,7 @@ def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:
         device, spec = item.candidate.device.device, item.candidate.device.slice
         where = device if spec.per_device_node_selection else spec
         if where.node_name is not None or device.binds_to_node:
-            requirement = NodeSelectorRequirement(key=_NAME_FIELD, operator="In", values=(node,))
-            return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
+            return _only_on(node)
         terms = where.node_selector.node_selector_terms if where.node_selector is not None else ()
         if len(terms) > 1:
             raise AllocationError(
@@ -119,6 +119,12 @@ def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:
         return None
     merged = NodeSelectorTerm(match_fields=tuple(fields), match_expressions=tuple(expressions))
     return NodeSelector(node_selector_terms=(merged,))
+
+
+@lru_cache(maxsize=8192)
+def _only_on(node: str) -> NodeSelector:
+    requirement = NodeSelectorRequirement(key=_NAME_FIELD, operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 
 
 def _merge(into: list[NodeSelectorRequirement], more: Sequence[NodeSelectorRequirement]) -> None:

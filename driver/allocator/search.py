@@ -22,7 +22,7 @@ from typing import Final
 from driver.allocator.candidates import MAX_RESULTS, Candidate, Candidates, Request, Scene
 from driver.allocator.demands import Constraint
 from driver.allocator.errors import AllAtOnceError, SearchLimitError
-from driver.allocator.shortcuts import Shortcuts
+from driver.allocator.shortcuts import Shortcuts, is_short
 from driver.allocator.state import Refusal, State, Taken
 
 __all__ = ["search"]
@@ -35,7 +35,11 @@ _Steps = Iterator["_Steps | None"]
 
 
 def search(
-    scene: Scene, requests: Sequence[Request], constraints: Sequence[tuple[Constraint, ...]]
+    scene: Scene,
+    requests: Sequence[Request],
+    constraints: Sequence[tuple[Constraint, ...]],
+    *,
+    max_steps: int | None = None,
 ) -> list[Taken] | None:
     """The first way to serve ``requests``; None if there is none.
 
@@ -43,23 +47,28 @@ def search(
         scene: The node.
         requests: Of all claims, in order.
         constraints: Of each claim.
+        max_steps: After so many steps the search gives up; None for some seconds.
 
     Raises:
         AllAtOnceError: There is none, and somewhere on the way all devices of a kind together broke a constraint.
         AllocationError: On the way, a selector failed.
     """
+    if is_short(requests, constraints):
+        return None
+    max_steps = _MAX_STEPS if max_steps is None else max_steps
     if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
         # Admin access takes a device from nobody, but kube-scheduler keeps it from the pod's other claims, so that it
         # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
         with suppress(AllAtOnceError):
-            taken = _Search(requests, State(scene, constraints, admin_blocks=True)).run()
+            taken = _Search(requests, State(scene, constraints, admin_blocks=True), max_steps).run()
             if taken is not None:
                 return taken
-    return _Search(requests, State(scene, constraints)).run()
+    return _Search(requests, State(scene, constraints), max_steps).run()
 
 
 class _Search:
-    def __init__(self, requests: Sequence[Request], state: State) -> None:
+    def __init__(self, requests: Sequence[Request], state: State, max_steps: int) -> None:
+        self._max_steps = max_steps
         self._requests = requests
         self._state = state
         self._shortcuts = Shortcuts(requests, state)
@@ -79,9 +88,9 @@ class _Search:
                 if following is None:
                     return self._state.taken
                 tried += 1
-                if tried > _MAX_STEPS:
+                if tried > self._max_steps:
                     raise SearchLimitError(
-                        f"{self._requests[0].who}: gave up after {_MAX_STEPS} steps of the search for devices",
+                        f"{self._requests[0].who}: gave up after {self._max_steps} steps of the search for devices",
                         hint="ask for fewer devices at once, or narrow the requests' selectors",
                     )
                 steps.append(following)
@@ -109,55 +118,46 @@ class _Search:
             elif candidates.need == 0:
                 yield self._serve(place + 1)
             else:
-                yield self._take_some(place, candidates, self._usable(place, candidates), candidates.need, 0)
+                usable = self._state.usable(request.claim, candidates.demand, candidates.items)
+                yield self._take_some(place, candidates, usable, candidates.need)
         self._shortcuts.failed(place)
 
-    def _usable(self, place: int, candidates: Candidates) -> Sequence[Candidate]:
-        """The candidates that can be taken as things stand; taking some of them frees no other one."""
-        state, claim, demand = self._state, self._requests[place].claim, candidates.demand
-        applying = state.applying(claim, demand)
-        return [
-            item
-            for item in candidates.items
-            if state.is_free(claim, demand, item)
-            and state.has_room(item)
-            and (item.failure is not None or not applying or state.allowed(claim, applying, item))
-        ]
-
-    def _take_some(
-        self, place: int, candidates: Candidates, usable: Sequence[Candidate], need: int, start: int
-    ) -> _Steps:
-        """Take ``need`` more of the usable candidates, from ``start`` on."""
+    def _take_some(self, place: int, candidates: Candidates, usable: Sequence[Candidate], need: int) -> _Steps:
+        """Take ``need`` of the usable candidates."""
         state, claim, demand = self._state, self._requests[place].claim, candidates.demand
         seen: set[object] = set()
-        for index in range(start, len(usable)):
-            item = usable[index]
+        failed: Candidate | None = None
+        for index, item in enumerate(usable):
             if item.failure is not None:
                 raise item.failure
             if not candidates.may_fail:
                 if len(usable) - index < need:
                     return
-                if seen and self._shortcuts.alike(item) in seen:
-                    continue
+                if failed is not None:
+                    seen.add(self._shortcuts.alike(failed))
+                    if self._shortcuts.alike(item) in seen:
+                        continue
             if state.take(claim, demand, item) is None:
                 if need == 1:
                     yield self._serve(place + 1)
-                elif candidates.may_fail or self._enough_left(claim, candidates, usable, index + 1, need - 1):
-                    yield self._take_some(place, candidates, usable, need - 1, index + 1)
+                else:
+                    rest = self._rest(claim, candidates, usable[index + 1 :], need - 1)
+                    if rest is not None:
+                        yield self._take_some(place, candidates, rest, need - 1)
                 state.undo()
-            seen.add(self._shortcuts.alike(item))
+            failed = item
 
-    def _enough_left(
-        self, claim: int, candidates: Candidates, usable: Sequence[Candidate], start: int, need: int
-    ) -> bool:
-        """Whether constraints leave ``need`` candidates from ``start`` on."""
+    def _rest(
+        self, claim: int, candidates: Candidates, rest: Sequence[Candidate], need: int
+    ) -> Sequence[Candidate] | None:
+        """What constraints leave of ``rest`` for the same request; None where that is not enough."""
         state = self._state
         applying = state.applying(claim, candidates.demand)
-        if not applying:
-            return len(usable) - start >= need
-        left = [item for item in usable[start:] if state.allowed(claim, applying, item)]
+        if candidates.may_fail or not applying:
+            return rest
+        left = [item for item in rest if state.allowed(claim, applying, item)]
         if len(left) < need:
-            return False
+            return None
         # Devices that are to differ in an attribute need a value each.
         for place in applying:
             constraint = state.constraints[claim][place]
@@ -166,8 +166,8 @@ class _Search:
                 for item in left:
                     values |= state.values(item, constraint.attribute) or set()
                 if len(values) < need:
-                    return False
-        return True
+                    return None
+        return left
 
     def _take_all(self, place: int, candidates: Candidates) -> _Steps:
         """Take every candidate: there is but one way."""

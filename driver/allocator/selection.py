@@ -11,11 +11,11 @@ So a failure is an answer about one device like any other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from driver.allocator.demands import Demand
 from driver.allocator.features import Features
-from driver.allocator.pools import SliceDevices
+from driver.allocator.view import SliceDevices
 from driver.api.resource_v1 import Device
 from driver.cel import compile_selector
 from driver.errors import InputError
@@ -44,24 +44,33 @@ class SelectionFailure:
 Selection = tuple[tuple[int, SelectionFailure | None], ...]
 """The devices of a slice that are selected, and those for which nobody can tell: (place in the slice, failure)."""
 
+_REMEMBERED: Final = 200_000
+"""Answers, one for each slice and the selectors asked about it: dozens of kinds of claims on thousands of nodes."""
+
 _Key = tuple[tuple[str, ...], tuple[str, ...], str, int]
 
 
 class Selections:
-    """Evaluates selectors and remembers every answer."""
+    """Evaluates selectors and remembers the answers."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
         self._compiled: dict[str, Selector | InputError] = {}
         # The devices are kept with the answer, so that their id stays theirs.
         self._known: dict[_Key, tuple[Selection, tuple[Device, ...]]] = {}
+        self._same: dict[Selection, Selection] = {}
 
     def of(self, demand: Demand, part: SliceDevices) -> Selection:
         """The devices of ``part`` that ``demand`` and its class select, in order."""
         key = (demand.class_selectors, demand.selectors, part.driver, id(part.source))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = (tuple(self._select(demand, part)), part.source)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+                self._same.clear()
+            selected = tuple(self._select(demand, part))
+            # Slices of nodes of one kind have equal answers: they share one object.
+            known = self._known[key] = (self._same.setdefault(selected, selected), part.source)
         return known[0]
 
     def _select(self, demand: Demand, part: SliceDevices) -> list[tuple[int, SelectionFailure | None]]:

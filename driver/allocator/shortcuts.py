@@ -15,17 +15,38 @@ constraint) and everything behind it is not looked at for hopelessness: kube-sch
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from driver.allocator.bounds import ENDLESS, Pending, is_hopeless
 from driver.allocator.candidates import Candidate, Candidates, Request
+from driver.allocator.demands import Constraint
 from driver.allocator.state import State
 
-__all__ = ["Shortcuts"]
+__all__ = ["Shortcuts", "is_short"]
 
 _WINDOW: Final = 64
 """How many requests ahead are looked at; a pod's claims hardly ever have more."""
+
+
+def is_short(requests: Sequence[Request], constraints: Sequence[Sequence[Constraint]]) -> bool:
+    """Whether some request has too few candidates to begin with."""
+    for request in requests:
+        if _may_end_in_error(request, constraints):
+            return False
+        if all(len(candidates.items) < candidates.need for candidates in request.alternatives):
+            return True
+    return False
+
+
+def _may_end_in_error(request: Request, constraints: Sequence[Sequence[Constraint]]) -> bool:
+    for candidates in request.alternatives:
+        if candidates.may_fail:
+            return True
+        demand = candidates.demand
+        if demand.count is None and any(constraint.applies_to(demand) for constraint in constraints[request.claim]):
+            return True
+    return False
 
 
 class Shortcuts:
@@ -42,12 +63,10 @@ class Shortcuts:
         self._any_failed = False
         self._dead: set[object] = set()
         self._classes: _Classes | None = None
-        self._horizon = len(requests)
-        for place in range(len(requests) - 1, -1, -1):
-            if self._may_end_in_error(requests[place]):
-                self._horizon = place
+        self._horizon: int | None = None
         self._pending_masks: dict[int, int] = {}
         self._ahead: dict[int, tuple[int, ...]] = {}
+        self._held_by: dict[int, tuple[int, ...]] = {}
 
     def alike(self, item: Candidate) -> object:
         """Equal for two devices if nothing can tell them apart."""
@@ -57,29 +76,33 @@ class Shortcuts:
     def is_hopeless(self, place: int) -> bool:
         """Whether the requests from ``place`` on certainly cannot be served as things stand."""
         if not self._any_failed:
-            # Nothing went wrong yet; only see whether there is enough of everything to begin with.
-            return place == 0 and any(
-                all(len(candidates.items) < candidates.need for candidates in request.alternatives)
-                for request in self._requests[: self._horizon]
-            )
+            return False  # nothing went wrong yet
         return self._situation(place) in self._dead or is_hopeless(self._state, self._pending(place))
 
     def failed(self, place: int) -> None:
         """Remember that the requests from ``place`` on cannot be served as things stand."""
+        if place == 0:
+            return  # that was all
         self._any_failed = True
         self._dead.add(self._situation(place))
-
-    def _may_end_in_error(self, request: Request) -> bool:
-        return any(
-            candidates.may_fail
-            or (candidates.demand.count is None and self._state.applying(request.claim, candidates.demand))
-            for candidates in request.alternatives
-        )
 
     def _known_classes(self) -> _Classes:
         if self._classes is None:
             self._classes = _Classes(self._requests, self._state)
         return self._classes
+
+    def _known_horizon(self) -> int:
+        """The place of the first request whose search may end in an error."""
+        if self._horizon is None:
+            self._horizon = next(
+                (
+                    place
+                    for place, request in enumerate(self._requests)
+                    if _may_end_in_error(request, self._state.constraints)
+                ),
+                len(self._requests),
+            )
+        return self._horizon
 
     def _situation(self, place: int) -> object:
         """Equal for two situations if the requests from ``place`` on have the same prospects in both."""
@@ -132,17 +155,48 @@ class Shortcuts:
                 taken[number].append(position)
         rooms = classes.rooms(state, taken)
         pending = []
-        for request in self._requests[place : min(place + _WINDOW, self._horizon)]:
-            supplies = [self._supply(classes, request.claim, candidates, taken) for candidates in request.alternatives]
-            pending.append(Pending(request, tuple(supplies), rooms, classes.representatives))
+        # Most requests are like others: of the same kind, and held by constraints that hold nothing else yet.
+        known: dict[object, dict[int, int]] = {}
+        merged: dict[object, dict[int, int]] = {}
+        for request in self._requests[place : min(place + _WINDOW, self._known_horizon())]:
+            claim = request.claim
+            supplies = []
+            for candidates in request.alternatives:
+                applying = state.applying(claim, candidates.demand)
+                key = (claim, id(candidates.items), state.demanded(claim, applying))
+                supply = known.get(key)
+                if supply is None:
+                    supply = known[key] = self._supply(classes, claim, candidates, applying, taken)
+                supplies.append(supply)
+            usable = supplies[0] if len(supplies) == 1 else merged.get(tuple(map(id, supplies)))
+            if usable is None:
+                usable = merged[tuple(map(id, supplies))] = _most(supplies)
+            held = self._held(request)
+            pending.append(Pending(request, held, tuple(supplies), usable, rooms, classes.representatives))
         return pending
 
+    def _held(self, request: Request) -> tuple[int, ...]:
+        """The places of the constraints that hold for a request whichever alternative is taken."""
+        known = self._held_by.get(id(request))
+        if known is None:
+            applying = [
+                set() if candidates.demand.admin else set(self._state.applying(request.claim, candidates.demand))
+                for candidates in request.alternatives
+            ]
+            known = tuple(sorted(set.intersection(*applying))) if request.least > 0 else ()
+            self._held_by[id(request)] = known
+        return known
+
     def _supply(
-        self, classes: _Classes, claim: int, candidates: Candidates, taken: dict[int, list[int]]
+        self,
+        classes: _Classes,
+        claim: int,
+        candidates: Candidates,
+        applying: Sequence[int],
+        taken: Mapping[int, Sequence[int]],
     ) -> dict[int, int]:
         """How many devices of each class can still be taken for a demand."""
         state, demand = self._state, candidates.demand
-        applying = state.applying(claim, demand)
         supply: dict[int, int] = {}
         for number, items in classes.members[id(candidates.items)].items():
             sample = next(iter(items.values()))
@@ -156,6 +210,15 @@ class Shortcuts:
             if free:
                 supply[number] = free
         return supply
+
+
+def _most(supplies: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Of each class, the most that any of them has."""
+    most: dict[int, int] = {}
+    for supply in supplies:
+        for number, count in supply.items():
+            most[number] = max(count, most.get(number, 0))
+    return most
 
 
 class _Classes:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
+from typing import NamedTuple
 
 from driver.allocator.candidates import Candidate, Scene
-from driver.allocator.constraints import Values, attribute_values, extend
+from driver.allocator.constraints import Values, column, extend
 from driver.allocator.demands import Constraint, Demand
 from driver.allocator.identity import PoolId
-from driver.allocator.pools import CounterKey
+from driver.allocator.view import CounterKey
 
 __all__ = ["Refusal", "State", "Taken"]
 
@@ -31,8 +32,7 @@ class Refusal(Enum):
     CAPACITY = "capacity"
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A candidate that was taken, and what undoes it.
 
     Attributes:
@@ -70,11 +70,11 @@ class State:
         self._admin_blocks = admin_blocks
         self._lists = scene.features.list_type_attributes
         self._ledger = scene.ledger
-        self._pools = {pool.id: pool for pool in scene.view.pools}
+        self._view = scene.view
         self._used: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._free: dict[PoolId, dict[CounterKey, int]] = {}
         self._overdrawn: set[PoolId] = set()
-        self._values: dict[tuple[int, str], Values | None] = {}
+        self._columns: dict[str, tuple[Values | None, ...]] = {}
         self._applying: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
@@ -89,10 +89,20 @@ class State:
 
     def values(self, candidate: Candidate, attribute: str) -> Values | None:
         """The candidate's values for an attribute."""
-        key = (candidate.position, attribute)
-        if key not in self._values:
-            self._values[key] = attribute_values(candidate.device, attribute, lists=self._lists)
-        return self._values[key]
+        known = self._columns.get(attribute)
+        if known is None:
+            parts = [column(part, attribute, lists=self._lists) for part in self._view.slices]
+            known = self._columns[attribute] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+        return known[candidate.position]
+
+    def usable(self, claim: int, demand: Demand, items: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Those that can be taken as things stand, and those that fail; taking some of them frees no other one."""
+        if self.owners:
+            items = [item for item in items if self.is_free(claim, demand, item) and self.has_room(item)]
+        places = self.applying(claim, demand)
+        if places:
+            items = [item for item in items if item.failure is not None or self.allowed(claim, places, item)]
+        return items
 
     def is_free(self, claim: int, demand: Demand, candidate: Candidate) -> bool:
         """Whether nobody took the device in a way that keeps it from ``demand``."""
@@ -119,7 +129,22 @@ class State:
 
     def allowed(self, claim: int, places: Sequence[int], candidate: Candidate) -> bool:
         """Whether the constraints at ``places`` let the candidate in, as things stand."""
-        return self._extended(claim, places, candidate) is not None
+        states, constraints = self.states[claim], self.constraints[claim]
+        for place in places:
+            constraint = constraints[place]
+            if (
+                extend(constraint, states[place], self.values(candidate, constraint.attribute), lists=self._lists)
+                is None
+            ):
+                return False
+        return True
+
+    def demanded(self, claim: int, places: Sequence[int]) -> object:
+        """Equal for constraints of a claim that let the same devices in, as things stand."""
+        states, constraints = self.states[claim], self.constraints[claim]
+        return frozenset(
+            [(constraints[place].attribute, constraints[place].distinct, states[place]) for place in places]
+        )
 
     def take(self, claim: int, demand: Demand, candidate: Candidate) -> Refusal | None:
         """Take a candidate, or say why not. ``taken`` tells what was taken, for :meth:`undo`."""
@@ -182,7 +207,7 @@ class State:
     def _has_counters(self, candidate: Candidate) -> bool:
         pool = _pool(candidate)
         if pool not in self._free:
-            self._free[pool] = self._ledger.free_counters(self._pools[pool])
+            self._free[pool] = self._ledger.free_counters(next(part for part in self._view.pools if part.id == pool))
             if any(amount < 0 for amount in self._free[pool].values()):
                 self._overdrawn.add(pool)
         # As upstream: while any counter of a pool is overdrawn, nothing that consumes counters of the pool is given.

@@ -2,6 +2,10 @@
 //
 // It reads one problem a line (the format of tests/data/conformance/README.md) and writes one answer a line: the
 // "oracle" field of those files, with the problem's id. It exists for tests: Rootport's own allocator must agree.
+//
+// With -spend it also answers each problem again and again for that long, and reports medians: warmMicros, where
+// everything is kept that kube-scheduler keeps from pod to pod (compiled selectors, the sets of what is allocated, which
+// it copies for each pod), and anewMicros, where nothing is. Reading JSON is in neither.
 package main
 
 import (
@@ -13,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,10 +55,13 @@ type answer struct {
 	NodesTried int                            `json:"nodesTried"`
 	Steps      int64                          `json:"steps"`
 	Micros     int64                          `json:"micros"`
+	WarmMicros float64                        `json:"warmMicros,omitempty"`
+	AnewMicros float64                        `json:"anewMicros,omitempty"`
 }
 
 func main() {
 	timeout := flag.Duration("timeout", 5*time.Second, "give up on a problem after this time (errorKind: timeout)")
+	spend := flag.Duration("spend", 0, "time each problem again for so long, warm and anew")
 	flag.Parse()
 	reader := bufio.NewReaderSize(os.Stdin, 1<<20)
 	encoder := json.NewEncoder(os.Stdout)
@@ -64,34 +72,59 @@ func main() {
 			fmt.Fprintln(os.Stderr, "read a problem:", err)
 			os.Exit(2)
 		}
-		if err := encoder.Encode(solve(&p, *timeout)); err != nil {
+		if err := encoder.Encode(solve(&p, *timeout, *spend)); err != nil {
 			fmt.Fprintln(os.Stderr, "write an answer:", err)
 			os.Exit(1)
 		}
 	}
 }
 
-func solve(p *problem, timeout time.Duration) answer {
-	nodes := p.Nodes
+func solve(p *problem, timeout, spend time.Duration) answer {
 	if p.Node != nil {
-		nodes = append([]*corev1.Node{p.Node}, nodes...)
+		p.Nodes = append([]*corev1.Node{p.Node}, p.Nodes...)
 	}
 	if !p.Raw {
 		for _, claim := range p.Claims {
 			setDefaults(claim)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
+	start := time.Now()
+	state, cache := p.allocatedState(), p.newCache()
+	out := p.attempt(timeout, state, cache)
+	out.Micros = time.Since(start).Microseconds()
+	if spend > 0 && out.ErrorKind != "timeout" {
+		out.WarmMicros = medianMicros(spend, func() { p.attempt(timeout, copied(state), cache) })
+		out.AnewMicros = medianMicros(spend, func() { p.attempt(timeout, p.allocatedState(), p.newCache()) })
+	}
+	return out
+}
+
+// medianMicros calls for as long as told, at least three times.
+func medianMicros(spend time.Duration, call func()) float64 {
+	var took []time.Duration
+	for begin := time.Now(); len(took) < 3 || time.Since(begin) < spend; {
+		start := time.Now()
+		call()
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return float64(took[len(took)/2].Nanoseconds()) / 1000
+}
+
+func (p *problem) newCache() *cel.Cache {
 	on := p.Features.enabled()
-	cache := cel.NewCache(1000, cel.Features{
+	return cel.NewCache(1000, cel.Features{
 		EnableConsumableCapacity: on.ConsumableCapacity,
 		EnableListTypeAttributes: on.ListTypeAttributes,
 	})
+}
+
+// attempt does what kube-scheduler does for a pod: make an allocator, and try the nodes until one will do.
+func (p *problem) attempt(timeout time.Duration, state structured.AllocatedState, cache *cel.Cache) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
 	out := answer{ID: p.ID}
-	start := time.Now()
-	allocator, err := structured.NewAllocator(
-		ctx, on, allocatedState(p.AllocatedClaims, on.ConsumableCapacity), classes(p.Classes), p.Slices, cache)
+	allocator, err := structured.NewAllocator(ctx, p.Features.enabled(), state, classes(p.Classes), p.Slices, cache)
 	if err != nil {
 		out.Error, out.ErrorKind = err.Error(), "input"
 		return out
@@ -99,7 +132,7 @@ func solve(p *problem, timeout time.Duration) answer {
 	// The interface with these two methods is internal upstream.
 	out.Channel = reflect.ValueOf(allocator).MethodByName("Channel").Call(nil)[0].String()
 	var nodeError error
-	for _, node := range nodes {
+	for _, node := range p.Nodes {
 		out.NodesTried++
 		result, err := allocator.Allocate(ctx, node, p.Claims)
 		if err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode) {
@@ -123,7 +156,6 @@ func solve(p *problem, timeout time.Duration) answer {
 	if stats := reflect.ValueOf(allocator).MethodByName("GetStats"); stats.IsValid() {
 		out.Steps = stats.Call(nil)[0].FieldByName("NumAllocateOneInvocations").Int()
 	}
-	out.Micros = time.Since(start).Microseconds()
 	return out
 }
 
@@ -155,13 +187,14 @@ func setDefaults(claim *resourceapi.ResourceClaim) {
 }
 
 // allocatedState gathers what is in use as kube-scheduler does (plugins/dynamicresources/allocateddevices.go).
-func allocatedState(claims []*resourceapi.ResourceClaim, consumableCapacity bool) structured.AllocatedState {
+func (p *problem) allocatedState() structured.AllocatedState {
+	consumableCapacity := p.Features.enabled().ConsumableCapacity
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 	}
-	for _, claim := range claims {
+	for _, claim := range p.AllocatedClaims {
 		if claim.Status.Allocation == nil {
 			continue
 		}
@@ -181,6 +214,15 @@ func allocatedState(claims []*resourceapi.ResourceClaim, consumableCapacity bool
 		}
 	}
 	return state
+}
+
+// copied is what kube-scheduler gives each pod's allocator of what it keeps (GatherAllocatedState there).
+func copied(state structured.AllocatedState) structured.AllocatedState {
+	return structured.AllocatedState{
+		AllocatedDevices:         state.AllocatedDevices.Clone(),
+		AllocatedSharedDeviceIDs: state.AllocatedSharedDeviceIDs.Clone(),
+		AggregatedCapacity:       state.AggregatedCapacity.Clone(),
+	}
 }
 
 type classes []*resourceapi.DeviceClass

@@ -1,0 +1,188 @@
+"""`make bench`, the allocator: Rootport's beside Kubernetes' own one, the same problems, in one run.
+
+What is timed, on both sides, is answering a problem whose objects have been read:
+
+- *warm*: what is kept between pods is kept. Go: compiled selectors and the sets of what is allocated, which
+  kube-scheduler copies for each pod, making an allocator for it. Rootport: the Allocator, hence pools, ledger and what
+  selectors said of devices; not its memory of nodes that are full for claims of this kind.
+- *anew*: nothing is kept; compiled selectors, pools and the sets of what is allocated are made for the problem.
+
+Rounds of both take turns, a figure is the median of rounds, and each round's is a median of many. Answers are compared.
+Without Go there is no figure, and the exit status says so.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "joint_allocation")]
+
+import allocator_problems  # noqa: E402 - modules of the tests
+from allocator.agreement import disagreements  # noqa: E402
+from figure import Figure, report  # noqa: E402
+
+from driver.adapters.problems import Problem, answer  # noqa: E402
+from driver.allocator import Allocator, Features  # noqa: E402
+from driver.api.validation import with_defaults  # noqa: E402
+from driver.cel.selector import compile_selector  # noqa: E402
+
+Json = dict[str, Any]
+
+ORACLE: Final = REPO / "tests" / "oracle" / "allocator"
+NOT_MEASURED: Final = 3
+ROUNDS: Final = 5
+SPEND: Final = 0.1
+"""Seconds for a problem in a round, warm and anew."""
+
+HARD_SECONDS: Final = 1.0
+TYPICAL_RATIO, LARGE_RATIO, HARD_MS = 3.0, 1.0, 50.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """A problem and how long its answers took, in microseconds, a number a round."""
+
+    wire: Json
+    problem: Problem
+    go_warm: list[float] = field(default_factory=list)
+    go_anew: list[float] = field(default_factory=list)
+    our_warm: list[float] = field(default_factory=list)
+    our_anew: list[float] = field(default_factory=list)
+
+    def warm_ratio(self) -> float:
+        return statistics.median(self.our_warm) / statistics.median(self.go_warm)
+
+    def anew_ratio(self) -> float:
+        return statistics.median(self.our_anew) / statistics.median(self.go_anew)
+
+
+def main() -> int:
+    go = shutil.which("go")
+    if go is None:
+        print("allocator beside Kubernetes' own: NOT MEASURED: there is no go program to build that one with")
+        return NOT_MEASURED
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "allocator"
+        subprocess.run([go, "build", "-o", program, "."], cwd=ORACLE, check=True)
+        return report(figures(program))
+
+
+def figures(program: Path) -> Iterator[Figure]:
+    """What this module measures."""
+    for name, problems, limit, rounds in (
+        ("one node, 1-8 devices", allocator_problems.typical(), TYPICAL_RATIO, ROUNDS),
+        (f"{allocator_problems.NODES} nodes x 8 GPUs", allocator_problems.large(), LARGE_RATIO, 3),
+    ):
+        cases = measured(program, problems, rounds)
+        yield Figure(f"allocator / Go's: {name}, median", statistics.median(map(Case.warm_ratio, cases)), limit, "x")
+        anew = statistics.median(map(Case.anew_ratio, cases))
+        print(f"  {name}: worst {max(map(Case.warm_ratio, cases)):.2f}x; all built anew, median {anew:.2f}x")
+    yield from hard_figures(program)
+
+
+def measured(program: Path, problems: Iterable[Json], rounds: int) -> list[Case]:
+    """Both sides' times for every problem; prints a line each."""
+    cases = []
+    for wire in problems:
+        case = Case(wire=wire, problem=Problem.model_validate(wire))
+        line = json.dumps(wire)
+        gc.collect()
+        for _ in range(rounds):
+            oracle = asked(program, line, timeout="60s", spend=SPEND)
+            case.go_warm.append(oracle["warmMicros"])
+            case.go_anew.append(oracle["anewMicros"])
+            warm, anew = timed(case.problem)
+            case.our_warm.append(warm)
+            case.our_anew.append(anew)
+        check(wire, oracle, case.problem)
+        print(row(case), flush=True)
+        cases.append(case)
+    return cases
+
+
+def row(case: Case) -> str:
+    go, ours = statistics.median(case.go_warm), statistics.median(case.our_warm)
+    anew = f"anew {case.anew_ratio():5.2f}x"
+    return f"  {case.wire['id']:<66} Go {go:>9.0f} us, ours {ours:>9.0f} us, {ours / go:5.2f}x; {anew}"
+
+
+def hard_figures(program: Path) -> Iterator[Figure]:
+    """What Kubernetes' allocator does not answer in a second."""
+    worst = 0.0
+    count = 0
+    for wire in allocator_problems.hard():
+        oracle = asked(program, json.dumps(wire), timeout=f"{HARD_SECONDS}s", spend=0)
+        problem = Problem.model_validate(wire)
+        if oracle.get("errorKind") != "timeout":
+            check(wire, oracle, problem)
+            print(f"  {wire['id']:<66} Go {oracle['micros']:>9} us: not hard enough, left out")
+            continue
+        micros = timed(problem)[0]
+        print(f"  {wire['id']:<66} Go > {HARD_SECONDS * 1e6:>7.0f} us, ours {micros:>9.0f} us", flush=True)
+        worst = max(worst, micros / 1000)
+        count += 1
+    if not count:
+        raise SystemExit("allocator: no problem is hard for Kubernetes' allocator any more: nothing was measured")
+    yield Figure(f"allocator: {count} problems on which Go's takes more than a second, worst", worst, HARD_MS, "ms")
+
+
+def asked(program: Path, line: str, *, timeout: str, spend: float) -> Json:
+    command: Sequence[str | Path] = [program, "-timeout", timeout, "-spend", f"{spend}s"]
+    done = subprocess.run(command, input=line, capture_output=True, text=True, check=True)
+    oracle: Json = json.loads(done.stdout)
+    return oracle
+
+
+def check(wire: Json, oracle: Json, problem: Problem) -> None:
+    found = disagreements(wire | {"stage": "shares", "tags": [], "oracle": oracle}, answer(problem))
+    if found:
+        raise SystemExit(f"{wire['id']}: the answers differ: {'; '.join(found)}")
+
+
+def timed(problem: Problem) -> tuple[float, float]:
+    """Ours in microseconds, warm and anew."""
+    nodes = problem.nodes
+    claims = [with_defaults(claim) for claim in problem.claims]
+    features = Features(**problem.features.model_dump())
+
+    def make() -> Allocator:
+        return Allocator(problem.slices, problem.classes, allocated=problem.allocated_claims, features=features)
+
+    kept = make()
+
+    def warm() -> object:
+        kept.release(())  # which makes it forget the nodes that are full
+        return kept.allocate_first(nodes, claims)
+
+    def anew() -> object:
+        compile_selector.cache_clear()
+        return make().allocate_first(nodes, claims)
+
+    warm()
+    return median_micros(warm, at_least=3), median_micros(anew, at_least=1)
+
+
+def median_micros(call: Callable[[], object], *, at_least: int) -> float:
+    took: list[float] = []
+    begin = time.perf_counter()
+    while len(took) < at_least or time.perf_counter() - begin < SPEND:
+        start = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - start)
+    return statistics.median(took) * 1e6
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
