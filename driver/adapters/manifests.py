@@ -66,8 +66,15 @@ class ClaimManifest:
 
     def message(self, error: FieldError) -> str:
         """An error in the claim, with its file and line; ``error.path`` is the claim's, also for a template."""
-        path = f"spec.{error.path}" if self.from_template and error.path.startswith("spec.") else error.path
-        return self.document.error(_steps(path), error.message)
+        return self.document.error(_steps(self.written_path(error.path)), error.message)
+
+    def written_path(self, path: str) -> str:
+        """A field of the claim as it stands in the file: a template has the claim's spec in its own."""
+        return f"spec.{path}" if self.from_template and path.startswith("spec.") else path
+
+    def line(self, path: str) -> int:
+        """The line of a field of the claim, or of the nearest thing around it that was written."""
+        return self.document.line(_steps(self.written_path(path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,14 @@ class ClassManifest:
     def message(self, error: FieldError) -> str:
         """An error in the class, with its file and line."""
         return self.document.error(_steps(error.path), error.message)
+
+    def written_path(self, path: str) -> str:
+        """A field of the class as it stands in the file."""
+        return path
+
+    def line(self, path: str) -> int:
+        """The line of a field, or of the nearest thing around it that was written."""
+        return self.document.line(_steps(path))
 
 
 @dataclass(slots=True)

@@ -12,8 +12,19 @@ from driver.cel.errors import CelCompileError, CelEvaluationError
 if TYPE_CHECKING:
     from driver.cel.reads import Read
     from driver.cel.selector import Selector
+    from driver.cel.terms import Term, TermAnswer, Terms
 
-__all__ = ["CelCompileError", "CelEvaluationError", "Read", "Selector", "compile_selector"]
+__all__ = [
+    "CelCompileError",
+    "CelEvaluationError",
+    "Read",
+    "Selector",
+    "Term",
+    "TermAnswer",
+    "Terms",
+    "compile_selector",
+    "compile_terms",
+]
 
 
 def compile_selector(expression: str, *, list_attributes: bool = False) -> Selector:
@@ -33,6 +44,17 @@ def compile_selector(expression: str, *, list_attributes: bool = False) -> Selec
     return compile_(expression, list_attributes=list_attributes)
 
 
+def compile_terms(expression: str, *, list_attributes: bool = False) -> Terms:
+    """The terms of an expression that must all hold; the same object for the same expression, while it is remembered.
+
+    Raises:
+        CelCompileError: As :func:`compile_selector`.
+    """
+    from driver.cel.terms import compile_terms as compile_  # noqa: PLC0415 - loads cel-python
+
+    return compile_(expression, list_attributes=list_attributes)
+
+
 def __getattr__(name: str) -> object:
     # The types, for annotations and isinstance; they come with cel-python.
     if name == "Selector":
@@ -43,4 +65,8 @@ def __getattr__(name: str) -> object:
         from driver.cel.reads import Read  # noqa: PLC0415 - as above
 
         return Read
+    if name in ("Term", "TermAnswer", "Terms"):
+        from driver.cel import terms  # noqa: PLC0415 - as above
+
+        return getattr(terms, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ that it reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -26,12 +27,13 @@ from driver.cel.parser import parse
 from driver.cel.reads import Read, reads
 from driver.cel.values import Value, type_name
 
-__all__ = ["Selector", "compile_selector"]
+__all__ = ["Selector", "are_plain", "compile_selector", "find_amount", "find_attribute", "read_value"]
 
 _MAX_LENGTH: Final = 10 * 1024  # resource.k8s.io/v1 CELSelectorExpressionMaxLength, in bytes
 _SELECTORS: Final = 1024
 _DEVICES: Final = 16_384
 _ANSWERS: Final = 4096
+_MAPPINGS: Final = 16_384
 
 _Outcome: TypeAlias = bool | str
 """True, false, or what is wrong."""
@@ -95,7 +97,7 @@ class Selector:
         raise CelEvaluationError(outcome, self.expression)
 
     def _outcome(self, driver: str, device: resource_v1.Device) -> _Outcome:
-        key = self._key(driver, device)
+        key = self.key(driver, device)
         outcome = self._answers.get(key)
         if outcome is None:
             outcome = self._evaluated(driver, device)
@@ -104,13 +106,13 @@ class Selector:
             self._answers[key] = outcome
         return outcome
 
-    def _key(self, driver: str, device: resource_v1.Device) -> tuple[object, ...]:
-        """What the answer depends on: the values that are read, or all of the device."""
-        if self.reads is None or not all(map(_is_plain, device.attributes.values())):
+    def key(self, driver: str, device: resource_v1.Device) -> tuple[object, ...]:
+        """What the answer depends on: the values that are read, or all of the device. Equal keys, equal answers."""
+        if self.reads is None or not _has_plain(device):
             attributes = tuple(sorted(device.attributes.items(), key=itemgetter(0)))
             capacity = tuple(sorted((name, amount.value) for name, amount in device.capacity.items()))
             return (driver, device.allow_multiple_allocations, attributes, capacity)
-        return tuple(_read_value(read, driver, device) for read in self.reads)
+        return tuple([read_value(read, driver, device) for read in self.reads])
 
     def _evaluated(self, driver: str, device: resource_v1.Device) -> _Outcome:
         try:
@@ -151,6 +153,32 @@ def compile_selector(expression: str, *, list_attributes: bool = False) -> Selec
         raise CelCompileError("nests too deeply for what is left of Python's stack", expression) from None
 
 
+_PLAIN: Final[dict[int, tuple[Mapping[str, resource_v1.DeviceAttribute], bool]]] = {}
+"""By the identity of a device's attributes, which are kept, so that their id stays theirs."""
+
+
+def _has_plain(device: resource_v1.Device) -> bool:
+    """Whether all attributes of the device are plain; remembered, for every expression asks it of every device."""
+    attributes = device.attributes
+    known = _PLAIN.get(id(attributes))
+    if known is None:
+        if len(_PLAIN) >= _MAPPINGS:
+            _PLAIN.clear()
+        known = _PLAIN[id(attributes)] = (attributes, all(map(_is_plain, attributes.values())))
+    return known[1]
+
+
+def are_plain(devices: Iterable[resource_v1.Device]) -> bool:
+    """Whether the answers of a :class:`Selector` for these devices depend on nothing but what it reads."""
+    # Equal attributes mostly are one object, so that few are left to look at.
+    found = {
+        id(attribute): attribute
+        for attributes in {id(device.attributes): device.attributes for device in devices}.values()
+        for attribute in attributes.values()
+    }
+    return all(map(_is_plain, found.values()))
+
+
 def _is_plain(attribute: resource_v1.DeviceAttribute) -> bool:
     """Whether an attribute cannot make a device unusable for expressions that do not even read it."""
     if attribute.int_value is None and attribute.bool_value is None and attribute.string_value is None:
@@ -167,16 +195,26 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _read_value(read: Read, driver: str, device: resource_v1.Device) -> object:
+def find_attribute(read: Read, driver: str, device: resource_v1.Device) -> resource_v1.DeviceAttribute | None:
+    """The attribute that ``read`` means, named with its domain or, if that is the driver, without; None: absent."""
+    return device.attributes.get(read.name) or device.attributes.get(read.id if read.domain == driver else "")
+
+
+def find_amount(read: Read, driver: str, device: resource_v1.Device) -> resource_v1.DeviceCapacity | None:
+    """The capacity that ``read`` means, likewise."""
+    return device.capacity.get(read.name) or device.capacity.get(read.id if read.domain == driver else "")
+
+
+def read_value(read: Read, driver: str, device: resource_v1.Device) -> object:
+    """What the device has for ``read``, with its type; None where it has nothing. Selectors see no more of it."""
     if read.part == "driver":
         return driver
     if read.part == "allowMultipleAllocations":
         return device.allow_multiple_allocations
-    short = read.id if read.domain == driver else ""
     if read.part == "capacity":
-        amount = device.capacity.get(read.name) or device.capacity.get(short)
+        amount = find_amount(read, driver, device)
         return None if amount is None else amount.value
-    attribute = device.attributes.get(read.name) or device.attributes.get(short)
+    attribute = find_attribute(read, driver, device)
     if attribute is None:
         return None
     # One of these is set; where it stands tells its type.

@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 import click
@@ -19,12 +20,16 @@ from driver.errors import RootportError
 __all__ = ["cli", "main"]
 
 _COMMANDS: Final = {
+    "explain": "Tell why a claim is pending, and what would make it fit.",
+    "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
     "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
     "topo": "Show a machine's PCIe tree and the distance between its devices.",
     "slices": "Print the ResourceSlices of a machine, as YAML for kubectl apply.",
     "allocate": "Answer allocation problems, one JSON line each.",
 }
+
+_KUBECTL_PLUGIN: Final = "kubectl-rootport"
 
 
 class _LazyGroup(click.Group):
@@ -51,13 +56,15 @@ class _LazyGroup(click.Group):
 Examples:
   rootport topo examples/topologies/azure-nd-h100-v5.xml
   rootport simulate --topology topo.xml --claims claim.yaml --out out
+  rootport explain claim ml/train --from examples/explain
 A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml.
 """)  # fmt: skip
 @click.version_option(__version__, prog_name="rootport")
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    These commands need no cluster: they show what the driver sees, publishes and prepares.
+    explain asks a cluster, or a dump of one, and lint can. The others need none: they show what the driver sees,
+    publishes and prepares.
     """
 
 
@@ -72,10 +79,15 @@ def main() -> None:
     sys.exit(_run())
 
 
+def _program() -> str:
+    """What the user typed: kubectl runs ``kubectl-rootport`` for ``kubectl rootport`` (kubectl's plugins)."""
+    return "kubectl rootport" if Path(sys.argv[0]).name == _KUBECTL_PLUGIN else "rootport"
+
+
 def _run() -> int:
     # click's own main() would take a closed pipe for an error.
     try:
-        with cli.make_context("rootport", sys.argv[1:]) as context:
+        with cli.make_context(_program(), sys.argv[1:]) as context:
             code = cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as ended:

@@ -21,8 +21,9 @@ from driver.cli.simulation_files import result_files
 from driver.cli.simulation_options import NicFlags, nic_options
 from driver.cli.simulation_report import print_report, summary
 from driver.errors import InputError
+from driver.lint import check_claim, check_class
 from driver.model.inventory import Inventory
-from driver.simulation import Simulation, check_claim, check_class, simulate
+from driver.simulation import Simulation, simulate
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]

@@ -119,7 +119,7 @@ def test_bad_problems_are_told_by_line(rootport: Run, tmp_path: Path, content: s
     assert says in ran.err
 
 
-@pytest.mark.parametrize("command", ["", "simulate", "pairs", "topo", "slices", "allocate"])
+@pytest.mark.parametrize("command", ["", "explain", "lint", "simulate", "pairs", "topo", "slices", "allocate"])
 def test_help_teaches(rootport: Run, command: str) -> None:
     ran = rootport(*command.split(), "--help")
     assert ran.code == 0

@@ -11,7 +11,7 @@ from cluster.control_plane import ControlPlane
 
 from driver.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
 from driver.api.validation import validate_claim, validate_claim_template
-from driver.simulation import check_claim
+from driver.lint import check_claim
 
 H100 = "examples/topologies/azure-nd-h100-v5.xml"
 TS1 = "tests/data/topologies/nccl/rccl-8p_ts1_n4.xml"

@@ -35,6 +35,7 @@ class ControlPlane:
         full: Whether scheduler and controller-manager run as well.
         outlive: Whether it goes on when this process ends.
         feature_gates: The API server's, such as ``DRAPartitionableDevices=false``.
+        runtime_config: What it serves besides the defaults, such as ``resource.k8s.io/v1beta2=true``.
 
     Attributes:
         kubeconfig: The administrator's (group system:masters).
@@ -50,8 +51,10 @@ class ControlPlane:
         full: bool = False,
         outlive: bool = False,
         feature_gates: str = "",
+        runtime_config: str = "",
     ) -> None:
         self.folder = folder
+        self._runtime_config = runtime_config
         self._feature_gates = feature_gates
         self.binaries = binaries
         self.processes = Processes(folder / "logs", machine, outlive=outlive)
@@ -82,18 +85,23 @@ class ControlPlane:
         self._start_etcd()
         self.start_api_server()
         if self._full:
-            self.processes.start(
-                "kube-controller-manager",
-                self.binaries["kube-controller-manager"],
-                f"--kubeconfig={self.kubeconfig}",
-                f"--service-account-private-key-file={self._keys / 'service-account.key'}",
-                f"--root-ca-file={self._certificate}",
-                "--use-service-account-credentials=true",
-                "--leader-elect=false",
-                "--concurrent-gc-syncs=2",
-                "--v=1",
-            )
+            self.start_controller_manager()
             self.start_scheduler()
+
+    def start_controller_manager(self, *options: str) -> Process:
+        """The stock controllers; with ``--controllers=…`` only some of them."""
+        return self.processes.start(
+            "kube-controller-manager",
+            self.binaries["kube-controller-manager"],
+            f"--kubeconfig={self.kubeconfig}",
+            f"--service-account-private-key-file={self._keys / 'service-account.key'}",
+            f"--root-ca-file={self._certificate}",
+            "--use-service-account-credentials=true",
+            "--leader-elect=false",
+            "--concurrent-gc-syncs=2",
+            "--v=1",
+            *options,
+        )
 
     def start_scheduler(self, *options: str) -> Process:
         """The stock scheduler; its metrics stand on 127.0.0.1:10259 of its machine."""
@@ -127,6 +135,7 @@ class ControlPlane:
             "--enable-admission-plugins=NodeRestriction",
             "--kubelet-preferred-address-types=InternalIP",
             f"--feature-gates={self._feature_gates}",
+            f"--runtime-config={self._runtime_config}",
             "--v=1",
         )
         wait_until("the API server's certificate", self._certificate.exists, timeout_s=30)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 __all__ = [
     "DEVICES",
     "DEVICE_CLASSES",
+    "DEVICE_TAINT_RULES",
     "EVENTS",
     "EVENTS_K8S_IO",
     "LEASES",
@@ -18,7 +19,12 @@ __all__ = [
     "NODE_INVENTORIES",
     "PODS",
     "RESOURCE_CLAIMS",
+    "RESOURCE_CLAIM_TEMPLATES",
     "RESOURCE_SLICES",
+    "SECRETS",
+    "SUBJECT_ACCESS_REVIEWS",
+    "TOKEN_REVIEWS",
+    "VALIDATING_WEBHOOK_CONFIGURATIONS",
     "JsonObject",
     "Resource",
     "object_key",
@@ -62,10 +68,22 @@ EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 """The same objects as EVENTS in the newer API group, with the fields of today."""
 
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+SUBJECT_ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
+)
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
+DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
+"""Served only where the API server was told to (feature gate DRADeviceTaintRules, off by default in 1.36)."""
+
 NODE_INVENTORIES: Final = Resource("rootport.dev", "v1alpha1", "nodeinventories", "NodeInventory")
 DEVICES: Final = Resource("rootport.dev", "v1alpha1", "devices", "Device")
 

@@ -1,0 +1,97 @@
+"""Which cluster, and which namespace, a command on a person's desk means: as kubectl finds them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+
+from driver.adapters.input_file import open_input, path_name
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.connection import Connection, in_cluster
+from driver.errors import InputError
+
+__all__ = ["ClusterContext", "cluster_context"]
+
+_TIMEOUT_S: Final = 60.0  # a large list of a busy server
+_WHAT: Final = "a kubeconfig file"
+_POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterContext:
+    """A cluster to ask.
+
+    Attributes:
+        api: Its API server; nothing has been sent yet.
+        namespace: The current one.
+    """
+
+    api: KubernetesApi
+    namespace: str
+
+
+def cluster_context(*, kubeconfig: Path | None = None, context: str | None = None) -> ClusterContext:
+    """The cluster of a kubeconfig's context, or of the pod that this process runs in.
+
+    Args:
+        kubeconfig: None for what ``$KUBECONFIG`` names (several files are merged), else ``~/.kube/config``; where
+            that is not there, the pod's service account.
+        context: None for the current context.
+
+    Raises:
+        InputError: There is none, it cannot be used, or it has no such context.
+    """
+    if kubeconfig is not None:
+        open_input(kubeconfig, _WHAT).close()
+        return _of_files(str(kubeconfig), context)
+    named = os.environ.get("KUBECONFIG", "")
+    files = named or str(Path.home() / ".kube" / "config")
+    if any(part and Path(part).exists() for part in files.split(os.pathsep)):
+        return _of_files(files, context)
+    if context is None and not named and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return ClusterContext(api=KubernetesApi(Connection(in_cluster(), _TIMEOUT_S)), namespace=_pod_namespace())
+    raise InputError(
+        f"no kubeconfig: {path_name(Path(files))} is not there",
+        hint="name one with --kubeconfig, or a folder of dumps with --from",
+    )
+
+
+def _of_files(files: str, context: str | None) -> ClusterContext:
+    configuration = Configuration()  # with the environment's proxy, as for kubectl: this is a desk, not a pod
+    try:
+        contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
+        chosen = _chosen(contexts, current, context, files)
+        load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=files, context=context, client_configuration=configuration
+        )
+    except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
+        # The client's loader meets a malformed file with whatever its code stumbles over.
+        raise InputError(
+            f"{path_name(Path(files))}: not a usable kubeconfig: {' '.join(str(error).split())}",
+            hint="check it with `kubectl version`",
+        ) from error
+    namespace = (chosen.get("context") or {}).get("namespace") or "default"
+    return ClusterContext(api=KubernetesApi(Connection(configuration, _TIMEOUT_S)), namespace=str(namespace))
+
+
+def _chosen(contexts: Any, current: Any, wanted: str | None, files: str) -> Any:
+    if wanted is None:
+        return current
+    found = next((each for each in contexts if each.get("name") == wanted), None)
+    if found is None:
+        names = ", ".join(str(each.get("name")) for each in contexts)
+        raise InputError(f"{path_name(Path(files))}: there is no context {wanted!r}", hint=f"contexts: {names}")
+    return found
+
+
+def _pod_namespace() -> str:
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"

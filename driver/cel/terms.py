@@ -1,0 +1,261 @@
+"""An expression as the terms that must all hold: which of them a device fails, and with which values.
+
+A selector mostly is a conjunction, and where it refuses a device one term does; that term is what to show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from driver.api import resource_v1
+from driver.cel.errors import CelCompileError, CelEvaluationError
+from driver.cel.lexer import Token, tokenize
+from driver.cel.reads import Read
+from driver.cel.selector import Selector, compile_selector, find_amount, find_attribute
+
+__all__ = ["ABSENT", "Term", "TermAnswer", "Terms", "compile_terms", "shown_attribute", "shown_value"]
+
+ABSENT: Final = "absent"
+"""What is shown of an attribute or capacity that the device does not have."""
+
+_TERMS: Final = 1024
+_ANSWERS: Final = 4096
+_LONGEST_SHOWN: Final = 80
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One part of a conjunction.
+
+    Attributes:
+        text: The term as it is written, with its own parentheses.
+        offset: Where it begins, in characters from the start of the expression.
+        reads: The values of a device that it reads; None where it depends on the device as a whole.
+    """
+
+    text: str
+    offset: int
+    reads: tuple[Read, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermAnswer:
+    """The term that keeps a device from being selected.
+
+    Attributes:
+        index: Its place among :attr:`Terms.terms`; None where only the expression as a whole fails, because all of it
+            together costs too much.
+        text: The term as it is written.
+        values: What it reads, by name (``rootport.dev/model``, ``device.driver``), each as CEL would write the value,
+            or :data:`ABSENT`. Empty where it depends on the device as a whole.
+        error: Why it has no answer; empty where the answer is false. kube-scheduler does not schedule a pod for which a
+            selector ends with an error.
+    """
+
+    index: int | None
+    text: str
+    values: tuple[tuple[str, str], ...]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A stretch of the expression: a term, or, with ``parts``, several in one pair of parentheses."""
+
+    start: int
+    end: int
+    parts: tuple[_Span, ...] = ()
+
+
+class Terms:
+    """The terms of an expression. Made by :func:`compile_terms`.
+
+    ``a && (b && c)`` has three terms; what stands below ``||``, ``!``, ``?:`` or in a macro is one.
+
+    Attributes:
+        expression: The expression.
+        selector: The selector of all of it.
+        terms: In the order in which they are written; at least one.
+    """
+
+    __slots__ = ("_answers", "_root", "_selectors", "_spans", "expression", "selector", "terms")
+
+    def __init__(self, expression: str, *, list_attributes: bool) -> None:
+        self.expression = expression
+        self.selector: Selector = compile_selector(expression, list_attributes=list_attributes)
+        root = _split(tokenize(expression)[:-1])
+        try:
+            selectors = [
+                compile_selector(expression[span.start : span.end], list_attributes=list_attributes)
+                for span in _leaves(root)
+            ]
+        except CelCompileError:
+            # A term of type dyn stands in a conjunction, not alone.
+            root = _Span(root.start, root.end)
+            selectors = [self.selector]
+        self._root = root
+        self._spans = _leaves(root)
+        self._selectors = selectors
+        self.terms: tuple[Term, ...] = tuple(
+            Term(text=expression[span.start : span.end], offset=span.start, reads=selector.reads)
+            for span, selector in zip(self._spans, selectors, strict=True)
+        )
+        self._answers: dict[tuple[object, ...], TermAnswer | None] = {}
+
+    def first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
+        """The first term that is false; of an expression that ends with an error, the first term that does.
+
+        None exactly where :meth:`driver.cel.Selector.matches` says true. It never raises.
+
+        Args:
+            driver: The driver of the slice that the device is in.
+            device: The device. It must not change: answers are remembered by the values that the expression reads.
+        """
+        key = self.selector.key(driver, device)
+        if key in self._answers:
+            return self._answers[key]
+        answer = self._first_false(driver, device)
+        if len(self._answers) >= _ANSWERS:
+            self._answers.clear()
+        self._answers[key] = answer
+        return answer
+
+    def without(self, index: int) -> str:
+        """The expression without one term; ``true`` where there is no other."""
+        if len(self._spans) == 1:
+            return "true"
+        gone = self._spans[index]
+        group = self._root
+        while gone not in group.parts:
+            inner = next(part for part in group.parts if part.start <= gone.start < part.end)
+            group = inner
+        place = group.parts.index(gone)
+        if place + 1 < len(group.parts):
+            start, end = gone.start, group.parts[place + 1].start
+        else:
+            start, end = group.parts[place - 1].end, gone.end
+        return self.expression[:start] + self.expression[end:]
+
+    def replaced(self, index: int, text: str) -> str:
+        """The expression with ``text`` in place of one term; the caller sees to its precedence."""
+        span = self._spans[index]
+        return self.expression[: span.start] + text + self.expression[span.end :]
+
+    def _first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
+        try:
+            if self.selector.matches(driver, device):
+                return None
+            problem = ""
+        except CelEvaluationError as error:
+            problem = error.problem
+        for index, (term, selector) in enumerate(zip(self.terms, self._selectors, strict=True)):
+            error_text = ""
+            try:
+                fails = not selector.matches(driver, device)
+            except CelEvaluationError as error:
+                fails, error_text = True, error.problem
+            # false && an error is false: then the term that fails to answer decides nothing.
+            if fails and bool(error_text) == bool(problem):
+                return TermAnswer(
+                    index=index, text=term.text, values=_values(term.reads, driver, device), error=error_text
+                )
+        values = _values(self.selector.reads, driver, device)
+        return TermAnswer(index=None, text=self.expression, values=values, error=problem)
+
+
+@lru_cache(maxsize=_TERMS)
+def compile_terms(expression: str, *, list_attributes: bool = False) -> Terms:
+    """The terms of an expression; the same object for the same expression, while it is remembered.
+
+    Raises:
+        CelCompileError: As :func:`driver.cel.compile_selector`.
+    """
+    return Terms(expression, list_attributes=list_attributes)
+
+
+def shown_value(read: Read, driver: str, device: resource_v1.Device) -> str:
+    """What a device has, as CEL would write it, on one line of bounded length; :data:`ABSENT` where it has nothing."""
+    if read.part == "driver":
+        return _quoted(driver)
+    if read.part == "allowMultipleAllocations":
+        return "true" if device.allow_multiple_allocations else "false"
+    if read.part == "capacity":
+        amount = find_amount(read, driver, device)
+        return ABSENT if amount is None else str(amount.value)
+    attribute = find_attribute(read, driver, device)
+    return ABSENT if attribute is None else shown_attribute(attribute)
+
+
+def shown_attribute(attribute: resource_v1.DeviceAttribute) -> str:
+    """The value of an attribute, as CEL would write it, on one line of bounded length."""
+    if attribute.string_value is not None:
+        return _quoted(attribute.string_value)
+    if attribute.version_value is not None:
+        return _quoted(attribute.version_value)
+    if attribute.bool_value is not None:
+        return "true" if attribute.bool_value else "false"
+    if attribute.int_value is not None:
+        return str(attribute.int_value)
+    shown = json.dumps(next(iter(attribute.to_wire().values()), None), ensure_ascii=False)
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[: _LONGEST_SHOWN - 1]}…"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…", ensure_ascii=False)
+
+
+def _values(reads: tuple[Read, ...] | None, driver: str, device: resource_v1.Device) -> tuple[tuple[str, str], ...]:
+    return tuple((read.name if read.domain else str(read), shown_value(read, driver, device)) for read in reads or ())
+
+
+def _split(tokens: Sequence[Token]) -> _Span:
+    """The terms of an expression that is known to be well formed."""
+    span = _Span(tokens[0].offset, tokens[-1].offset + len(tokens[-1].text))
+    parts = _conjuncts(tokens)
+    if len(parts) > 1:
+        return _Span(span.start, span.end, tuple(map(_split, parts)))
+    if _is_enclosed(tokens):
+        inner = _split(tokens[1:-1])
+        if inner.parts:
+            return _Span(span.start, span.end, inner.parts)
+    return span
+
+
+def _conjuncts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """What stands between the ``&&`` outside of all brackets; one where ``||`` or ``?:`` binds them together."""
+    depth, start = 0, 0
+    parts: list[Sequence[Token]] = []
+    for place, token in enumerate(tokens):
+        if token.kind in _OPENING:
+            depth += 1
+        elif token.kind in _CLOSING:
+            depth -= 1
+        elif depth == 0:
+            if token.kind == "||" or (token.kind == "?" and tokens[place - 1].kind != "."):
+                return [tokens]
+            if token.kind == "&&":
+                parts.append(tokens[start:place])
+                start = place + 1
+    return [*parts, tokens[start:]]
+
+
+def _is_enclosed(tokens: Sequence[Token]) -> bool:
+    """Whether the first token is a parenthesis that the last one closes."""
+    if tokens[0].kind != "(":
+        return False
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.kind in _OPENING) - (token.kind in _CLOSING)
+        if depth == 0:
+            return place == len(tokens) - 1
+    return False
+
+
+def _leaves(span: _Span) -> list[_Span]:
+    return [leaf for part in span.parts for leaf in _leaves(part)] if span.parts else [span]

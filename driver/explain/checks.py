@@ -1,0 +1,208 @@
+"""What keeps a pod or its claims from being allocated before any node is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from driver import DRIVER_NAME
+from driver.allocator.candidates import MAX_RESULTS
+from driver.allocator.demands import ClaimDemand, read_claim
+from driver.allocator.errors import AllocationError
+from driver.allocator.features import Channel, Features
+from driver.api.resource_v1 import DeviceAllocationConfiguration, ResourceClaim
+from driver.config.entries import read_entries
+from driver.explain.cluster import ClaimState, PodClaim, PodState
+from driver.explain.explanation import Finding, ObjectRef
+from driver.explain.reasons import Reason
+from driver.explain.state import ClusterState
+from driver.explain.vocabulary import Vocabulary
+
+__all__ = ["DEFAULT_SCHEDULER", "check_claim", "check_parameters", "check_pod_claim", "claim_ref", "pod_ref"]
+
+DEFAULT_SCHEDULER = "default-scheduler"
+_SHOWN = 3
+
+
+def claim_ref(claim: ClaimState) -> ObjectRef:
+    """How an explanation names a claim."""
+    return ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid)
+
+
+def pod_ref(pod: PodState) -> ObjectRef:
+    """How an explanation names a pod."""
+    return ObjectRef(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+
+
+def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> ClaimState | Finding | None:
+    """The claim of an entry of the pod; why there is none; None where none is needed."""
+    if entry.needs_none:
+        return None
+    if not entry.claim:
+        if entry.template and f"{pod.namespace}/{entry.template}" not in state.templates:
+            known = [key for key in state.templates if key.startswith(f"{pod.namespace}/")]
+            return Finding(
+                reason=Reason.TEMPLATE_MISSING,
+                message=f"pod {pod.key} makes its claim {entry.name} of ResourceClaimTemplate {pod.namespace}/"
+                f"{entry.template}, which is not there{_there_are('template', known)}",
+            )
+        return Finding(
+            reason=Reason.CLAIM_NOT_CREATED,
+            message=f"claim {entry.name} of pod {pod.key} has not been made of template {entry.template} yet:"
+            " kube-controller-manager makes it; if it stays so, look at its log",
+        )
+    claim = state.claim(f"{pod.namespace}/{entry.claim}")
+    if claim is not None:
+        return claim
+    ref = ObjectRef(kind="ResourceClaim", namespace=pod.namespace, name=entry.claim)
+    if entry.template:
+        return Finding(
+            reason=Reason.CLAIM_NOT_CREATED,
+            message=f"claim {ref.namespace}/{ref.name}, made of template {entry.template} for pod {pod.key}, is not"
+            " there any more: kube-controller-manager makes it again, or the pod has to be made anew",
+            claim=ref,
+        )
+    known = [key for key in state.claim_keys() if key.startswith(f"{pod.namespace}/")]
+    return Finding(
+        reason=Reason.CLAIM_MISSING,
+        message=f"pod {pod.key} names claim {ref.namespace}/{ref.name}, which is not there{_there_are('claim', known)}",
+        claim=ref,
+    )
+
+
+def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) -> ClaimDemand | Finding | None:
+    """What a claim asks for; why it can be allocated nowhere, or not for ``pod``; None where it is allocated for it."""
+    ref = claim_ref(claim)
+    if claim.deleting:
+        return Finding(
+            reason=Reason.CLAIM_DELETED,
+            message=f"claim {claim.key} is being deleted; it goes when no pod uses it any more",
+            claim=ref,
+        )
+    if claim.allocated:
+        if claim.reserved_full and pod is not None and (pod.name, pod.uid) not in claim.pods:
+            message = f"claim {claim.key} is reserved for 256 other pods, which is as many as may share it"
+            return Finding(reason=Reason.CLAIM_IN_USE, message=message, claim=ref)
+        return None
+    if claim.claim is None or claim.unreadable:
+        why = claim.unreadable or "its specification is not known"
+        return Finding(reason=Reason.CLAIM_INVALID, message=f"claim {claim.key} cannot be read: {why}", claim=ref)
+    return _demand(state, claim.claim, claim, ref)
+
+
+def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
+    """What is wrong with the parameters for Rootport in a claim and its classes: no node would prepare it."""
+    if claim.claim is None:
+        return None
+    problems: list[str] = []
+    classes: set[str] = set()
+    for request, name in _class_names(claim.claim):
+        found = state.classes.get(name)
+        if found is None or name in classes:
+            continue
+        classes.add(name)
+        entries = [
+            DeviceAllocationConfiguration(source="FromClass", requests=(request,), opaque=item.opaque)
+            for item in found.spec.config
+        ]
+        problems += [f"DeviceClass {name}: {error}" for error in read_entries(entries, "spec.config")[1]]
+    entries = [
+        DeviceAllocationConfiguration(source="FromClaim", requests=item.requests, opaque=item.opaque)
+        for item in claim.claim.spec.devices.config
+        if item.opaque is not None and item.opaque.driver == DRIVER_NAME
+    ]
+    places = [
+        index
+        for index, item in enumerate(claim.claim.spec.devices.config)
+        if item.opaque is not None and item.opaque.driver == DRIVER_NAME
+    ]
+    for place, entry in zip(places, entries, strict=True):
+        for error in read_entries([entry], "spec.devices.config")[1]:
+            problems.append(str(error).replace("spec.devices.config[0]", f"spec.devices.config[{place}]", 1))
+    if not problems:
+        return None
+    return Finding(
+        reason=Reason.PARAMETERS_INVALID,
+        message=f"claim {claim.key} has parameters that no node will prepare: {_some(problems)}",
+        claim=claim_ref(claim),
+    )
+
+
+def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: ObjectRef) -> ClaimDemand | Finding:
+    missing = sorted({name for _, name in _class_names(spec) if name and name not in state.classes})
+    if missing:
+        vocabulary = Vocabulary(state.classes)
+        near = [f"did you mean {meant}?" for name in missing if (meant := vocabulary.suggest_class(name)) is not None]
+        there = f" ({' '.join(near)})" if near else _there_are("class", list(state.classes))
+        request = next(request for request, name in _class_names(spec) if name == missing[0])
+        classes = "DeviceClass" if len(missing) == 1 else "DeviceClasses"
+        verb = "is" if len(missing) == 1 else "are"
+        return Finding(
+            reason=Reason.CLASS_MISSING,
+            message=f"claim {claim.key} names {classes} {', '.join(missing)}, which {verb} not there{there}",
+            claim=ref,
+            request=request,
+        )
+    least = _least(spec)
+    if least > MAX_RESULTS:
+        return Finding(
+            reason=Reason.TOO_MANY_DEVICES,
+            message=f"claim {claim.key} asks for {least} devices; one claim can have {MAX_RESULTS} at most",
+            claim=ref,
+        )
+    off = next(_features_off(spec, state.features), None)
+    try:
+        return read_claim(spec, state.classes, state.features)
+    except AllocationError as error:
+        if off is not None:
+            message = f"claim {claim.key} {off} on this cluster"
+            return Finding(reason=Reason.FEATURE_OFF, message=message, claim=ref)
+        return Finding(reason=Reason.CLAIM_INVALID, message=str(error), claim=ref)
+
+
+def _features_off(spec: ResourceClaim, features: Features) -> Iterator[str]:
+    """What the claim uses of features that are off."""
+    for request in spec.spec.devices.requests:
+        where = f"(request {request.name}) uses"
+        if not features.prioritized_list and (request.first_available or request.exactly is None):
+            # An API server with the gate off drops firstAvailable, and then neither is there.
+            yield f"{where} firstAvailable, but the feature gate DRAPrioritizedList is off"
+        parts = (*request.first_available, *([request.exactly] if request.exactly is not None else ()))
+        if not features.consumable_capacity and any(part.capacity is not None for part in parts):
+            yield f"{where} capacity requests, but the feature gate DRAConsumableCapacity is off"
+        if not features.admin_access and request.exactly is not None and request.exactly.admin_access is not None:
+            yield f"{where} adminAccess, but the feature gate DRAAdminAccess is off"
+    if features.channel is Channel.STABLE or not features.consumable_capacity:
+        for index, constraint in enumerate(spec.spec.devices.constraints):
+            if constraint.match_attribute is None:
+                yield f"(constraint #{index}) uses distinctAttribute, but the feature gate DRAConsumableCapacity is off"
+
+
+def _class_names(spec: ResourceClaim) -> Iterator[tuple[str, str]]:
+    """(request or alternative, class) of all of them."""
+    for request in spec.spec.devices.requests:
+        if request.exactly is not None:
+            yield request.name, request.exactly.device_class_name
+        for part in request.first_available:
+            yield f"{request.name}/{part.name}", part.device_class_name
+
+
+def _least(spec: ResourceClaim) -> int:
+    """The fewest devices that serve the claim on any node."""
+    total = 0
+    for request in spec.spec.devices.requests:
+        parts = (*request.first_available, *([request.exactly] if request.exactly is not None else ()))
+        total += min((part.count if part.allocation_mode == "ExactCount" else 0 for part in parts), default=0)
+    return total
+
+
+def _there_are(what: str, known: Sequence[str]) -> str:
+    names = sorted(key.rpartition("/")[2] for key in known)
+    plural = f"{what}es" if what.endswith("s") else f"{what}s"
+    if not names:
+        return f" (there are no {plural} at all)" if what == "class" else ""
+    return f" ({plural} there: {_some(names, separator=', ')})"
+
+
+def _some(texts: Sequence[str], *, separator: str = "; ") -> str:
+    shown = separator.join(texts[:_SHOWN])
+    return shown if len(texts) <= _SHOWN else f"{shown}{separator}and {len(texts) - _SHOWN} more"

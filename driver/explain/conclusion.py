@@ -1,0 +1,66 @@
+"""The findings in the order in which they are told, and whether it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from driver.explain.case import Case, NodeVerdict
+from driver.explain.explanation import Finding
+from driver.explain.reasons import Reason
+from driver.explain.verdicts import Judgement
+
+__all__ = ["conclude", "nothing_known"]
+
+
+def nothing_known() -> Finding:
+    """Of a cluster without nodes."""
+    return Finding(reason=Reason.NO_DEVICES, message="no node is known, so that nothing can be allocated")
+
+
+def conclude(
+    case: Case,
+    before: Sequence[Finding],
+    beside: Sequence[Finding],
+    of_nodes: Sequence[Finding],
+    verdicts: Sequence[NodeVerdict],
+    judged: Iterable[Judgement],
+) -> tuple[tuple[Finding, ...], bool]:
+    """All findings, the deciding one first, and whether it fits.
+
+    Args:
+        case: What is asked about.
+        before: What keeps the pod from being looked at at all.
+        beside: What may be in the way besides; it decides where nothing else is wrong.
+        of_nodes: What the nodes that do not fit say, the nearest first.
+        verdicts: Of all nodes.
+        judged: What the nodes' devices say.
+    """
+    if before:
+        return (*before, *beside, *of_nodes), False
+    fitting = [verdict for verdict in verdicts if verdict.fits]
+    if not fitting:
+        return (*(of_nodes or [nothing_known()]), *beside), False
+    stopping = {judgement.reason for judgement in judged if judgement.stops}
+    stops = next((item for item in of_nodes if item.claim is not None and item.reason in stopping), None)
+    if stops is not None:
+        message = f"{stops.message}; because of this error kube-scheduler does not try the nodes with room"
+        others = (item for item in of_nodes if item is not stops)
+        return (replace(stops, message=message), *others, *beside), False
+    node = fitting[0].node.node.metadata.name
+    where = f"on node {node}" if len(fitting) == 1 else f"on {len(fitting)} nodes, such as {node}"
+    what = "all devices are free" if case.claims else "all claims are allocated, and can be used"
+    text = f"{what} {where}: kube-scheduler has not come to it yet"
+    found = Finding(reason=Reason.FITS, message=text, nodes=len(fitting))
+    said = case.pod.scheduler_message if case.pod is not None else ""
+    other: list[Finding] = []
+    if said and not _is_about_claims(said):
+        message = f"{what} {where}; what the pod lacks is something else, kube-scheduler says: {said}"
+        other.append(Finding(reason=Reason.OTHER_SCHEDULER_REASON, message=message))
+    return (*other, *beside, found, *of_nodes), True
+
+
+def _is_about_claims(message: str) -> bool:
+    """Whether kube-scheduler's message is (also) about devices: then it is merely old."""
+    text = message.lower()
+    return "claim" in text or "allocate" in text

@@ -1,0 +1,117 @@
+"""What each node says to a case: its devices, and whether the pod could be there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from driver.explain.case import Case, NodeVerdict
+from driver.explain.checks import claim_ref
+from driver.explain.cluster import NodeState
+from driver.explain.explanation import Finding
+from driver.explain.placement import placement
+from driver.explain.reasons import Reason
+from driver.explain.state import ClusterState
+from driver.explain.verdicts import Judgement, Verdicts
+
+__all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
+
+_CASES: Final = 8
+"""For how many cases the verdicts of all nodes are kept."""
+
+_FOR_DEVICES: Final = frozenset({Reason.NO_DEVICES, Reason.CLASS_SELECTS_NONE})
+DRIVERS_FAULT: Final = frozenset({Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, Reason.PLUGIN_NOT_READY})
+"""Reasons for which a driver has to act, not the claim's author."""
+
+
+class NodeVerdicts:
+    """Gives verdicts, remembering those of the last cases.
+
+    Args:
+        state: The cluster.
+        judges: What the nodes' devices say.
+    """
+
+    def __init__(self, state: ClusterState, judges: Verdicts) -> None:
+        self._state = state
+        self._judges = judges
+        # What was said last, by case; by node: (the node, its judgement, the verdict).
+        self._said: OrderedDict[object, dict[str, tuple[NodeState, Judgement, NodeVerdict]]] = OrderedDict()
+
+    def of(self, case: Case) -> tuple[list[NodeVerdict], dict[str, Judgement]]:
+        """What each node says, in the order of the nodes; and what its devices say, by its name."""
+        state = self._state
+        nodes = list(state.nodes.values())
+        specs = [claim.claim for claim in case.claims if claim.claim is not None]
+        known: dict[tuple[Reason, int, str, int], Finding] = {}
+        said = self._said_before(case)
+        verdicts: list[NodeVerdict] = []
+        judged: dict[str, Judgement] = {}
+        for node, judgement in zip(nodes, self._judges.judge(nodes, specs, case.demands), strict=True):
+            name = node.node.metadata.name
+            judged[name] = judgement
+            before = said.get(name)
+            if before is not None and before[0] is node and before[1] is judgement:
+                verdicts.append(before[2])
+                continue
+            devices: Finding | None = None
+            if judgement.reason is not None:
+                reason = judgement.reason
+                if reason in _FOR_DEVICES and state.inventory_problem(name) and _has_none(judgement):
+                    reason = Reason.PLUGIN_NOT_READY
+                key = (reason, judgement.claim, judgement.request, judgement.lacks)
+                found = known.get(key)
+                if found is None:
+                    found = known[key] = _brief(case, reason, judgement)
+                devices = found
+            verdict = NodeVerdict(
+                node=node,
+                placement=placement(case.pod, node, case.allocated),
+                devices=devices,
+                lacks=judgement.lacks,
+                left=judgement.left,
+            )
+            said[name] = (node, judgement, verdict)
+            verdicts.append(verdict)
+        return verdicts, judged
+
+    def _said_before(self, case: Case) -> dict[str, tuple[NodeState, Judgement, NodeVerdict]]:
+        """What nodes said of the very same case: same pod, same claims."""
+        pod = case.pod
+        wishes = (
+            (pod.uid, tuple(sorted(pod.node_selector.items())), repr(pod.affinity), pod.tolerations) if pod else None
+        )
+        key = (
+            wishes,
+            tuple((claim.key, claim.uid) for claim in case.claims),
+            case.demands,
+            tuple((claim.key, claim.uid, repr(claim.available_on)) for claim in case.allocated),
+        )
+        said = self._said.setdefault(key, {})
+        self._said.move_to_end(key)
+        while len(self._said) > _CASES:
+            self._said.popitem(last=False)
+        if len(said) > 2 * len(self._state.nodes):
+            said.clear()
+        return said
+
+
+def _has_none(judgement: Judgement) -> bool:
+    """Whether no device of the class is there, for any demand that is short at this step."""
+    return any(row[1] == 0 for row in judgement.left)
+
+
+def _brief(case: Case, reason: Reason, judgement: Judgement) -> Finding:
+    """What a node says, in a few words that many nodes can share."""
+    claim = case.claims[judgement.claim] if case.claims else None
+    who = f"claim {claim.key}" if claim is not None else "the pod"
+    request = f", request {judgement.request}" if judgement.request else ""
+    lacks = f" lacks {judgement.lacks} device{'s' if judgement.lacks != 1 else ''}" if judgement.lacks else ""
+    return Finding(
+        reason=reason,
+        message=f"{who}{request}{lacks}",
+        claim=claim_ref(claim) if claim is not None else None,
+        request=judgement.request,
+        nodes=1,
+        driver_fault=reason in DRIVERS_FAULT,
+    )

@@ -1,0 +1,145 @@
+"""Whether a pod could be on a node, whatever its devices.
+
+Sources: k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins: nodeunschedulable, tainttoleration (NoSchedule and
+NoExecute refuse), nodeaffinity (terms that cannot be parsed match nothing), and dynamicresources (a claim that is
+allocated already binds the pod to its nodes); ToleratesTaint in k8s.io/api v0.36.3, core/v1/toleration.go (operators
+Lt and Gt match nothing: the gate TaintTolerationComparisonOperators is alpha).
+
+A node that is not ready keeps pods away by the taints that kube-controller-manager gives it; they are looked at first,
+because what is wrong then is the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from driver.allocator.errors import AllocationError
+from driver.allocator.node_selection import matches_node
+from driver.api.resource_v1 import Node, NodeSelector
+from driver.explain.cluster import ClaimState, NodeState, NodeTaint, PodState, PodToleration
+from driver.explain.explanation import Finding, ObjectRef
+from driver.explain.reasons import Reason
+
+__all__ = ["placement"]
+
+_REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
+_CORDONED: Final = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+def placement(pod: PodState | None, node: NodeState, allocated: Sequence[ClaimState]) -> Finding | None:
+    """Why ``pod`` cannot be on ``node``; None where it can.
+
+    Args:
+        pod: The pod; None where a claim is asked about that no pod uses. Nobody knows what taints that pod would
+            tolerate, then, so only a node that is cordoned or not ready refuses.
+        node: The node.
+        allocated: The pod's claims that are allocated already.
+    """
+    tolerations = pod.tolerations if pod is not None else ()
+    return (
+        _readiness(node, tolerations)
+        or _cordon(node, tolerations)
+        or (_taints(node, tolerations) or _affinity(pod, node) if pod is not None else None)
+        or _elsewhere(node, allocated)
+    )
+
+
+def _readiness(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
+    refusing = next((taint for taint in _untolerated(node.taints, tolerations) if taint.key in _NOT_READY), None)
+    if refusing is None:
+        return None
+    name = node.node.metadata.name
+    why = f": {node.not_ready}" if node.not_ready else f", says its taint {refusing.key}"
+    return Finding(reason=Reason.NODE_NOT_READY, message=f"node {name} is not ready{why}", nodes=1)
+
+
+def _cordon(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
+    if not node.unschedulable or _tolerated(_CORDONED, tolerations):
+        return None
+    name = node.node.metadata.name
+    return Finding(reason=Reason.NODE_UNSCHEDULABLE, message=f"node {name} is cordoned (kubectl cordon)", nodes=1)
+
+
+def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
+    untolerated = _untolerated(node.taints, tolerations)
+    if not untolerated:
+        return None
+    name, shown = node.node.metadata.name, ", ".join(_shown(taint) for taint in untolerated)
+    if all(taint.key == _CORDONED.key for taint in untolerated):
+        return Finding(reason=Reason.NODE_UNSCHEDULABLE, message=f"node {name} has the taint {shown}", nodes=1)
+    plural = "s" if len(untolerated) > 1 else ""
+    message = f"node {name} has the taint{plural} {shown}, which the pod does not tolerate"
+    return Finding(reason=Reason.NODE_TAINTED, message=message, nodes=1)
+
+
+def _affinity(pod: PodState, node: NodeState) -> Finding | None:
+    name, labels = node.node.metadata.name, node.node.metadata.labels
+    wrong = {key: value for key, value in sorted(pod.node_selector.items()) if labels.get(key) != value}
+    if wrong:
+        wanted = ", ".join(f"{key}={value}" for key, value in wrong.items())
+        has = ", ".join(f"{key}={labels[key]}" for key in wrong if key in labels)
+        there = f"; it has {has}" if has else ""
+        message = f"the pod's nodeSelector wants {wanted}, which node {name} does not have{there}"
+        return Finding(reason=Reason.NODE_AFFINITY, message=message, nodes=1)
+    if pod.affinity is not None and not _matches(node.node, pod.affinity):
+        message = f"the pod's required node affinity leaves node {name} out"
+        return Finding(reason=Reason.NODE_AFFINITY, message=message, nodes=1)
+    return None
+
+
+def _elsewhere(node: NodeState, allocated: Sequence[ClaimState]) -> Finding | None:
+    for claim in allocated:
+        if claim.available_on is not None and not _usable(node.node, claim.available_on):
+            ref = ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid)
+            message = f"{ref} is allocated{_where(claim.available_on)}, not on node {node.node.metadata.name}"
+            return Finding(reason=Reason.CLAIM_ELSEWHERE, message=message, claim=ref, nodes=1)
+    return None
+
+
+def _where(selector: NodeSelector) -> str:
+    """`` on node n1``, where the selector says so by name."""
+    names = [
+        value
+        for term in selector.node_selector_terms
+        for requirement in (*term.match_fields, *term.match_expressions)
+        if requirement.key in {"metadata.name", "kubernetes.io/hostname"} and requirement.operator == "In"
+        for value in requirement.values
+    ]
+    return f" on node {', '.join(names)}" if names else " for other nodes"
+
+
+def _matches(node: Node, selector: NodeSelector) -> bool:
+    """Term by term, because one that is invalid does not spoil the others (LazyErrorNodeSelector)."""
+    return any(_usable(node, NodeSelector(node_selector_terms=(term,))) for term in selector.node_selector_terms)
+
+
+def _usable(node: Node, selector: NodeSelector) -> bool:
+    try:
+        return matches_node(node, node_name=None, all_nodes=None, selector=selector)
+    except AllocationError:
+        return False
+
+
+def _untolerated(taints: Sequence[NodeTaint], tolerations: Sequence[PodToleration]) -> tuple[NodeTaint, ...]:
+    return tuple(taint for taint in taints if taint.effect in _REFUSING and not _tolerated(taint, tolerations))
+
+
+def _tolerated(taint: NodeTaint, tolerations: Sequence[PodToleration]) -> bool:
+    return any(_tolerates(item, taint) for item in tolerations)
+
+
+def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in {"", "Equal"}:
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def _shown(taint: NodeTaint) -> str:
+    """As kubectl writes it: ``key=value:NoSchedule``."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

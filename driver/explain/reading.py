@@ -1,0 +1,339 @@
+"""From the API's JSON to what explain keeps of it.
+
+Nothing that an object holds makes more than that object unreadable: what cannot be read raises :class:`UnreadableError`
+with the field, and the reader of the explanation is told. Of claims even that becomes an answer, see
+:attr:`ClaimState.unreadable`.
+
+Fields of claims' specs that this version does not know make a claim unreadable, since its meaning is not known
+then. In all other objects they are passed over, as Kubernetes' own clients do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from sys import intern
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from driver.allocator.identity import DeviceId
+from driver.allocator.ledger import Holding
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import (
+    DeviceClass,
+    DeviceTaint,
+    Node,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from driver.api.validation.defaults import with_defaults
+from driver.explain.cluster import (
+    ClaimState,
+    NodeState,
+    NodeTaint,
+    PodClaim,
+    PodState,
+    PodToleration,
+    PrepareFailure,
+    TaintRule,
+)
+
+__all__ = [
+    "UnreadableError",
+    "inventory_problem",
+    "object_key",
+    "read_claim_state",
+    "read_class",
+    "read_node",
+    "read_pod",
+    "read_prepare_failure",
+    "read_taint_rule",
+    "reading",
+]
+
+_MOST_RESERVED: Final = 256  # ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go
+_SUMMARIES: Final = ("Published", "Ready")
+"""The conditions of a NodeInventory that sum up: the controller's, and the plugin's."""
+
+_PREPARE_FAILED: Final = "FailedPrepareDynamicResources"
+_PREPARE_FAILED_TEXT: Final = "Failed to prepare dynamic resources: "
+
+Json = Mapping[str, Any]
+_Read = TypeVar("_Read")
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class UnreadableError(Exception):
+    """An object is not what the API server would store; the message names the field."""
+
+
+def reading(read: Callable[[Json], _Read], wire: Json) -> _Read:
+    """What ``read`` makes of ``wire``.
+
+    Raises:
+        UnreadableError: It is not what it should be.
+    """
+    try:
+        return read(wire)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise UnreadableError(f"{path}: {first['msg']}" if path else first["msg"]) from error
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError) as error:
+        what = f"no field {error}" if isinstance(error, KeyError) else str(error)
+        raise UnreadableError(what) from error
+
+
+def object_key(wire: Json) -> str:
+    """``namespace/name``, or ``name`` where there is no namespace.
+
+    Raises:
+        UnreadableError: It has no name.
+    """
+    metadata = wire.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(name, str) or not name:
+        raise UnreadableError("metadata.name: it has none")
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{name}" if namespace else name
+
+
+def read_class(wire: Json) -> DeviceClass:
+    """A DeviceClass."""
+    metadata = wire["metadata"]
+    return _model(DeviceClass, {"metadata": {"name": metadata["name"]}, "spec": wire.get("spec") or {}})
+
+
+def read_claim_state(wire: Json) -> ClaimState:
+    """A ResourceClaim; what is wrong with its spec is in the result."""
+    metadata = wire["metadata"]
+    namespace, name, uid = _text(metadata.get("namespace")), _text(metadata["name"]), _text(metadata.get("uid"))
+    status = wire.get("status") or {}
+    allocation = status.get("allocation")
+    claim, unreadable = None, ""
+    if allocation is None:
+        try:
+            claim = reading(lambda wire: _pending_claim(wire, namespace, name, uid), wire)
+        except UnreadableError as error:
+            unreadable = str(error)
+    reserved = status.get("reservedFor") or ()
+    selector = (allocation or {}).get("nodeSelector")
+    return ClaimState(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        claim=claim,
+        unreadable=unreadable,
+        allocated=allocation is not None,
+        holds=_holdings(allocation or {}),
+        available_on=None if selector is None else _selector(selector),
+        pods=tuple(
+            (_text(item["name"]), _text(item.get("uid")))
+            for item in reserved
+            if item.get("resource") == "pods" and not item.get("apiGroup")
+        ),
+        owner_pod=_owner(metadata),
+        reserved_full=len(reserved) >= _MOST_RESERVED,
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _pending_claim(wire: Json, namespace: str, name: str, uid: str) -> ResourceClaim:
+    version = wire.get("apiVersion") or "resource.k8s.io/v1"
+    if version != "resource.k8s.io/v1":
+        raise UnreadableError(f"apiVersion: {version} is not resource.k8s.io/v1, in which kubectl can show it")
+    claim = ResourceClaim(
+        # No annotations: what the controller writes there is no change to what is asked for.
+        metadata=ObjectMeta(namespace=namespace, name=name, uid=uid),
+        spec=ResourceClaimSpec.model_validate(wire.get("spec") or {}),
+    )
+    return with_defaults(claim)
+
+
+def _holdings(allocation: Json) -> tuple[Holding, ...]:
+    """As :func:`driver.allocator.ledger.holdings`, without making models of what is only counted."""
+    return tuple(
+        _holding(item)
+        for item in (allocation.get("devices") or {}).get("results") or ()
+        if item.get("adminAccess") is not True
+    )
+
+
+def _holding(wire: Json) -> Holding:
+    device = DeviceId(_name(wire["driver"]), _name(wire["pool"]), _name(wire["device"]))
+    consumed = wire.get("consumedCapacity")
+    if not consumed:
+        return Holding(device, wire.get("shareID"))
+    amounts = {_name(key): Quantity(str(amount)).nano for key, amount in consumed.items()}
+    return Holding(device, wire.get("shareID"), amounts)
+
+
+def _selector(wire: Json) -> NodeSelector:
+    """A node selector; those of the claims of one node are one object."""
+    name = _only_node(wire)
+    if name:
+        return _of_node(name)
+    return _model(NodeSelector, wire)
+
+
+def _only_node(wire: Json) -> str:
+    """The node that the selector names and nothing else; empty where it says more."""
+    terms: Sequence[Json] = wire.get("nodeSelectorTerms") or ()
+    if len(terms) != 1 or terms[0].keys() != {"matchFields"}:
+        return ""
+    fields: Sequence[Json] = terms[0]["matchFields"]
+    values: Sequence[str] = (fields[0].get("values") or ()) if fields else ()
+    only = [{"key": "metadata.name", "operator": "In", "values": values}]
+    return _text(values[0]) if fields == only and len(values) == 1 else ""
+
+
+@lru_cache(maxsize=8192)
+def _of_node(name: str) -> NodeSelector:
+    field = NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
+
+
+def _owner(metadata: Json) -> tuple[str, str] | None:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("kind") == "Pod" and owner.get("apiVersion") == "v1" and owner.get("controller") is True:
+            return _text(owner["name"]), _text(owner.get("uid"))
+    return None
+
+
+def read_pod(wire: Json) -> PodState:
+    """A Pod."""
+    metadata, spec, status = wire["metadata"], wire.get("spec") or {}, wire.get("status") or {}
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    scheduled: Json = next((item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"), {})
+    made = {_text(item["name"]): item for item in status.get("resourceClaimStatuses") or ()}
+    return PodState(
+        namespace=_text(metadata.get("namespace")),
+        name=_text(metadata["name"]),
+        uid=_text(metadata.get("uid")),
+        claims=tuple(_pod_claim(item, made) for item in spec.get("resourceClaims") or ()),
+        node=_text(spec.get("nodeName")),
+        node_selector={_text(key): _text(value) for key, value in (spec.get("nodeSelector") or {}).items()},
+        affinity=None if required is None else _model(NodeSelector, required),
+        tolerations=tuple(
+            PodToleration(
+                key=_text(item.get("key")),
+                operator=_text(item.get("operator")) or "Equal",
+                value=_text(item.get("value")),
+                effect=_text(item.get("effect")),
+            )
+            for item in spec.get("tolerations") or ()
+        ),
+        gates=tuple(_text(item["name"]) for item in spec.get("schedulingGates") or ()),
+        scheduler=_text(spec.get("schedulerName")) or "default-scheduler",
+        ended=status.get("phase") in {"Succeeded", "Failed"},
+        deleting=bool(metadata.get("deletionTimestamp")),
+        scheduler_message=_text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
+        waiting=_waiting(status),
+    )
+
+
+def _pod_claim(wire: Json, made: Mapping[str, Json]) -> PodClaim:
+    name = _text(wire["name"])
+    if wire.get("resourceClaimTemplateName") is None:
+        return PodClaim(name=name, claim=_text(wire.get("resourceClaimName")))
+    status = made.get(name)
+    # Set without a name: "no ResourceClaim was needed" (k8s.io/api v0.36.3, core/v1, PodResourceClaimStatus).
+    claim = _text(status.get("resourceClaimName")) if status is not None else ""
+    return PodClaim(
+        name=name,
+        claim=claim,
+        template=_text(wire["resourceClaimTemplateName"]),
+        needs_none=status is not None and not claim,
+    )
+
+
+def _waiting(status: Json) -> str:
+    """``main: ContainerCreating; side: ErrImagePull: …``."""
+    texts = []
+    for item in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        waiting = (item.get("state") or {}).get("waiting")
+        if waiting:
+            parts = (item.get("name"), waiting.get("reason"), waiting.get("message"))
+            texts.append(": ".join(_text(part) for part in parts if part))
+    return "; ".join(texts)
+
+
+def read_prepare_failure(wire: Json) -> PrepareFailure | None:
+    """An Event in which a kubelet says that it cannot prepare a pod's claims; None for all others.
+
+    Source of the reason and its text: k8s.io/kubernetes v1.36.3, pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+    """
+    if wire.get("reason") != _PREPARE_FAILED:
+        return None
+    times = (wire.get("lastTimestamp"), (wire.get("series") or {}).get("lastObservedTime"), wire.get("eventTime"))
+    return PrepareFailure(
+        pod_uid=_text((wire.get("involvedObject") or {}).get("uid")),
+        when=max(_text(time) for time in times),
+        message=_text(wire.get("message")).removeprefix(_PREPARE_FAILED_TEXT),
+    )
+
+
+def read_node(wire: Json) -> NodeState:
+    """A Node. Its Ready condition counts where it has one: a node that kubelet has not written yet is unknown."""
+    metadata, spec = wire["metadata"], wire.get("spec") or {}
+    conditions = (wire.get("status") or {}).get("conditions") or ()
+    ready = next((item for item in conditions if item.get("type") == "Ready"), None)
+    labels = {_name(key): _name(value) for key, value in (metadata.get("labels") or {}).items()}
+    return NodeState(
+        node=Node(metadata=ObjectMeta(name=_text(metadata["name"]), labels=labels)),
+        unschedulable=spec.get("unschedulable") is True,
+        taints=tuple(
+            NodeTaint(key=_text(item["key"]), value=_text(item.get("value")), effect=_text(item.get("effect")))
+            for item in spec.get("taints") or ()
+        ),
+        not_ready="" if ready is None or ready.get("status") == "True" else _condition(ready),
+    )
+
+
+def read_taint_rule(wire: Json) -> TaintRule:
+    """A DeviceTaintRule of v1beta2 or v1alpha3: what matters here is the same in both."""
+    spec = wire["spec"]
+    selector = spec.get("deviceSelector") or {}
+    return TaintRule(
+        name=_text(wire["metadata"]["name"]),
+        driver=_text(selector.get("driver")),
+        pool=_text(selector.get("pool")),
+        device=_text(selector.get("device")),
+        taint=_model(DeviceTaint, spec["taint"]),
+    )
+
+
+def inventory_problem(wire: Json) -> str:
+    """What a NodeInventory's conditions say is wrong: ``Published: False, NodeSilent: …``; empty where all is well."""
+    conditions = {item.get("type"): item for item in (wire.get("status") or {}).get("conditions") or ()}
+    bad = [conditions[name] for name in _SUMMARIES if name in conditions and conditions[name].get("status") != "True"]
+    return "; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad)
+
+
+def _condition(wire: Json) -> str:
+    parts = (_text(wire.get("reason")), _text(wire.get("message")))
+    return ": ".join(part for part in parts if part) or f"{wire.get('type')} is {wire.get('status')}"
+
+
+def _model(model: type[_Model], wire: Any) -> _Model:
+    return model.model_validate(wire, extra="ignore")
+
+
+def _name(value: object) -> str:
+    """A text of which there are few different ones, or that stands in many objects: held once."""
+    return intern(_text(value))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"a text was expected, not {value!r:.60}")
+    return value

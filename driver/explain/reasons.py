@@ -1,0 +1,108 @@
+"""Why a claim hangs: the codes. They are stable: programs and alerts may compare them.
+
+docs/user/reasons.md explains each.
+
+Where Kubernetes has a word for it (a field, a gate, a taint's effect), the code uses it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["Reason"]
+
+
+class Reason(StrEnum):
+    """What keeps a claim from being allocated, or its pod from running. The values are what is printed."""
+
+    # Nothing is wrong
+    FITS = "Fits"
+    """There is room: the scheduler has not come to it yet, or waits for a retry."""
+    ALLOCATED = "Allocated"
+    """It has its devices."""
+    WAITING_FOR_POD = "WaitingForPod"
+    """No pod uses it: a claim is allocated when a pod that uses it is scheduled (KEP-4381)."""
+
+    # The pod
+    CLAIM_MISSING = "ClaimMissing"
+    """The pod names a claim that is not there."""
+    TEMPLATE_MISSING = "ClaimTemplateMissing"
+    """The pod names a ResourceClaimTemplate that is not there."""
+    CLAIM_NOT_CREATED = "ClaimNotCreated"
+    """The claim of a template is not there yet: kube-controller-manager makes it."""
+    CLAIM_DELETED = "ClaimDeleted"
+    """The claim is being deleted."""
+    CLAIM_IN_USE = "ClaimInUse"
+    """The claim is allocated, and reserved for as many other pods as may have it."""
+    CLAIM_ELSEWHERE = "ClaimElsewhere"
+    """A claim of the pod is allocated on a node on which the pod, or its other claims, cannot be."""
+    SCHEDULING_GATED = "SchedulingGated"
+    """The pod has scheduling gates: the scheduler does not look at it."""
+    OTHER_SCHEDULER = "OtherScheduler"
+    """The pod is for a scheduler that is not kube-scheduler's default profile."""
+
+    # The claim itself
+    CLASS_MISSING = "DeviceClassMissing"
+    """A request names a DeviceClass that is not there."""
+    CLAIM_INVALID = "ClaimInvalid"
+    """It asks for what no cluster of this version can give: an unknown kind of request, a feature that is off."""
+    TOO_MANY_DEVICES = "TooManyDevices"
+    """It asks for more devices than one claim may get (32)."""
+    PARAMETERS_INVALID = "ParametersInvalid"
+    """Its opaque parameters for Rootport are wrong: it may be allocated, but no node prepares it."""
+    SELECTOR_FAILS = "SelectorFails"
+    """A CEL selector ends with an error, for example because a device lacks the attribute."""
+    FEATURE_OFF = "FeatureOff"
+    """It needs a feature gate that is off on this cluster, so that the API server dropped fields."""
+    SEARCH_LIMIT = "SearchLimit"
+    """Too many combinations: kube-scheduler gives up after ten seconds."""
+
+    # What is published
+    NO_DEVICES = "NoDevicesPublished"
+    """No ResourceSlice has devices for the node, or for any node."""
+    CLASS_SELECTS_NONE = "ClassSelectsTooFew"
+    """The class's selectors leave fewer devices than are asked for, whatever is in use."""
+    SELECTOR_SELECTS_NONE = "SelectorSelectsTooFew"
+    """The request's own selectors do."""
+    POOL_INCOMPLETE = "PoolIncomplete"
+    """Slices of a pool are missing: it is being published, or was not finished."""
+    POOL_INVALID = "PoolInvalid"
+    """A pool is published wrongly: its driver must repair it."""
+    CAPACITY_UNKNOWN = "CapacityUnknown"
+    """A capacity of that name is on none of the devices."""
+    CAPACITY_TOO_LARGE = "CapacityTooLarge"
+    """More of a capacity is asked for than any device has in all, or in amounts that its policy does not have."""
+    DEVICE_TAINTED = "DeviceTainted"
+    """Taints that the request does not tolerate."""
+    ATTRIBUTE_MISSING = "AttributeMissing"
+    """A constraint is on an attribute that the devices lack, or have with different types."""
+    CONSTRAINT = "ConstraintNotSatisfiable"
+    """No value of the constraint's attribute has enough devices, whatever is in use."""
+
+    # What is in use
+    DEVICES_IN_USE = "DevicesInUse"
+    """Too few devices that would do are free: claims have them."""
+    CAPACITY_IN_USE = "CapacityInUse"
+    """No device has enough of a capacity left: shares of claims have it."""
+    COUNTERS_IN_USE = "CountersInUse"
+    """Free by themselves, but in another mode: the GPU is given whole, in shares, by percent or in partitions."""
+    CONSTRAINT_IN_USE = "ConstraintInUse"
+    """Enough free devices, but not with one value of the constraint's attribute (or not with different ones)."""
+    REQUESTS_COMPETE = "RequestsCompete"
+    """Each request could be served alone, not all of them together."""
+
+    # The node
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    """The node is cordoned."""
+    NODE_NOT_READY = "NodeNotReady"
+    """The node's kubelet does not answer, or says that the node is not ready."""
+    NODE_TAINTED = "NodeTainted"
+    """The node has taints that the pod does not tolerate."""
+    NODE_AFFINITY = "NodeAffinity"
+    """The pod's nodeSelector or required node affinity leaves the node out."""
+    PLUGIN_NOT_READY = "PluginNotReady"
+    """Rootport's plugin on the node does not tell of its devices, or says why it cannot."""
+    PREPARE_FAILS = "PrepareFails"
+    """Allocated and placed; the node cannot prepare it."""
+    OTHER_SCHEDULER_REASON = "SchedulerSaysOtherwise"
+    """Its devices are free; the scheduler's own message names something else, such as CPU or memory."""

@@ -1,0 +1,71 @@
+"""An explanation in a few sentences: for an Event's note, an annotation, a log line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from driver.explain.explanation import Explanation, NodeGroup, Proposal
+
+__all__ = ["NOTE_BYTES", "shortened", "summary"]
+
+NOTE_BYTES: Final = 1024
+"""The most that an Event's note may have (k8s.io/api/events/v1, ``Event.note``)."""
+
+_ELLIPSIS: Final = "…"
+_GROUPS: Final = 3
+_LEAST_SHARE: Final = 60  # bytes: of a shorter text nothing is left but the code
+
+
+def summary(explanation: Explanation, *, max_bytes: int = NOTE_BYTES) -> str:
+    """What kind of nodes refuse why, then the nearest miss: one line of printable text.
+
+    Args:
+        explanation: The answer.
+        max_bytes: Of UTF-8, at least 64: a longer text is cut, the refusals before the nearest miss.
+    """
+    miss = _nearest_miss(explanation.proposals)
+    miss = shortened(miss, max_bytes // 2)
+    room = max_bytes - len(miss.encode()) - (1 if miss else 0)
+    text = shortened(_refusals(explanation, room), room)
+    return f"{text} {miss}".strip()
+
+
+def shortened(text: str, max_bytes: int) -> str:
+    """The text on one line, without control characters, and where it is longer than that cut, with an ellipsis."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    encoded = line.encode("utf-8", "replace")
+    if len(encoded) <= max_bytes:
+        return encoded.decode()
+    kept = encoded[: max(0, max_bytes - len(_ELLIPSIS.encode()))].decode("utf-8", "ignore")
+    return kept.rstrip() + _ELLIPSIS
+
+
+def _refusals(explanation: Explanation, room: int) -> str:
+    first = explanation.findings[0]
+    if explanation.fits or not explanation.groups:
+        return f"{first.reason}: {_sentence(first.message)}"
+    fitting = f"{explanation.nodes_fitting} of {explanation.nodes} nodes fit:"
+    shown = explanation.groups[:_GROUPS]
+    hidden = sum(group.count for group in explanation.groups[_GROUPS:])
+    rest = [f"{hidden} for other reasons"] if hidden else []
+    # Each kind of node has its say: a long message may not push the others out.
+    share = max(_LEAST_SHARE, (room - len(fitting) - sum(map(len, rest)) - 4) // len(shown) - 2)
+    return f"{fitting} {_sentence('; '.join([*(shortened(_group(group), share) for group in shown), *rest]))}"
+
+
+def _group(group: NodeGroup) -> str:
+    where = group.examples[0] if group.examples else ""
+    return f"{group.count} {group.reason} ({where}: {group.message})" if where else f"{group.count} {group.reason}"
+
+
+def _nearest_miss(proposals: tuple[Proposal, ...]) -> str:
+    if not proposals:
+        return ""
+    nearest = proposals[0]
+    node = f", then it fits on node {nearest.node}" if nearest.node and nearest.verified else ""
+    return "Nearest miss: " + _sentence(nearest.text.rstrip(".") + node)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", _ELLIPSIS)) else f"{text}."

@@ -1,0 +1,88 @@
+"""How messages write amounts, lists, and who holds a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from driver.allocator.pools import PooledDevice
+from driver.api.quantity import Quantity
+from driver.explain.cluster import ClaimState
+from driver.explain.state import ClusterState
+
+__all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short"]
+
+_SHOWN: Final = 3
+_LONGEST: Final = 160
+_NANO: Final = 10**9
+_UNITS: Final = (("Ti", 40), ("Gi", 30), ("Mi", 20))
+
+
+def plural(count: int, what: str) -> str:
+    """``1 device``, ``2 devices``."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def listed(texts: Sequence[str], *, shown: int = _SHOWN, what: str = "more") -> str:
+    """``a, b, c and 4 more``."""
+    if len(texts) > shown:
+        return f"{', '.join(texts[:shown])} and {len(texts) - shown} {what}"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
+
+
+def short(text: str, longest: int = _LONGEST) -> str:
+    """On one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def amount(nano: int, like: Quantity) -> str:
+    """An amount of a capacity in the units that a person would write: ``40Gi``, ``79.6Gi``, ``30``.
+
+    Args:
+        nano: In nano-units; below zero where more was given than there is.
+        like: What the device has, whose suffixes are used.
+    """
+    if like.format == "BinarySI":
+        for suffix, bits in _UNITS:
+            unit = _NANO << bits
+            if abs(nano) >= unit:
+                tenths = nano * 10 // unit
+                exact = nano % unit == 0
+                return f"{nano // unit}{suffix}" if exact else f"{tenths / 10:g}{suffix}"
+    return str(Quantity.from_nano(nano, like.format))
+
+
+def device_names(devices: Iterable[PooledDevice]) -> str:
+    """The devices' names, the first few."""
+    return listed([device.id.device for device in devices])
+
+
+def claim_text(state: ClusterState, claim: ClaimState, *, holds: int = 0) -> str:
+    """``claim ml/train (pod ml/train-0, 4 devices)``."""
+    pods = [f"{claim.namespace}/{name}" for name, _ in claim.pods]
+    if not pods:
+        pods = [pod.key for pod in state.pods_of(claim.key) if not pod.ended]
+    inside = []
+    if len(pods) == 1:
+        inside.append(f"pod {pods[0]}")
+    elif pods:
+        inside.append(f"{len(pods)} pods such as {pods[0]}")
+    else:
+        inside.append("no pod uses it now")
+    if holds > 1:
+        inside.append(plural(holds, "device"))
+    return f"claim {claim.key} ({', '.join(inside)})"
+
+
+def holders_text(state: ClusterState, devices: Iterable[PooledDevice]) -> str:
+    """Who has the devices: the claims with most of them first; empty where no claim is known to have any."""
+    counts: dict[str, int] = {}
+    claims: dict[str, ClaimState] = {}
+    for device in devices:
+        for claim in state.holders(device.id):
+            claims[claim.key] = claim
+            counts[claim.key] = counts.get(claim.key, 0) + 1
+    keys = sorted(counts, key=lambda key: (-counts[key], key))
+    texts = [claim_text(state, claims[key], holds=counts[key]) for key in keys[:_SHOWN]]
+    return listed(texts + keys[_SHOWN:], what="more claims" if len(keys) != _SHOWN + 1 else "more claim")

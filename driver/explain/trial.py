@@ -1,0 +1,115 @@
+"""Would it fit? Asked of the allocator itself, with claims ended or taints tolerated for the time of the question."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from driver.allocator.candidates import Scene, gather_requests
+from driver.allocator.demands import ClaimDemand, read_claim
+from driver.allocator.errors import AllocationError, SearchLimitError
+from driver.allocator.ledger import Ledger
+from driver.allocator.search import search
+from driver.api.resource_v1 import DeviceToleration, ResourceClaim
+from driver.explain.cluster import ClaimState, NodeState
+from driver.explain.state import ClusterState
+
+__all__ = ["MAX_STEPS", "Trial"]
+
+MAX_STEPS: Final = 20_000
+"""Of one search, a tenth of what the allocator allows itself: an explanation asks many questions."""
+
+_EVERY_TAINT: Final = (DeviceToleration(operator="Exists"),)
+
+
+class Trial:
+    """Asks the allocator's own search about a cluster, and leaves the cluster's state as it was.
+
+    What no search can decide counts as "does not fit": a wrong claim, a selector that fails, too many combinations.
+
+    Args:
+        state: What is known of the cluster.
+
+    Attributes:
+        trials: How often it was asked, to bound the work.
+        gave_up: How many searches took more than :data:`MAX_STEPS`.
+        problem: Why the last answer was no where it is more than a lack of devices; empty otherwise.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.trials = 0
+        self.gave_up = 0
+        self.problem = ""
+        # What the claims last asked about ask for: mostly the next question is about them again, on another node.
+        self._claims: tuple[ResourceClaim, ...] = ()
+        self._generation = -1
+        self._demands: tuple[ClaimDemand, ...] = ()
+
+    def fits(
+        self,
+        node: NodeState,
+        claims: Sequence[ResourceClaim],
+        *,
+        ended: Collection[ClaimState] = (),
+        tolerate_all_taints: bool = False,
+    ) -> bool:
+        """Whether ``claims`` can be allocated together on ``node``.
+
+        Args:
+            node: The node; whether the pod may be there is another question (:mod:`driver.explain.placement`).
+            claims: With the API's defaults, in the pod's order.
+            ended: Claims that are taken to hold nothing; they must be among the state's.
+            tolerate_all_taints: Devices are taken whatever their taints.
+        """
+        self.trials += 1
+        self.problem = ""
+        try:
+            demands = self._read(claims)
+            if tolerate_all_taints:
+                demands = tuple(map(_tolerant, demands))
+            with _without(self._state.ledger, ended):
+                return self._search(node, claims, demands)
+        except AllocationError as error:
+            self.gave_up += isinstance(error, SearchLimitError)
+            self.problem = error.message
+            return False
+
+    def _read(self, claims: Sequence[ResourceClaim]) -> tuple[ClaimDemand, ...]:
+        same = len(claims) == len(self._claims) and all(map(_is, claims, self._claims))
+        if not same or self._generation != self._state.generation:
+            # Remembered only when all of them could be read.
+            self._demands = tuple(read_claim(claim, self._state.classes, self._state.features) for claim in claims)
+            self._claims, self._generation = tuple(claims), self._state.generation
+        return self._demands
+
+    def _search(self, node: NodeState, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]) -> bool:
+        state = self._state
+        scene = Scene(state.index.view(node.node), state.ledger, state.features, state.selections)
+        requests = gather_requests(scene, claims, demands)
+        return search(scene, requests, [item.constraints for item in demands], max_steps=MAX_STEPS) is not None
+
+
+def _tolerant(demand: ClaimDemand) -> ClaimDemand:
+    requests = (
+        replace(request, alternatives=tuple(replace(part, tolerations=_EVERY_TAINT) for part in request.alternatives))
+        for request in demand.requests
+    )
+    return replace(demand, requests=tuple(requests))
+
+
+def _is(one: ResourceClaim, other: ResourceClaim) -> bool:
+    return one is other
+
+
+@contextmanager
+def _without(ledger: Ledger, ended: Collection[ClaimState]) -> Iterator[None]:
+    """What ``ended`` hold is free in the meantime."""
+    held = [item for claim in {claim.key: claim for claim in ended}.values() for item in claim.holds]
+    ledger.remove(held)
+    try:
+        yield
+    finally:
+        ledger.add(held)

@@ -1,0 +1,279 @@
+"""What each node says to a case: judged once, and again only where the node's devices, taints or holdings changed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from driver.allocator.candidates import MAX_RESULTS, Scene
+from driver.allocator.demands import ClaimDemand, Demand, RequestDemand
+from driver.allocator.errors import AllocationError
+from driver.allocator.identity import PoolId
+from driver.allocator.pools import CounterKey, Pool, PoolState
+from driver.api.resource_v1 import ResourceClaim
+from driver.explain.cluster import NodeState
+from driver.explain.constraints import ConstraintChecker, ConstraintProblem
+from driver.explain.explanation import Step
+from driver.explain.first_fit import is_obvious
+from driver.explain.funnel import STEPS, Funnels, Sieve
+from driver.explain.reasons import Reason
+from driver.explain.state import ClusterState
+from driver.explain.trial import Trial
+
+__all__ = ["Judgement", "Look", "Verdicts", "demands_of"]
+
+_CASES: Final = 32
+"""For how many kinds of cases the nodes' judgements are remembered."""
+
+_BY_STEP: Final = {
+    Step.PUBLISHED: Reason.NO_DEVICES,
+    Step.CLASS: Reason.CLASS_SELECTS_NONE,
+    Step.SELECTOR: Reason.SELECTOR_SELECTS_NONE,
+    Step.SIZE: Reason.CAPACITY_TOO_LARGE,
+    Step.TAINTS: Reason.DEVICE_TAINTED,
+    Step.IN_USE: Reason.DEVICES_IN_USE,
+    Step.ROOM: Reason.CAPACITY_IN_USE,
+    Step.COUNTERS: Reason.COUNTERS_IN_USE,
+}
+_SELECTING: Final = frozenset({Step.CLASS, Step.SELECTOR})
+_IN_USE: Final = frozenset({Step.IN_USE, Step.ROOM, Step.COUNTERS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgement:
+    """What a node's devices say.
+
+    Attributes:
+        reason: Why they do not do; None where they do.
+        claim: The place of the claim that decides.
+        request: The name of the request, or of the alternative, that decides; empty where none does.
+        lacks: How many devices are missing at the step that decides.
+        left: Per demand, how many devices are left after each step.
+        problem: What the allocator says, where that is more than "no".
+        stops: kube-scheduler ends with an error when it comes to this node, whatever other nodes say.
+    """
+
+    reason: Reason | None
+    claim: int = 0
+    request: str = ""
+    lacks: int = 0
+    left: tuple[tuple[int, ...], ...]
+    problem: str = ""
+    stops: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Look:
+    """A close look at one node.
+
+    Attributes:
+        scene: The node.
+        sieves: What each demand finds there, by the claim's place and the demand's name.
+        free_counters: What is left of the pools' counters, as far as somebody asked.
+    """
+
+    scene: Scene
+    sieves: dict[tuple[int, str], Sieve]
+    free_counters: dict[PoolId, Mapping[CounterKey, int]] = field(default_factory=dict)
+
+
+def demands_of(demands: Sequence[ClaimDemand]) -> Iterator[tuple[int, RequestDemand, Demand]]:
+    """All alternatives of all requests of all claims, in order, with the claim's place."""
+    for place, demand in enumerate(demands):
+        for request in demand.requests:
+            for alternative in request.alternatives:
+                yield place, request, alternative
+
+
+class Verdicts:
+    """Judges nodes.
+
+    Args:
+        state: The cluster.
+        trial: Has the last word on whether claims fit.
+    """
+
+    def __init__(self, state: ClusterState, trial: Trial) -> None:
+        self._state = state
+        self._trial = trial
+        self._funnels = Funnels()
+        self._constraints = ConstraintChecker(lists=state.features.list_type_attributes)
+        # By what is asked for, by node: (version, the node as it was, what it said).
+        self._known: OrderedDict[
+            tuple[ClaimDemand, ...], dict[str, tuple[int, object, Judgement]]
+        ] = OrderedDict()  # fmt: skip
+
+    def judge(
+        self, nodes: Sequence[NodeState], claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
+    ) -> list[Judgement]:
+        """What each of ``nodes`` says to ``claims``, which ask for ``demands``; in order."""
+        known = self._known.setdefault(demands, {})
+        self._known.move_to_end(demands)
+        while len(self._known) > _CASES:
+            self._known.popitem(last=False)
+        if len(known) > 2 * len(nodes):
+            known.clear()
+        found = []
+        for node in nodes:
+            name = node.node.metadata.name
+            version = self._state.version(name)
+            entry = known.get(name)
+            if entry is None or entry[0] != version or entry[1] is not node.node:
+                entry = known[name] = (version, node.node, self._judged(node, claims, demands))
+            found.append(entry[2])
+        return found
+
+    def look(self, node: NodeState, demands: Sequence[ClaimDemand]) -> Look:
+        """What each demand finds on a node.
+
+        Raises:
+            AllocationError: A slice for the node has an invalid node selector.
+        """
+        state = self._state
+        scene = Scene(state.index.view(node.node), state.ledger, state.features, state.selections)
+        look = Look(scene, {})
+        alike: dict[object, Sieve] = {}
+        for place, _, demand in demands_of(demands):
+            kind = demand.kind
+            sieve = alike.get(kind)
+            if sieve is None:
+                sieve = alike[kind] = self._funnels.sift(scene, demand, look.free_counters)
+            look.sieves[place, demand.name] = sieve
+        return look
+
+    def constraint_problem(self, look: Look, demands: Sequence[ClaimDemand]) -> ConstraintProblem | None:
+        """The constraint that cannot be met on the node."""
+        return self._constraints.problem(demands, look.sieves)
+
+    def _judged(self, node: NodeState, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]) -> Judgement:
+        try:
+            look = self.look(node, demands)
+        except AllocationError as error:
+            nothing = tuple((0,) * len(STEPS) for _ in demands_of(demands))
+            return Judgement(reason=Reason.POOL_INVALID, left=nothing, problem=error.message, stops=True)
+        sieves = look.sieves
+        left = tuple([sieve.left for sieve in sieves.values()])
+        fails = any(sieve.failures for sieve in sieves.values())
+        short = _short(demands, sieves)
+        constrained = any(demand.constraints for demand in demands)
+        stops, problem, gave_up = False, "", self._trial.gave_up
+        if fails or short is None:
+            if is_obvious(demands, sieves, self._constraints) or self._trial.fits(node, claims):
+                return Judgement(reason=None, left=left)
+            problem = self._trial.problem
+            stops = fails and bool(problem)
+        if stops or (short is not None and fails and short[2] in _SELECTING):
+            place, name = next(key for key, sieve in sieves.items() if sieve.failures)
+            return Judgement(
+                reason=Reason.SELECTOR_FAILS, claim=place, request=name, lacks=1, left=left, problem=problem,
+                stops=stops,
+            )  # fmt: skip
+        if short is not None:
+            place, name, step, lacks = short
+            if constrained and step in _IN_USE:
+                never = self.constraint_problem(look, demands)
+                if never is not None and never.reason is not Reason.CONSTRAINT_IN_USE:
+                    return _constrained(never, left, problem)
+            reason = self._reason(look, place, name, step)
+            return Judgement(reason=reason, claim=place, request=name, lacks=lacks, left=left)
+        if self._trial.gave_up > gave_up:
+            return Judgement(reason=Reason.SEARCH_LIMIT, lacks=1, left=left, problem=problem)
+        return self._together(look, demands, left, problem)
+
+    def _reason(self, look: Look, place: int, name: str, step: Step) -> Reason:
+        sieve = look.sieves[place, name]
+        demand = sieve.demand
+        if step in {Step.PUBLISHED, Step.CLASS, Step.SELECTOR}:
+            pool = unusable_pool(look.scene, demand)
+            if pool is not None:
+                return Reason.POOL_INVALID if pool.state is PoolState.INVALID else Reason.POOL_INCOMPLETE
+        if step is Step.SIZE:
+            wanted = [capacity for capacity, _ in demand.capacity]
+            if any(all(name not in item.device.capacity for item in sieve.size) for name in wanted):
+                return Reason.CAPACITY_UNKNOWN
+        if step is Step.COUNTERS and not look.scene.features.partitionable_devices:
+            return Reason.FEATURE_OFF
+        return _BY_STEP[step]
+
+    def _together(
+        self, look: Look, demands: tuple[ClaimDemand, ...], left: tuple[tuple[int, ...], ...], problem: str
+    ) -> Judgement:
+        """Why it does not fit where each request has enough by itself."""
+        for place, _, demand in demands_of(demands):
+            if demand.count is None and any(pool.state is not PoolState.USABLE for pool in look.scene.view.pools):
+                pool = next(pool for pool in look.scene.view.pools if pool.state is not PoolState.USABLE)
+                reason = Reason.POOL_INVALID if pool.state is PoolState.INVALID else Reason.POOL_INCOMPLETE
+                return Judgement(
+                    reason=reason, claim=place, request=demand.name, lacks=1, left=left, problem=problem, stops=True
+                )
+        for place, claim in enumerate(demands):
+            least = _least(place, claim, look.sieves)
+            if least > MAX_RESULTS:
+                return Judgement(
+                    reason=Reason.TOO_MANY_DEVICES, claim=place, lacks=least - MAX_RESULTS, left=left, problem=problem
+                )
+        broken = self.constraint_problem(look, demands)
+        if broken is not None:
+            return _constrained(broken, left, problem)
+        return Judgement(reason=Reason.REQUESTS_COMPETE, lacks=1, left=left, problem=problem)
+
+
+def unusable_pool(scene: Scene, demand: Demand) -> Pool | None:
+    """A pool of the node that cannot be used, and could have devices for ``demand``.
+
+    Nobody can ask a selector about devices that are not there: a pool counts unless the class names other drivers only.
+    """
+    texts = demand.class_selectors
+    drivers = {pool.id.driver for pool in scene.view.pools}
+    named = {driver for driver in drivers if any(driver in text for text in texts)}
+    for pool in scene.view.pools:
+        if pool.state is not PoolState.USABLE and (not named or pool.id.driver in named):
+            return pool
+    return None
+
+
+def _short(
+    demands: Sequence[ClaimDemand], sieves: Mapping[tuple[int, str], Sieve]
+) -> tuple[int, str, Step, int] | None:
+    """The request that has too few devices by itself: (claim, alternative, step, how many all such requests lack).
+
+    Of a request's alternatives the one that comes furthest speaks; of the requests, the one that fails earliest.
+    """
+    first: tuple[int, str, Step] | None = None
+    lacks = 0
+    for place, claim in enumerate(demands):
+        for request in claim.requests:
+            best: tuple[int, int, str] | None = None
+            for demand in request.alternatives:
+                sieve = sieves[place, demand.name]
+                step = sieve.short_at
+                if step is None:
+                    break
+                found = (STEPS.index(step), -sieve.lacks, demand.name)
+                if best is None or found[:2] > best[:2]:
+                    best = found
+            else:
+                if best is None:
+                    continue
+                lacks -= best[1]
+                if first is None or best[0] < STEPS.index(first[2]):
+                    first = (place, best[2], STEPS[best[0]])
+    return None if first is None else (*first, lacks)
+
+
+def _least(place: int, claim: ClaimDemand, sieves: Mapping[tuple[int, str], Sieve]) -> int:
+    """The fewest devices that serve a claim."""
+    return sum(min(sieves[place, demand.name].need for demand in request.alternatives) for request in claim.requests)
+
+
+def _constrained(problem: ConstraintProblem, left: tuple[tuple[int, ...], ...], said: str) -> Judgement:
+    return Judgement(
+        reason=problem.reason,
+        claim=problem.claim,
+        request=problem.short[0][0] if problem.short else "",
+        lacks=max(1, problem.lacks),
+        left=left,
+        problem=said,
+    )

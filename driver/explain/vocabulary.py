@@ -1,0 +1,237 @@
+"""Which names and values there are, and which of them a wrong one was meant to be.
+
+Of what is published; and, for what a node may publish that none does now, of what Rootport's layout can publish.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.resource_v1 import Device, DeviceAttribute
+from driver.layout import attributes as published
+
+__all__ = ["OWN_ATTRIBUTES", "OWN_CAPACITIES", "Vocabulary", "attribute_text", "suggest"]
+
+_OWN_CAPACITY_NAMES: Final = frozenset({"BANDWIDTH", "CORE", "MEMORY", "MEMORY_RATIO", "SHARES", "VFS"})
+
+
+def _full(name: str, driver: str = DRIVER_NAME) -> str:
+    return name if "/" in name else f"{driver}/{name}"
+
+
+OWN_ATTRIBUTES: Final[frozenset[str]] = frozenset(
+    _full(getattr(published, name)) for name in published.__all__ if name not in _OWN_CAPACITY_NAMES
+)
+"""Full names of the attributes that Rootport can publish (docs/user/attributes.md)."""
+
+OWN_CAPACITIES: Final[frozenset[str]] = frozenset(_full(getattr(published, name)) for name in _OWN_CAPACITY_NAMES)
+"""Full names of the capacities that Rootport can publish."""
+
+# What people write who know other drivers or tools, where spelling alone does not lead there.
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    "cores": "core",
+    "computecapability": "cudaComputeCapability",
+    "gpumemory": "memory",
+    "memorybytes": "memory",
+    "node": "numaNode",
+    "numa": "numaNode",
+    "productname": "model",
+    "product": "model",
+    "pci": "pciBusID",
+    "pciaddress": "pciBusID",
+    "pcieroot": "pcieRoot",
+    "speed": "linkSpeed",
+    "switch": "pcieSwitch",
+    "vram": "memory",
+}
+_SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
+_NEAR: Final = 0.7
+_SHORTEST_PART: Final = 3
+_MOST_COMPARED: Final = 2000
+"""How many values difflib looks at: it takes 20 µs each, and serial numbers are as many as devices."""
+
+
+class Vocabulary:
+    """Names and values of devices, with how many devices have them.
+
+    Attributes:
+        devices: How many devices there are, by driver.
+        attributes: How many devices have an attribute, by its full name (``rootport.dev/model``).
+        capacities: Likewise for capacities.
+        classes: Names of DeviceClasses.
+    """
+
+    def __init__(self, classes: Collection[str] = ()) -> None:
+        self.devices: Counter[str] = Counter()
+        self.attributes: Counter[str] = Counter()
+        self.capacities: Counter[str] = Counter()
+        self.classes: frozenset[str] = frozenset(classes)
+        # By name, then by value; texts are made when asked for.
+        self._values: dict[str, Counter[int]] = {}
+        self._objects: dict[int, DeviceAttribute] = {}
+
+    @classmethod
+    def of(cls, devices: Iterable[tuple[str, Device]], classes: Collection[str] = ()) -> Vocabulary:
+        """The vocabulary of what is published; about 2 µs a device where equal values are one object.
+
+        Args:
+            devices: Each with the driver that publishes it, whose domain its short names have.
+            classes: Names of DeviceClasses.
+        """
+        found = cls(classes)
+        counted: dict[str, Counter[tuple[str, int]]] = {}
+        capacities: dict[str, Counter[str]] = {}
+        for driver, device in devices:
+            of_driver = counted.get(driver)
+            if of_driver is None:
+                of_driver = counted[driver] = Counter()
+                capacities[driver] = Counter()
+            found.devices[driver] += 1
+            values = device.attributes.values()
+            found._objects.update(zip(map(id, values), values, strict=True))
+            of_driver.update(zip(device.attributes, map(id, values), strict=True))
+            capacities[driver].update(device.capacity.keys())
+        for driver, of_driver in counted.items():
+            for (name, value), count in of_driver.items():
+                full = _full(name, driver)
+                found.attributes[full] += count
+                found._values.setdefault(full, Counter())[value] += count
+            for name, count in capacities[driver].items():
+                found.capacities[_full(name, driver)] += count
+        return found
+
+    def values(self, attribute: str) -> tuple[tuple[str, int], ...]:
+        """The values of an attribute as texts, with how many devices have each, the most frequent first.
+
+        Args:
+            attribute: Its full name.
+        """
+        texts: Counter[str] = Counter()
+        for value, count in self._values.get(attribute, {}).items():
+            texts[attribute_text(self._objects[value])] += count
+        return tuple(sorted(texts.items(), key=lambda item: (-item[1], item[0])))
+
+    def knows_attribute(self, name: str) -> bool:
+        """Whether a device has an attribute of that full name, or Rootport could publish one."""
+        return name in self.attributes or name in OWN_ATTRIBUTES
+
+    def suggest_attribute(self, name: str) -> str | None:
+        """The attribute that was meant: its full name; None where ``name`` is one, or nothing is near.
+
+        Args:
+            name: A full name; without a domain, any domain will do.
+        """
+        if self.knows_attribute(name):
+            return None
+        # What is published is meant rather than what could be.
+        return suggest(name, self.attributes) or suggest(name, OWN_ATTRIBUTES)
+
+    def suggest_capacity(self, name: str) -> str | None:
+        """The capacity that was meant, in the form of ``name``: with a domain or without.
+
+        In a claim's ``capacity.requests`` a short name is the one that the device has.
+        """
+        short = "/" not in name
+        for known in (self.capacities, OWN_CAPACITIES):
+            names = {full.partition("/")[2] for full in known} if short else set(known)
+            if name in names:
+                return None
+            near = suggest(name, names)
+            if near is not None:
+                return near
+        return None
+
+    def suggest_value(self, attribute: str, value: str) -> str | None:
+        """The value of an attribute that was meant; None where a device has ``value``, or nothing is near.
+
+        Args:
+            attribute: Its full name.
+            value: A text; a number as CEL writes it.
+        """
+        known = [text for text, _ in self.values(attribute)]
+        if value in known:
+            return None
+        alike = _alike(value, known)
+        if alike is not None:
+            return alike
+        # "H100" is meant where "NVIDIA H100 80GB HBM3" is the one that has it.
+        plain = _plain(value)
+        if len(plain) >= _SHORTEST_PART:
+            containing = [text for text in known if plain in _plain(text) or _is_part(_plain(text), plain)]
+            if containing:
+                return containing[0]
+        return _nearest(value, known[:_MOST_COMPARED])
+
+    def suggest_class(self, name: str) -> str | None:
+        """The DeviceClass that was meant; None where there is one of that name, or none is near."""
+        if name in self.classes:
+            return None
+        known = sorted(self.classes)
+        by_start = {text.partition(".")[0]: text for text in reversed(known)}
+        return _alike(name, known) or by_start.get(name.partition(".")[0].lower()) or _nearest(name, known)
+
+
+def suggest(name: str, known: Collection[str]) -> str | None:
+    """The name that was meant: by case and separators, by a wrong domain, by another word for it, by spelling.
+
+    Args:
+        name: A name, with its domain or without.
+        known: All that there are, in any order.
+    """
+    domain, _, short = name.rpartition("/")
+    names = sorted(known)
+    # Of equals, one of the domain that was written.
+    names.sort(key=lambda text: text.rpartition("/")[0] != domain)
+    same = _alike(name, names)
+    if same is not None:
+        return same
+    shorts = [text.rpartition("/")[2] for text in names]
+    meant = _alike(short, shorts) or _alike(_OTHER_WORDS.get(_plain(short), ""), shorts)
+    if meant is None:
+        near = _nearest(short, shorts)
+        plain = _plain(short)
+        parts = [text for text in shorts if _is_part(_plain(text), plain)]
+        longer = [text for text in shorts if len(plain) >= _SHORTEST_PART and _plain(text).startswith(plain)]
+        # "gpuModel" is a model; the longest name that is in it says most. "mem" is the one that begins so.
+        meant = max(parts, key=len, default=longer[0] if len(set(longer)) == 1 else near)
+    return None if meant is None else names[shorts.index(meant)]
+
+
+def attribute_text(value: DeviceAttribute) -> str:
+    """The value as a plain text: of a string the string itself."""
+    if value.string_value is not None:
+        return value.string_value
+    if value.int_value is not None:
+        return str(value.int_value)
+    if value.bool_value is not None:
+        return "true" if value.bool_value else "false"
+    if value.version_value is not None:
+        return value.version_value
+    lists = (value.int_values, value.bool_values, value.string_values, value.version_values)
+    return str(list(next((items for items in lists if items is not None), ())))
+
+
+def _plain(text: str) -> str:
+    return _SEPARATORS.sub("", text.lower())
+
+
+def _alike(text: str, known: Iterable[str]) -> str | None:
+    """The one that differs in case and separators alone."""
+    plain = _plain(text)
+    return next((item for item in known if plain and _plain(item) == plain), None)
+
+
+def _is_part(part: str, whole: str) -> bool:
+    """Whether a name begins or ends with another one of some length."""
+    return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
+
+
+def _nearest(text: str, known: Iterable[str]) -> str | None:
+    by_plain = {_plain(item): item for item in reversed(list(known))}
+    near = difflib.get_close_matches(_plain(text), by_plain, n=1, cutoff=_NEAR)
+    return by_plain[near[0]] if near else None

@@ -1,0 +1,10 @@
+"""Claims that will hang, cost the scheduler a long search, or do something else than was meant: told before they run.
+
+Pure. ``lint_claim`` needs no cluster; with what a cluster publishes it says more. docs/user/lint.md explains the codes.
+"""
+
+from driver.lint.findings import LintCode, LintFinding, Severity
+from driver.lint.linter import lint_claim, lint_class
+from driver.lint.mistakes import check_claim, check_class
+
+__all__ = ["LintCode", "LintFinding", "Severity", "check_claim", "check_class", "lint_claim", "lint_class"]

@@ -1,0 +1,61 @@
+"""What the linter says: codes that stay, and where in the object the reason is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["LintCode", "LintFinding", "Severity"]
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """The claim cannot be allocated or prepared as it is: by no cluster, or not by the one that was looked at."""
+    WARNING = "warning"
+    """It can, but it may do something else than was meant, or fail on some nodes."""
+
+
+class LintCode(StrEnum):
+    """What can be found. The values are printed and stay; docs/user/lint.md explains each."""
+
+    UNKNOWN_CLASS = "unknown-class"
+    SELECTOR_INVALID = "selector-invalid"
+    SELECTOR_TOO_COSTLY = "selector-too-costly"
+    PARAMETERS_INVALID = "parameters-invalid"
+    CAPACITY_INVALID = "capacity-invalid"
+    TOO_MANY_DEVICES = "too-many-devices"
+    UNKNOWN_ATTRIBUTE = "unknown-attribute"
+    UNKNOWN_CAPACITY = "unknown-capacity"
+    UNGUARDED_ATTRIBUTE = "unguarded-attribute"
+    CONSTRAINT_ATTRIBUTE = "constraint-attribute"
+    CONSTRAINT_WITHOUT_EFFECT = "constraint-without-effect"
+    UNPAIRED_DEVICES = "unpaired-devices"
+    REDUNDANT_ALTERNATIVE = "redundant-alternative"
+    SLOW_SEARCH = "slow-search"
+    PARTIAL_SHARE = "partial-share"
+    SELECTS_TOO_FEW = "selects-too-few"
+    CAPACITY_UNAVAILABLE = "capacity-unavailable"
+    SELECTOR_FAILS = "selector-fails"
+    NEVER_FITS = "never-fits"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintFinding:
+    """One thing that is wrong, or likely to be.
+
+    Attributes:
+        code: What.
+        severity: How bad.
+        path: The field, such as ``spec.devices.requests[0].exactly.selectors[0].cel.expression``; of a claim also where
+            a template was read.
+        message: What is wrong, in one sentence without a full stop.
+        hint: What to do; may be empty.
+    """
+
+    code: LintCode
+    severity: Severity
+    path: str
+    message: str
+    hint: str = ""

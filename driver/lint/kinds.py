@@ -1,0 +1,102 @@
+"""What Rootport publishes of each kind of device: for claims that are read without a cluster.
+
+The same as docs/user/attributes.md tells; a test holds it against what the layout makes of real machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.resource_v1 import Device, DeviceAttribute, DeviceClass
+from driver.cel import compile_selector
+from driver.errors import InputError
+from driver.layout import attributes as a
+from driver.model.devices import DeviceType
+
+__all__ = [
+    "ATTRIBUTES",
+    "CAPACITIES",
+    "GPU_KINDS",
+    "NIC_KINDS",
+    "OFTEN_ABSENT",
+    "attributes_of",
+    "kinds_by_name",
+    "kinds_of",
+]
+
+GPU_KINDS: Final = frozenset({DeviceType.GPU, DeviceType.GPU_RATIO, DeviceType.MIG})
+NIC_KINDS: Final = frozenset({DeviceType.RDMA, DeviceType.RDMA_VF})
+
+_EVERY: Final = frozenset({a.STANDARD_PCIE_ROOT, a.STANDARD_NUMA_NODE, a.TYPE, a.PCIE_SWITCH})
+_COMMON: Final = _EVERY | {a.STANDARD_PCI_BUS_ID, a.VENDOR, a.MODEL, a.INDEX, a.NUMA_NODE}
+_GPU: Final = _COMMON | {
+    a.UUID, a.ARCHITECTURE, a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION, a.CUDA_COMPUTE_CAPABILITY, a.NVLINK_DOMAIN,
+}  # fmt: skip
+_NIC: Final = _COMMON | {
+    a.MULTUS_DEVICE_ID, a.MULTUS_RESOURCE_NAME, a.RDMA_DEVICE, a.IF_NAME, a.LINK_TYPE, a.LINK_SPEED, a.LINK_STATE,
+    a.RDMA_NETNS, a.RAIL,
+}  # fmt: skip
+
+_OF_KIND: Final[Mapping[DeviceType, frozenset[str]]] = {
+    DeviceType.GPU: _GPU,
+    DeviceType.GPU_RATIO: _GPU,
+    DeviceType.MIG: _EVERY | {a.PROFILE},
+    DeviceType.RDMA: _NIC | {a.GUID},
+    DeviceType.RDMA_VF: _NIC | {a.PARENT},
+    DeviceType.FPGA: _COMMON,
+}
+
+
+def _full(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name if "/" in name else f"{DRIVER_NAME}/{name}" for name in names)
+
+
+ATTRIBUTES: Final[Mapping[DeviceType, frozenset[str]]] = {kind: _full(names) for kind, names in _OF_KIND.items()}
+"""Full names of the attributes that a device of a kind may have."""
+
+CAPACITIES: Final[Mapping[DeviceType, frozenset[str]]] = {
+    DeviceType.GPU: _full(frozenset({a.CORE, a.MEMORY, a.SHARES})),
+    DeviceType.GPU_RATIO: _full(frozenset({a.CORE, a.MEMORY_RATIO, a.SHARES})),
+    DeviceType.MIG: _full(frozenset({a.MEMORY})),
+    DeviceType.RDMA: _full(frozenset({a.BANDWIDTH})),
+    DeviceType.RDMA_VF: _full(frozenset({a.VFS})),
+    DeviceType.FPGA: frozenset(),
+}
+"""Likewise for capacities."""
+
+OFTEN_ABSENT: Final = _full(frozenset({a.PCIE_SWITCH, a.NVLINK_DOMAIN, a.RAIL, a.IF_NAME, a.GUID}))
+"""Attributes that healthy devices of many machines lack; a selector has to ask first whether they are there."""
+
+
+def attributes_of(kinds: frozenset[DeviceType]) -> frozenset[str]:
+    """What some device of these kinds may have."""
+    return frozenset().union(*(ATTRIBUTES[kind] for kind in kinds))
+
+
+def kinds_of(device_class: DeviceClass) -> frozenset[DeviceType]:
+    """Which kinds of Rootport's devices a class may select; none where it selects devices of another driver.
+
+    Asked of its selectors with a device that has nothing but its type. What a class asks beyond the type it may ask of
+    every kind, so a selector that cannot be answered leaves the kind in.
+    """
+    own = [
+        part.cel.expression for part in device_class.spec.selectors if part.cel and DRIVER_NAME in part.cel.expression
+    ]
+    if not own:
+        return frozenset()
+    return frozenset(kind for kind in ATTRIBUTES if all(_may_select(expression, kind) for expression in own))
+
+
+def kinds_by_name(device_class: str) -> frozenset[DeviceType]:
+    """Likewise for a class of which only the name is known: ``gpu.rootport.dev`` is one that Rootport installs."""
+    return frozenset(kind for kind in ATTRIBUTES if device_class == f"{kind.value}.{DRIVER_NAME}")
+
+
+def _may_select(expression: str, kind: DeviceType) -> bool:
+    device = Device(name="any", attributes={a.TYPE: DeviceAttribute(string_value=kind.value)})
+    try:
+        return compile_selector(expression).matches(DRIVER_NAME, device)
+    except InputError:
+        return True

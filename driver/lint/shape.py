@@ -1,0 +1,175 @@
+"""What a claim's requests and constraints say together: how many devices, which of them belong together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from driver.allocator.candidates import MAX_RESULTS
+from driver.api.resource_v1 import ResourceClaim
+from driver.explain.vocabulary import OWN_ATTRIBUTES, Vocabulary, suggest
+from driver.lint.findings import LintCode, LintFinding, Severity
+from driver.lint.kinds import ATTRIBUTES, CAPACITIES, GPU_KINDS, NIC_KINDS, attributes_of
+from driver.lint.parts import Part, applies, constraint_attribute
+from driver.lint.search_cost import QUICK, combinations
+from driver.model.devices import DeviceType
+
+__all__ = ["shape"]
+
+
+def shape(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -> Iterator[LintFinding]:
+    """Everything that can be told without devices.
+
+    Args:
+        claim: The claim.
+        parts: Its requests and alternatives.
+        vocabulary: Of what is published, if that is known.
+    """
+    yield from _too_many(parts)
+    yield from _constraints(claim, parts, vocabulary)
+    yield from _unpaired(claim, parts)
+    yield from _redundant(claim, parts)
+    yield from _partial_shares(parts)
+    tried = combinations(claim, parts)
+    if tried > QUICK:
+        shown = f"{tried:,}" if tried < 10**9 else "more than a billion"
+        yield LintFinding(
+            code=LintCode.SLOW_SEARCH,
+            severity=Severity.WARNING,
+            path="spec.devices.requests",
+            message=(
+                f"on a node that has too few free devices for it, kube-scheduler tries up to {shown} combinations, one"
+                " after the other, and gives up after 10 s"
+            ),
+            hint="ask for alike devices by count in one request; for pairs, rootport pairs --scope switch",
+        )
+
+
+def _too_many(parts: Sequence[Part]) -> Iterator[LintFinding]:
+    least: dict[str, int] = {}
+    for part in parts:
+        # A request for all devices gets at least one.
+        count = 1 if part.count is None else part.count
+        least[part.request] = min(least.get(part.request, count), count)
+    total = sum(least.values())
+    if total > MAX_RESULTS:
+        yield LintFinding(
+            code=LintCode.TOO_MANY_DEVICES,
+            severity=Severity.ERROR,
+            path="spec.devices.requests",
+            message=f"asks for {total} devices; one claim gets at most {MAX_RESULTS}",
+            hint="split it into several claims of the pod",
+        )
+
+
+def _constraints(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -> Iterator[LintFinding]:
+    for index, constraint in enumerate(claim.spec.devices.constraints):
+        field = "matchAttribute" if constraint.match_attribute is not None else "distinctAttribute"
+        path = f"spec.devices.constraints[{index}]"
+        attribute = constraint_attribute(constraint)
+        concerned = [part for part in parts if applies(constraint, part)]
+        if not attribute or not concerned:
+            continue
+        lacking = [part for part in concerned if part.kinds and attribute not in attributes_of(part.kinds)]
+        # A request with another alternative, or one that the constraint is not about, can still be served.
+        lacking = [
+            part for part in lacking if all(other in lacking for other in parts if other.request == part.request)
+        ]
+        if lacking and attribute not in vocabulary.attributes:
+            yield _lacking(f"{path}.{field}", attribute, lacking)
+        elif len({part.request for part in concerned}) == 1 and all(part.count == 1 for part in concerned):
+            yield LintFinding(
+                code=LintCode.CONSTRAINT_WITHOUT_EFFECT,
+                severity=Severity.WARNING,
+                path=path,
+                message=(
+                    f"it is about one device alone (request {concerned[0].request}), so it says no more than that the"
+                    f" device has {attribute}"
+                ),
+                hint="name the requests whose devices belong together, or leave requests out for all of them",
+            )
+
+
+def _lacking(path: str, attribute: str, lacking: Sequence[Part]) -> LintFinding:
+    known = frozenset.intersection(*(attributes_of(part.kinds) for part in lacking))
+    meant = None if attribute in OWN_ATTRIBUTES else suggest(attribute, known)
+    who = ", ".join(dict.fromkeys(part.name for part in lacking))
+    message = f"no device that request {who} can get has {attribute}, so the constraint never holds"
+    of_others = sorted(kind.value for kind, names in ATTRIBUTES.items() if attribute in names)
+    hint = f"did you mean {meant}?" if meant else f"devices of type {', '.join(of_others)} have it" if of_others else ""
+    return LintFinding(
+        code=LintCode.CONSTRAINT_ATTRIBUTE, severity=Severity.ERROR, path=path, message=message, hint=hint
+    )
+
+
+def _unpaired(claim: ResourceClaim, parts: Sequence[Part]) -> Iterator[LintFinding]:
+    gpus = [part for part in parts if part.kinds and part.kinds <= GPU_KINDS]
+    nics = [part for part in parts if part.kinds and part.kinds <= NIC_KINDS]
+    # All devices of a node are near each other as well as they can be.
+    if not gpus or not nics or all(part.count is None for part in (*gpus, *nics)):
+        return
+    for constraint in claim.spec.devices.constraints:
+        if constraint.match_attribute is None:
+            continue
+        if any(applies(constraint, part) for part in gpus) and any(applies(constraint, part) for part in nics):
+            return
+    first = claim.spec.devices.requests.index(
+        next(request for request in claim.spec.devices.requests if request.name == nics[0].request)
+    )
+    yield LintFinding(
+        code=LintCode.UNPAIRED_DEVICES,
+        severity=Severity.WARNING,
+        path=f"spec.devices.requests[{first}]",
+        message=(
+            f"asks for a GPU ({gpus[0].request}) and an RDMA NIC ({nics[0].request}), but no constraint says that they"
+            " are near each other: they may be on different sockets"
+        ),
+        hint="add a constraint with matchAttribute: rootport.dev/pcieSwitch, or use rootport pairs",
+    )
+
+
+def _redundant(claim: ResourceClaim, parts: Sequence[Part]) -> Iterator[LintFinding]:
+    seen: dict[tuple[str, object], Part] = {}
+    names = Counter(part.request for part in parts)
+    for part in parts:
+        if names[part.request] == 1:
+            continue
+        spec = part.spec.model_dump(exclude={"name"}, mode="json")
+        earlier = seen.setdefault((part.request, repr(sorted(spec.items()))), part)
+        # Those that a constraint tells apart by name are rungs of a ladder.
+        if earlier is not part and not _are_told_apart(claim, part, earlier):
+            yield LintFinding(
+                code=LintCode.REDUNDANT_ALTERNATIVE,
+                severity=Severity.WARNING,
+                path=part.path,
+                message=f"alternative {part.name} asks for the same as {earlier.name}, so it is never taken",
+                hint="leave it out",
+            )
+
+
+def _are_told_apart(claim: ResourceClaim, part: Part, earlier: Part) -> bool:
+    """Whether a constraint or parameters are about one of two alternatives and not about the other."""
+    devices = claim.spec.devices
+    if any(applies(constraint, part) != applies(constraint, earlier) for constraint in devices.constraints):
+        return True
+    return any((part.name in config.requests) != (earlier.name in config.requests) for config in devices.config)
+
+
+def _partial_shares(parts: Sequence[Part]) -> Iterator[LintFinding]:
+    for part in parts:
+        if part.spec.capacity is None or not part.kinds:
+            continue
+        names = set(part.spec.capacity.requests)
+        for kind, memory in ((DeviceType.GPU, "memory"), (DeviceType.GPU_RATIO, "memoryRatio")):
+            both = {"core", memory}
+            # A name that is not known is a mistake for one of the two, and told as such.
+            known = names <= {name.partition("/")[2] for name in CAPACITIES[kind]}
+            if part.kinds == {kind} and known and len(names & both) == 1:
+                (named,), (rest,) = names & both, both - names
+                yield LintFinding(
+                    code=LintCode.PARTIAL_SHARE,
+                    severity=Severity.WARNING,
+                    path=f"{part.path}.capacity.requests",
+                    message=f"names {named} alone, so it takes all of the GPU's {rest}: nobody else gets a share",
+                    hint=f"name {rest} as well",
+                )

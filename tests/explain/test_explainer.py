@@ -1,0 +1,704 @@
+"""Every reason that explain gives for a pending claim, on what the API server would store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from explain.clusters import TOPOLOGIES, Json, claim, fill, held, node, pod, request, slice_of
+
+from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.nccl import read_topology
+from driver.allocator import Features
+from driver.errors import InputError
+from driver.explain.explainer import Explainer
+from driver.explain.explanation import Explanation, ObjectRef, Step
+from driver.explain.reasons import Reason
+from driver.layout import resource_slices
+from resourceclasses import device_classes_text
+
+_GPU: Final = 'device.attributes["rootport.dev"]'
+_SWITCH: Final = "rootport.dev/pcieSwitch"
+CLASSES: Final[list[Json]] = list(yaml.safe_load_all(device_classes_text()))
+
+
+def gpu(number: int, *, switch: str | None = "a", memory: str = "80Gi", **rest: object) -> Json:
+    """A GPU as Rootport publishes it: shareable, a claim without amounts gets all of it."""
+    attributes: Json = {"type": {"string": "gpu"}, "model": {"string": "H100"}, "index": {"int": number}}
+    if switch is not None:
+        attributes["pcieSwitch"] = {"string": switch}
+    core = {"value": "100", "requestPolicy": {"default": "100", "validRange": {"min": "1", "max": "100", "step": "1"}}}
+    sizes = {"min": "1Mi", "max": memory, "step": "1Mi"}
+    return {
+        "name": f"gpu-{number}",
+        "attributes": attributes,
+        "capacity": {
+            "core": core,
+            "memory": {"value": memory, "requestPolicy": {"default": memory, "validRange": sizes}},
+        },
+        "allowMultipleAllocations": True,
+    } | rest
+
+
+def nic(number: int, *, switch: str | None = "a") -> Json:
+    attributes: Json = {"type": {"string": "rdma"}, "index": {"int": number}}
+    if switch is not None:
+        attributes["pcieSwitch"] = {"string": switch}
+    return {"name": f"rdma-{number}", "attributes": attributes}
+
+
+def explained(
+    *objects: Json, subject: str = "train", kind: str = "ResourceClaim", features: Features | None = None
+) -> Explanation:
+    state = fill([*CLASSES, *objects], features=features)
+    return Explainer(state, proposals=False).explain(ObjectRef(kind=kind, namespace="ml", name=subject))
+
+
+def wants(*requests: Json, **devices: object) -> tuple[Json, Json]:
+    """A claim, and a pod that uses it."""
+    return claim("train", *requests, **devices), pod("train-0", "train")
+
+
+GPUS: Final = "gpu.rootport.dev"
+NICS: Final = "rdma.rootport.dev"
+WHOLE: Final = {"core": "100", "memory": "80Gi"}
+FOUR: Final = (node("n1"), slice_of("n1", *(gpu(number) for number in range(4))))
+
+
+def taint(effect: str = "NoSchedule") -> list[Json]:
+    return [{"key": "rootport.dev/unhealthy", "value": "xid-79", "effect": effect}]
+
+
+MODES: Final = (
+    node("n1"),
+    slice_of(
+        "n1",
+        gpu(0, consumesCounters=[{"counterSet": "s", "counters": {"gpu": {"value": "1"}}}]),
+        {
+            "name": "mig-0-1g",
+            "attributes": {"type": {"string": "mig"}},
+            "consumesCounters": [{"counterSet": "s", "counters": {"gpu": {"value": "1"}}}],
+        },
+        pool={"name": "n1", "generation": 1, "resourceSliceCount": 2},
+    ),
+    {
+        "kind": "ResourceSlice",
+        "metadata": {"name": "n1-counters"},
+        "spec": {
+            "driver": "rootport.dev",
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2},
+            "sharedCounters": [{"name": "s", "counters": {"gpu": {"value": "1"}}}],
+        },
+    },
+)
+
+_PAIR: Final = (request("g", GPUS, count=2), request("n", NICS, count=2))
+_SAME_SWITCH: Final = [{"matchAttribute": _SWITCH}]
+
+
+# ruff: noqa: E501 - a table
+def _starting() -> Json:
+    waiting = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    return pod("train-0", "train", nodeName="n1", status={"containerStatuses": [waiting]})
+
+
+def _prepare_event(name: str, when: str, message: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "ml"},
+        "involvedObject": {"kind": "Pod", "name": "train-0", "namespace": "ml", "uid": _starting()["metadata"]["uid"]},
+        "reason": "FailedPrepareDynamicResources",
+        "message": f"Failed to prepare dynamic resources: {message}",
+        "lastTimestamp": when,
+    }
+
+
+CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
+    "there is room": (Reason.FITS, (*FOUR, *wants(request("g", GPUS))), ("node n1",)),
+    "no pod": (Reason.WAITING_FOR_POD, (*FOUR, claim("train", request("g", GPUS))), ("no pod uses claim ml/train",)),
+    "it is being deleted": (
+        Reason.CLAIM_DELETED,
+        (*FOUR, {**wants(request("g", GPUS))[0], "metadata": {"name": "train", "namespace": "ml", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, pod("train-0", "train")),
+        ("ml/train",),
+    ),
+    "a class is missing": (
+        Reason.CLASS_MISSING,
+        (*FOUR, *wants(request("g", "gpus.rootport.dev"))),
+        ("DeviceClass gpus.rootport.dev", "did you mean gpu.rootport.dev?"),
+    ),
+    "too many devices": (Reason.TOO_MANY_DEVICES, (*FOUR, *wants(request("g", GPUS, count=33))), ("33", "32")),
+    "all of too many devices": (
+        Reason.TOO_MANY_DEVICES,
+        (node("n1"), slice_of("n1", *(gpu(number) for number in range(40))), *wants(request("g", GPUS, count=None))),
+        ("40 devices on node n1", "32"),
+    ),
+    "parameters": (
+        Reason.PARAMETERS_INVALID,
+        (
+            *FOUR,
+            *wants(
+                request("g", GPUS),
+                config=[
+                    {"opaque": {"driver": "other.example.com", "parameters": {}}},
+                    {"opaque": {"driver": "rootport.dev", "parameters": {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuConfig", "shareing": {}}}},
+                ],
+            ),
+        ),
+        ("spec.devices.config[1].opaque.parameters.shareing", "unknown field"),
+    ),
+    "a selector fails": (
+        Reason.SELECTOR_FAILS,
+        (*FOUR, *wants(request("g", GPUS, selector=f'{_GPU}.modell == "H100"'))),
+        ("rootport.dev/modell", "did you mean rootport.dev/model?", "gpu-0", "node n1"),
+    ),
+    "no CEL at all": (
+        Reason.SELECTOR_FAILS,
+        (*FOUR, *wants(request("g", GPUS, selector="device.attributes["))),
+        ("no valid CEL",),
+    ),
+    "nothing is published": (Reason.NO_DEVICES, (node("n1"), *wants(request("g", GPUS))), ("publishes devices on node n1",)),
+    "no node": (Reason.NO_DEVICES, wants(request("g", GPUS)), ("no node is known",)),
+    "the class selects too few": (
+        Reason.CLASS_SELECTS_NONE,
+        (node("n1"), slice_of("n1", nic(0), nic(1)), *wants(request("g", GPUS))),
+        ("selects 0 of the 2 devices", 'rootport.dev/type "rdma"'),
+    ),
+    "the selector selects too few": (
+        Reason.SELECTOR_SELECTS_NONE,
+        (*FOUR, *wants(request("g", GPUS, selector=f'{_GPU}.type == "gpu" && {_GPU}.model == "H200"'))),
+        (f'{_GPU}.model == "H200" is false for 4 devices', 'rootport.dev/model "H100"'),
+    ),
+    "a pool is incomplete": (
+        Reason.POOL_INCOMPLETE,
+        (node("n1"), slice_of("n1", gpu(0), pool={"name": "n1", "generation": 1, "resourceSliceCount": 2}), *wants(request("g", GPUS))),
+        ("resource pool n1 of driver rootport.dev is not complete: 1 of 2 slices",),
+    ),
+    "a pool is invalid": (
+        Reason.POOL_INVALID,
+        (node("n1"), slice_of("n1", gpu(0), gpu(0)), *wants(request("g", GPUS))),
+        ("published wrongly: device name gpu-0 is used twice",),
+    ),
+    "all devices, of a pool that is incomplete": (
+        Reason.POOL_INCOMPLETE,
+        (
+            *FOUR,
+            slice_of("n1", gpu(9), driver="other.example.com", pool={"name": "x", "generation": 1, "resourceSliceCount": 2}),
+            *wants(request("g", GPUS, count=None)),
+        ),
+        ("resource pool x of driver other.example.com is not complete",),
+    ),
+    "a capacity that is not there": (
+        Reason.CAPACITY_UNKNOWN,
+        (*FOUR, *wants(request("g", GPUS, capacity={"memroy": "10Gi"}))),
+        ("none of the 4 devices", "memroy", "did you mean memory?"),
+    ),
+    "a capacity that is too large": (
+        Reason.CAPACITY_TOO_LARGE,
+        (*FOUR, *wants(request("g", GPUS, capacity={"memory": "100Gi"}))),
+        ("100Gi of memory", "the largest has 80Gi of memory"),
+    ),
+    "a taint": (
+        Reason.DEVICE_TAINTED,
+        (node("n1"), slice_of("n1", gpu(0, taints=taint()), gpu(1)), *wants(request("g", GPUS, count=2))),
+        ("gpu-0", "rootport.dev/unhealthy=xid-79:NoSchedule", "its driver", "1 of 2 are left"),
+    ),
+    "a taint of an administrator": (
+        Reason.DEVICE_TAINTED,
+        (
+            *FOUR,
+            {"kind": "DeviceTaintRule", "metadata": {"name": "service"}, "spec": {"deviceSelector": {"driver": "rootport.dev"}, "taint": {"key": "service", "effect": "NoExecute"}}},
+            *wants(request("g", GPUS)),
+        ),
+        ("DeviceTaintRule service", "service:NoExecute", "4 devices"),
+    ),
+    "an attribute that devices lack": (
+        Reason.ATTRIBUTE_MISSING,
+        (node("n1"), slice_of("n1", gpu(0), gpu(1), nic(0, switch=None), nic(1, switch=None)), *wants(*_PAIR, constraints=_SAME_SWITCH)),
+        (f"matchAttribute {_SWITCH}", "request n", "rdma-0"),
+    ),
+    "an attribute that nothing has": (
+        Reason.ATTRIBUTE_MISSING,
+        (*FOUR, *wants(request("g", GPUS, count=2), constraints=[{"matchAttribute": "rootport.dev/pcieSwich"}])),
+        ("did you mean rootport.dev/pcieSwitch?",),
+    ),
+    "an attribute with two types": (
+        Reason.ATTRIBUTE_MISSING,
+        (node("n1"), slice_of("n1", gpu(0), {"name": "rdma-0", "attributes": {"type": {"string": "rdma"}, "pcieSwitch": {"int": 1}}}), *wants(request("g", GPUS), request("n", NICS), constraints=_SAME_SWITCH)),
+        ("different types: string and int",),
+    ),
+    "a constraint that no devices meet": (
+        Reason.CONSTRAINT,
+        (node("n1"), slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")), *wants(*_PAIR, constraints=_SAME_SWITCH)),
+        (_SWITCH, "whatever is in use", "request g needs 2"),
+    ),
+    "a constraint that no devices meet, some of them in use": (
+        Reason.CONSTRAINT,
+        (
+            node("n1"),
+            slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
+            held("other", "gpu-0", consumed=WHOLE, user="o"),
+            *wants(*_PAIR, constraints=_SAME_SWITCH),
+        ),
+        (_SWITCH, "whatever is in use"),
+    ),
+    "values that are to differ": (
+        Reason.CONSTRAINT,
+        (*FOUR, *wants(request("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}])),
+        ("distinctAttribute", "1 different value, 2 are needed"),
+    ),
+    "values that are to differ, in use": (
+        Reason.CONSTRAINT_IN_USE,
+        (
+            node("n1"),
+            slice_of("n1", gpu(0), gpu(1), gpu(2, switch="b")),
+            held("other", "gpu-2", consumed=WHOLE, user="o"),
+            *wants(request("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}]),
+        ),
+        ("claim ml/other (pod ml/o)", "2 are needed"),
+    ),
+    "devices in use": (
+        Reason.DEVICES_IN_USE,
+        (*FOUR, held("other", "gpu-0", "gpu-1", consumed=WHOLE, user="o"), *wants(request("g", GPUS, count=3))),
+        ("2 of the 4 devices that would do are free", "claim ml/other (pod ml/o, 2 devices)", "asks for 3 devices"),
+    ),
+    "whole devices in use": (
+        Reason.DEVICES_IN_USE,
+        (node("n1"), slice_of("n1", nic(0)), held("other", "rdma-0", user="o"), *wants(request("n", NICS))),
+        ("none of the 1 device", "claim ml/other (pod ml/o)"),
+    ),
+    "all devices, one in use": (
+        Reason.DEVICES_IN_USE,
+        (node("n1"), slice_of("n1", nic(0), nic(1)), held("other", "rdma-0", user="o"), *wants(request("n", NICS, count=None))),
+        ("claim ml/other",),
+    ),
+    "a capacity in use": (
+        Reason.CAPACITY_IN_USE,
+        (
+            node("n1"),
+            slice_of("n1", gpu(0)),
+            held("other", "gpu-0", consumed={"core": "30", "memory": "50Gi"}, user="o"),
+            *wants(request("g", GPUS, capacity={"memory": "40Gi", "core": "30"})),
+        ),
+        ("30Gi of memory, where 40Gi is asked for", "gpu-0 of node n1", "claim ml/other (pod ml/o)"),
+    ),
+    "a capacity that the request does not name": (
+        Reason.CAPACITY_IN_USE,
+        (
+            node("n1"),
+            slice_of("n1", gpu(0)),
+            held("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"),
+            *wants(request("g", GPUS, capacity={"memory": "40Gi"})),
+        ),
+        ("70 of core, where 100 is taken by a request that names no core",),
+    ),
+    "the GPU in another mode": (
+        Reason.COUNTERS_IN_USE,
+        (*MODES, held("other", "mig-0-1g", user="o"), *wants(request("g", GPUS))),
+        ("given in MIG partitions", "claim ml/other (pod ml/o)"),
+    ),
+    "the GPU in shares": (
+        Reason.COUNTERS_IN_USE,
+        (*MODES, held("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"), *wants(request("m", "mig.rootport.dev"))),
+        ("given in shares: to", "claim ml/other"),
+    ),
+    "the GPU as a whole": (
+        Reason.COUNTERS_IN_USE,
+        (*MODES, held("other", "gpu-0", consumed=WHOLE, user="o"), *wants(request("m", "mig.rootport.dev"))),
+        ("given as a whole", "claim ml/other"),
+    ),
+    "a constraint, in use": (
+        Reason.CONSTRAINT_IN_USE,
+        (
+            node("n1"),
+            slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
+            held("one", "gpu-0", consumed=WHOLE, user="o"),
+            held("two", "rdma-1", user="p"),
+            *wants(request("g", GPUS), request("n", NICS), constraints=_SAME_SWITCH),
+        ),
+        (f"matchAttribute {_SWITCH}", "claim ml/", "no value has enough free devices"),
+    ),
+    "requests compete": (
+        Reason.REQUESTS_COMPETE,
+        (node("n1"), slice_of("n1", nic(0), nic(1)), *wants(request("a", NICS), request("b", NICS, count=2))),
+        ("requests a and b", "would not fit there if nothing were in use either"),
+    ),
+    "requests compete for what is left": (
+        Reason.REQUESTS_COMPETE,
+        (
+            node("n1"),
+            slice_of("n1", nic(0), nic(1), nic(2)),
+            held("other", "rdma-0", user="o"),
+            *wants(request("a", NICS), request("b", NICS, count=2)),
+        ),
+        ("it would fit there if nothing were in use; in use by claim ml/other",),
+    ),
+    "two partitions of one GPU": (
+        Reason.REQUESTS_COMPETE,
+        (*MODES, *wants(request("g", GPUS), request("m", "mig.rootport.dev"))),
+        ("requests g and m",),
+    ),
+    "a node that is cordoned": (
+        Reason.NODE_UNSCHEDULABLE,
+        (node("n1", unschedulable=True), FOUR[1], *wants(request("g", GPUS))),
+        ("node n1", "its devices would do"),
+    ),
+    "a node that is not ready": (
+        Reason.NODE_NOT_READY,
+        (node("n1", ready=False), FOUR[1], *wants(request("g", GPUS))),
+        ("node n1",),
+    ),
+    "a node with a taint": (
+        Reason.NODE_TAINTED,
+        (node("n1", taints=[{"key": "team", "value": "b", "effect": "NoSchedule"}]), FOUR[1], *wants(request("g", GPUS))),
+        ("team=b:NoSchedule",),
+    ),
+    "a node that the pod does not want": (
+        Reason.NODE_AFFINITY,
+        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", nodeSelector={"zone": "b"})),
+        ("zone",),
+    ),
+    "the plugin has trouble": (
+        Reason.PLUGIN_NOT_READY,
+        (
+            node("n1"),
+            {
+                "kind": "NodeInventory",
+                "metadata": {"name": "n1"},
+                "status": {"conditions": [{"type": "Published", "status": "False", "reason": "NodeSilent", "message": "no word for 5 minutes"}]},
+            },
+            *wants(request("g", GPUS)),
+        ),
+        ("NodeSilent", "node n1"),
+    ),
+    "a gate": (
+        Reason.SCHEDULING_GATED,
+        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])),
+        ("kueue.x-k8s.io/admission",),
+    ),
+    "another scheduler": (
+        Reason.OTHER_SCHEDULER,
+        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", schedulerName="volcano")),
+        ("volcano",),
+    ),
+    "the scheduler has another reason": (
+        Reason.OTHER_SCHEDULER_REASON,
+        (
+            *FOUR,
+            claim("train", request("g", GPUS)),
+            pod("train-0", "train", status={"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}),
+        ),
+        ("Insufficient cpu",),
+    ),
+    "it has its devices": (Reason.ALLOCATED, (*FOUR, held("train", "gpu-0", consumed=WHOLE, user="train-0")), ("gpu-0 of pool n1",)),
+    "its pod starts": (
+        Reason.ALLOCATED,
+        (*FOUR, held("train", "gpu-0", consumed=WHOLE, user="train-0"), _starting()),
+        ("gpu-0 of pool n1",),
+    ),
+    "the kubelet could not prepare it": (
+        Reason.PREPARE_FAILS,
+        (
+            *FOUR,
+            held("train", "gpu-0", consumed=WHOLE, user="train-0"),
+            _starting(),
+            _prepare_event("e1", "2026-01-01T10:00:00Z", "plugin not registered"),
+            _prepare_event("e2", "2026-01-01T10:05:00Z", "GPU gpu-0 is in MIG mode"),
+        ),
+        ("node n1", "GPU gpu-0 is in MIG mode"),
+    ),
+    "the node cannot prepare it": (
+        Reason.PREPARE_FAILS,
+        (
+            *FOUR,
+            held("train", "gpu-0", consumed=WHOLE, user="train-0"),
+            pod(
+                "train-0",
+                "train",
+                nodeName="n1",
+                status={"containerStatuses": [{"name": "c", "state": {"waiting": {"reason": "CreateContainerError", "message": "no such CDI device"}}}]},
+            ),
+        ),
+        ("node n1", "no such CDI device"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "objects", "says"), CASES.values(), ids=CASES.keys())
+def test_a_claim_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...], says: tuple[str, ...]) -> None:
+    explanation = explained(*objects)
+    first = explanation.findings[0]
+    assert first.reason is reason, explanation.findings
+    for text in says:
+        assert text in first.message
+    assert not first.message.endswith(".") or reason is Reason.OTHER_SCHEDULER_REASON
+    assert explanation.fits == (
+        reason
+        in {
+            Reason.FITS,
+            Reason.ALLOCATED,
+            Reason.WAITING_FOR_POD,
+            Reason.OTHER_SCHEDULER,
+            Reason.OTHER_SCHEDULER_REASON,
+        }
+    )
+
+
+POD_CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
+    "the claim is not there": (
+        Reason.CLAIM_MISSING,
+        (*FOUR, claim("trian", request("g", GPUS)), pod("train", "nothing")),
+        ("claim ml/nothing, which is not there", "trian"),
+    ),
+    "the template is not there": (Reason.TEMPLATE_MISSING, (*FOUR, pod("train", template="gpus")), ("ml/gpus",)),
+    "the claim is not made yet": (
+        Reason.CLAIM_NOT_CREATED,
+        (*FOUR, {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpus", "namespace": "ml"}}, pod("train", template="gpus")),
+        ("template gpus", "kube-controller-manager"),
+    ),
+    "a claim is on another node": (
+        Reason.CLAIM_ELSEWHERE,
+        (
+            *FOUR,
+            node("n2"),
+            slice_of("n2", nic(0)),
+            held("data", "rdma-0", node_name="n2", user="other"),
+            pod("train", "data", nodeSelector={"kubernetes.io/hostname": "n1"}),
+        ),
+        ("ml/data",),
+    ),
+    "a claim is in use by too many": (
+        Reason.CLAIM_IN_USE,
+        (
+            *FOUR,
+            {
+                **held("data", "gpu-0", consumed=WHOLE),
+                "status": held("data", "gpu-0", consumed=WHOLE)["status"]
+                | {"reservedFor": [{"resource": "pods", "name": f"p{number}", "uid": str(number)} for number in range(256)]},
+            },
+            pod("train", "data"),
+        ),
+        ("ml/data", "256"),
+    ),
+    "it was placed": (Reason.ALLOCATED, (*FOUR, held("data", "gpu-0", user="train"), pod("train", "data", nodeName="n1")), ("node n1",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "objects", "says"), POD_CASES.values(), ids=POD_CASES.keys())
+def test_a_pod_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...], says: tuple[str, ...]) -> None:
+    explanation = explained(*objects, kind="Pod")
+    assert explanation.findings[0].reason is reason, explanation.findings
+    for text in says:
+        assert text in explanation.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("features", "objects", "says"),
+    [
+        (
+            Features(consumable_capacity=False),
+            wants(request("g", GPUS, capacity={"memory": "1Gi"})),
+            "DRAConsumableCapacity",
+        ),
+        (Features(prioritized_list=False), wants({"name": "g"}), "DRAPrioritizedList"),
+        (Features(admin_access=False), wants(request("g", GPUS, adminAccess=True)), "DRAAdminAccess"),
+        (
+            Features(consumable_capacity=False, device_binding_and_status=False),
+            wants(request("g", GPUS), constraints=[{"distinctAttribute": _SWITCH}]),
+            "distinctAttribute",
+        ),
+    ],
+    ids=["capacity", "alternatives", "admin access", "distinct"],
+)
+def test_a_feature_that_is_off_is_named(features: Features, objects: tuple[Json, ...], says: str) -> None:
+    explanation = explained(*FOUR, *objects, features=features)
+    assert explanation.reason is Reason.FEATURE_OFF
+    assert says in explanation.findings[0].message
+
+
+def test_counters_that_the_api_server_dropped_are_told() -> None:
+    """Slices of before the feature was switched off still have them."""
+    device = gpu(0, consumesCounters=[{"counterSet": "s", "counters": {"gpu": {"value": "1"}}}])
+    explanation = explained(
+        node("n1"), slice_of("n1", device), *wants(request("g", GPUS)), features=Features(partitionable_devices=False)
+    )
+    assert explanation.reason is Reason.FEATURE_OFF
+    assert "DRAPartitionableDevices" in explanation.findings[0].message
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [request("g", GPUS) | {"exactly": {"deviceClassName": GPUS, "allocationMode": "Some"}}, {"name": "g"}],
+    ids=["a mode of a newer API", "a kind of request of a newer API"],
+)
+def test_a_claim_of_a_newer_api_is_told_as_invalid(broken: Json) -> None:
+    explanation = explained(*FOUR, *wants(broken))
+    assert explanation.reason is Reason.CLAIM_INVALID
+    assert "ml/train" in explanation.findings[0].message
+    assert not explanation.fits
+
+
+def test_a_search_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driver.explain.trial.MAX_STEPS", 1)
+    # The first GPU is not near the NIC: the search has to turn back.
+    explanation = explained(
+        node("n1"),
+        slice_of("n1", gpu(0), gpu(1, switch="b"), {**nic(5, switch="b")}),
+        *wants(
+            request("g", GPUS),
+            request("n", NICS),
+            constraints=[*_SAME_SWITCH, {"distinctAttribute": "rootport.dev/index"}],
+        ),
+    )
+    assert explanation.reason is Reason.SEARCH_LIMIT
+    assert "too many combinations" in explanation.findings[0].message
+
+
+def test_an_object_that_is_not_there_is_answered_with_names_that_may_be_meant() -> None:
+    with pytest.raises(InputError, match=r"there is no claim ml/trian .did you mean ml/train"):
+        explained(*FOUR, *wants(request("g", GPUS)), subject="trian")
+    with pytest.raises(InputError, match=r"there is no pod ml/trian .*ml/train-0"):
+        explained(*FOUR, *wants(request("g", GPUS)), subject="trian", kind="Pod")
+    with pytest.raises(InputError, match="cannot be explained"):
+        explained(*FOUR, subject="n1", kind="Node")
+
+
+def test_a_funnel_counts_each_device_out_once() -> None:
+    explanation = explained(
+        node("n1"),
+        node("n2"),
+        slice_of("n1", *(gpu(number) for number in range(4)), nic(0)),
+        slice_of("n2", gpu(0, memory="40Gi"), gpu(1, taints=taint()), gpu(2), gpu(3)),
+        held("other", "gpu-2", node_name="n2", consumed={"core": "0", "memory": "50Gi"}, user="o"),
+        held("whole", "gpu-3", node_name="n2", user="p"),
+        *wants(request("g", GPUS, count=5, selector=f"{_GPU}.index < 4", capacity={"memory": "60Gi"})),
+    )
+    (funnel,) = explanation.requests
+    assert [(step.step, step.left, step.best, step.best_node) for step in funnel.steps] == [
+        (Step.PUBLISHED, 9, 5, "n1"),
+        (Step.CLASS, 8, 4, "n1"),
+        (Step.SIZE, 7, 4, "n1"),
+        (Step.TAINTS, 6, 4, "n1"),
+        (Step.IN_USE, 5, 4, "n1"),
+        (Step.ROOM, 4, 4, "n1"),
+    ]
+    details = {step.step: " ".join(step.details) for step in funnel.steps}
+    assert 'rootport.dev/type "rdma"' in details[Step.CLASS]
+    assert "the largest of these has 40Gi" in details[Step.SIZE]
+    assert "rootport.dev/unhealthy=xid-79:NoSchedule" in details[Step.TAINTS]
+    assert "claim ml/whole (pod ml/p)" in details[Step.IN_USE]
+    assert "30Gi of memory" in details[Step.ROOM]
+    assert "gpu-2 of node n2" in details[Step.ROOM]
+
+
+def test_the_nearest_node_that_others_could_free_speaks_first() -> None:
+    explanation = explained(
+        node("cpu"),
+        node("far"),
+        slice_of("far", gpu(0), gpu(1)),
+        node("near"),
+        slice_of("near", *(gpu(number) for number in range(4))),
+        node("small"),
+        slice_of("small", gpu(0)),
+        held("one", "gpu-0", "gpu-1", node_name="far", consumed=WHOLE, user="o"),
+        held("two", "gpu-0", "gpu-1", "gpu-2", node_name="near", consumed=WHOLE, user="p"),
+        node("down", unschedulable=True),
+        slice_of("down", gpu(0), gpu(1)),
+        *wants(request("g", GPUS, count=2)),
+    )
+    first = explanation.findings[0]
+    assert (first.reason, first.nodes) == (Reason.DEVICES_IN_USE, 2)
+    assert "on node near 1 of the 4 devices" in first.message
+    assert [(group.reason, group.count, group.examples) for group in explanation.groups] == [
+        (Reason.DEVICES_IN_USE, 2, ("near", "far")),
+        (Reason.NODE_UNSCHEDULABLE, 1, ("down",)),
+        (Reason.CLASS_SELECTS_NONE, 1, ("small",)),
+        (Reason.NO_DEVICES, 1, ("cpu",)),
+    ]
+    assert (explanation.nodes, explanation.nodes_fitting) == (5, 0)
+
+
+def test_the_alternative_that_came_furthest_speaks() -> None:
+    alternatives = [
+        {"name": "big", "deviceClassName": GPUS, "allocationMode": "ExactCount", "count": 9},
+        {"name": "two", "deviceClassName": GPUS, "allocationMode": "ExactCount", "count": 2},
+    ]
+    explanation = explained(
+        *FOUR,
+        held("other", "gpu-0", "gpu-1", "gpu-2", consumed=WHOLE, user="o"),
+        *wants({"name": "g", "firstAvailable": alternatives}),
+    )
+    assert explanation.findings[0].request == "g/two"
+    assert explanation.reason is Reason.DEVICES_IN_USE
+
+
+def test_an_error_on_one_node_keeps_the_scheduler_from_the_others() -> None:
+    """As kube-scheduler does: an error in Filter ends the attempt (dynamicresources.go, v1.36.3)."""
+    odd = gpu(0)
+    del odd["attributes"]["model"]
+    explanation = explained(
+        *FOUR,
+        node("n2"),
+        slice_of("n2", odd),
+        *wants(request("g", GPUS, selector=f'{_GPU}.model == "H100"')),
+    )
+    assert explanation.reason is Reason.SELECTOR_FAILS
+    assert "does not try the nodes with room" in explanation.findings[0].message
+    assert (explanation.fits, explanation.nodes_fitting) == (False, 1)
+
+
+def test_claims_of_a_pod_are_allocated_together() -> None:
+    explanation = explained(
+        *FOUR,
+        claim("one", request("g", GPUS, count=3)),
+        claim("two", request("g", GPUS, count=3)),
+        pod("train", "one", "two"),
+        kind="Pod",
+    )
+    assert [ref.name for ref in explanation.claims] == ["one", "two"]
+    # Whole GPUs are shareable devices with nothing left over: both claims want the same three.
+    assert explanation.reason is Reason.REQUESTS_COMPETE
+
+
+def test_other_findings_follow_the_deciding_one() -> None:
+    explanation = explained(
+        *FOUR,
+        held("other", "gpu-0", "gpu-1", "gpu-2", "gpu-3", consumed=WHOLE, user="o"),
+        claim("train", request("g", GPUS)),
+        pod("train-0", "train", schedulerName="volcano"),
+    )
+    assert [finding.reason for finding in explanation.findings] == [Reason.DEVICES_IN_USE, Reason.OTHER_SCHEDULER]
+
+
+@pytest.mark.parametrize("topology", sorted(TOPOLOGIES.glob("*.xml")), ids=lambda path: path.stem)
+def test_real_machines_are_explained(topology: Path) -> None:
+    facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 * 2**30)
+    inventory = read_topology(topology, hardware=facts)
+    slices = [item.to_wire() | {"kind": "ResourceSlice"} for item in resource_slices(inventory)]
+    name = slices[0]["spec"]["nodeName"]
+    pairs = wants(request("g", GPUS), request("n", NICS), constraints=[{"matchAttribute": _SWITCH}])
+    assert explained(node(name), *slices, *pairs).reason is Reason.FITS
+    gpus = [
+        device["name"]
+        for item in slices
+        for device in item["spec"].get("devices", ())
+        if device["name"].startswith("gpu-")
+    ]
+    others = [
+        held(f"other-{gpu_name}", gpu_name, node_name=name, consumed={"core": "100", "memory": "80Gi"}, user="o")
+        for gpu_name in gpus
+        if not gpu_name.startswith("gpu-ratio")
+    ]
+    explanation = explained(node(name), *slices, *others, *pairs)
+    assert explanation.reason in {Reason.DEVICES_IN_USE, Reason.COUNTERS_IN_USE}
+    assert f"node {name}" in explanation.findings[0].message
+    assert "pod ml/o" in explanation.findings[0].message
+
+
+def test_every_reason_has_a_case() -> None:
+    told = {reason for reason, *_ in (*CASES.values(), *POD_CASES.values())}
+    elsewhere = {Reason.CLAIM_INVALID, Reason.FEATURE_OFF, Reason.SEARCH_LIMIT}  # each has a test of its own above
+    assert told | elsewhere == set(Reason)
