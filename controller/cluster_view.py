@@ -9,7 +9,17 @@ from collections.abc import Callable
 
 from controller.alignment_view import PodIndex
 from controller.device_changes import essence_of_device, is_same_but_status
+from controller.essences import (
+    allocations_of_claim,
+    identity_of_node,
+    news_of_claim,
+    news_of_inventory,
+    news_of_node,
+    said_of_claim,
+)
 from controller.liveness import LivenessTracker
+from controller.news import ClusterListener, News
+from controller.packed import packed, unpacked
 from controller.slice_cache import SliceCache
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -23,7 +33,7 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
     JsonObject,
 )
-from driver.objects import NODE_LABEL, ClaimAllocation, PodConsumer, claim_allocations, node_label, pod_consumers
+from driver.objects import NODE_LABEL, ClaimAllocation, PodConsumer, node_label
 
 __all__ = ["ClusterView"]
 
@@ -39,10 +49,11 @@ class ClusterView:
         look_at: Called with the name of a node whose inventory, Node or slices have changed.
         look_at_devices: Called with a node's label value when its Device objects may have to change.
         look_at_pod: Called with the UID of a pod whose claims' devices have changed.
+        listener: Gets the slices of all drivers, the claims, the Nodes and the inventories; without one, less is read.
         clock: Monotonic seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whom to tell of what, by name
         self,
         api: KubernetesApi,
         *,
@@ -52,6 +63,7 @@ class ClusterView:
         look_at: Callable[[str], None],
         look_at_devices: Callable[[str], None],
         look_at_pod: Callable[[str], None] = lambda _uid: None,
+        listener: ClusterListener | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._namespace = namespace
@@ -60,6 +72,7 @@ class ClusterView:
         self._liveness = liveness
         self._look_at = look_at
         self._look_at_devices = look_at_devices
+        self._news = News(listener)
         self._clock = clock
         self._lock = threading.Lock()
         self._node_uids: dict[str, str] = {}
@@ -70,16 +83,35 @@ class ClusterView:
         self._allocations: dict[str, tuple[ClaimAllocation, ...]] = {}
         self._claims_by_pool: defaultdict[str, set[str]] = defaultdict(set)
         self._specs_due: set[str] = set()
-        self._inventories = Reflector(api, NODE_INVENTORIES, on_change=self._inventory_changed)
+        self._inventories = Reflector(
+            api,
+            NODE_INVENTORIES,
+            on_change=self._inventory_changed,
+            transform=self._news.of(packed, news_of_inventory),
+        )
         self._nodes = Reflector(
-            api, NODES, metadata_only=True, on_change=self._node_changed, transform=_identity_of_node
+            api,
+            NODES,
+            metadata_only=listener is None,
+            on_change=self._node_changed,
+            transform=self._news.of(identity_of_node, news_of_node),
         )
         self._leases = Reflector(api, LEASES, namespace=namespace, on_change=self._lease_changed)
         self._slices = Reflector(
-            api, RESOURCE_SLICES, field_selector=f"spec.driver={DRIVER_NAME}", on_change=self._slice_changed
+            api,
+            RESOURCE_SLICES,
+            field_selector="" if listener else f"spec.driver={DRIVER_NAME}",
+            on_change=self._slice_changed,
+            transform=packed,
         )
         self._devices_seen = Reflector(api, DEVICES, on_change=self._device_changed, transform=essence_of_device)
-        self._claims = Reflector(api, RESOURCE_CLAIMS, on_change=self._claim_changed, transform=_allocations_of_claim)
+        kept_of_claim = said_of_claim if listener else allocations_of_claim
+        self._claims = Reflector(
+            api,
+            RESOURCE_CLAIMS,
+            on_change=self._claim_changed,
+            transform=self._news.of(kept_of_claim, news_of_claim),
+        )
         self.slices = SliceCache(self._slices.get, clock=clock)
         """This driver's slices, by pool."""
         self.pods = PodIndex(self._allocations_of, look_at_pod)
@@ -114,7 +146,8 @@ class ClusterView:
 
     def inventory(self, node: str) -> JsonObject | None:
         """The node's NodeInventory."""
-        return self._inventories.get(node)
+        found = self._inventories.get(node)
+        return None if found is None else unpacked(found)
 
     def node_uid(self, node: str) -> str | None:
         """The Node's uid; None where there is no Node."""
@@ -183,6 +216,7 @@ class ClusterView:
 
     def _inventory_changed(self, name: str) -> None:
         inventory = self._inventories.get(name)
+        self._news.tell(NODE_INVENTORIES, name, inventory)
         with self._lock:
             if inventory is None:
                 self._told.pop(name, None)
@@ -201,6 +235,7 @@ class ClusterView:
         self._look_at_specs(node_label(name))
 
     def _node_changed(self, name: str) -> None:
+        self._news.tell(NODES, name, self._nodes.get(name))
         uid = self.node_uid(name)
         with self._lock:
             if uid is not None and self._node_uids.get(name) == uid:
@@ -223,6 +258,10 @@ class ClusterView:
             self._liveness.contact(self._clock())
 
     def _slice_changed(self, name: str) -> None:
+        found = self._slices.get(name)
+        self._news.tell(RESOURCE_SLICES, name, found)
+        if found is not None and found["spec"]["driver"] != DRIVER_NAME:
+            return
         for pool in self.slices.refresh(name):
             self._look_at(pool)
 
@@ -250,6 +289,7 @@ class ClusterView:
 
     def _claim_changed(self, key: str) -> None:
         claim = self._claims.get(key)
+        self._news.tell(RESOURCE_CLAIMS, key, claim)
         given: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
         pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
         with self._lock:
@@ -267,17 +307,3 @@ class ClusterView:
         if given != former:
             for pool in {item.pool for item in (*former, *given)}:
                 self._look_at_devices(node_label(pool))
-
-
-def _kept(metadata: JsonObject, *keys: str) -> JsonObject:
-    return {"metadata": {key: metadata[key] for key in keys if key in metadata}}
-
-
-def _identity_of_node(wire: JsonObject) -> JsonObject:
-    return _kept(wire["metadata"], "name", "uid", "resourceVersion")
-
-
-def _allocations_of_claim(wire: JsonObject) -> JsonObject:
-    allocations = claim_allocations(wire)
-    kept = _kept(wire["metadata"], "name", "namespace", "resourceVersion")
-    return kept | {"allocations": allocations, "pods": pod_consumers(wire) if allocations else ()}

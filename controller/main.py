@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,6 +24,10 @@ from driver.adapters.logs import LEVELS, configure
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError, RootportError
+
+if TYPE_CHECKING:
+    from controller.admission.certificate_keeper import FailurePolicy
+    from controller.admission.webhook import Webhook
 
 __all__ = ["command", "main"]
 
@@ -102,6 +106,20 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     help="NicPolicies, in YAML: whether VFs are pooled or named, and how RDMA NICs are shared, by model and node. Read "
     "as --gpu-policies is.",
 )
+@click.option(
+    "--explain/--no-explain",
+    default=True,
+    show_default=True,
+    help="Tell why claims are pending: by an Event on the pod and annotations on the claim. It watches pods that are "
+    "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices.",
+)
+@click.option(
+    "--explain-names",
+    type=click.Choice(("namespace", "all")),
+    default="namespace",
+    show_default=True,
+    help="Whether these Events and annotations name claims and pods of other namespaces, or only count them.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -109,6 +127,30 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     default=8081,
     show_default=True,
     help="Where /healthz and /readyz are served; 0 for nowhere.",
+)
+@click.option(
+    "--webhook-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Where HTTPS is served: the admission webhook that checks claims when they are made; 0 for nowhere. It needs "
+    "what resourceclasses/components/webhook installs.",
+)
+@click.option(
+    "--webhook-failure-policy",
+    type=click.Choice(("Ignore", "Fail")),
+    default="Ignore",
+    show_default=True,
+    help="What the API server does with a claim for Rootport while no controller answers: Ignore takes it unchecked, "
+    "Fail refuses it. Kept in the ValidatingWebhookConfiguration.",
+)
+@click.option(
+    "--webhook-host",
+    "webhook_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further DNS name or IP address for the webhook's certificate, where the API server does not reach it by "
+    "the Service; may be given several times.",
 )
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
@@ -119,8 +161,13 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     resync: float,
     gpu_policies: Path | None,
     nic_policies: Path | None,
+    explain: bool,  # noqa: FBT001 - a flag
+    explain_names: str,
     log_level: str,
     health_port: int,
+    webhook_port: int,
+    webhook_failure_policy: FailurePolicy,
+    webhook_hosts: tuple[str, ...],
 ) -> int:
     """Publish the cluster's GPUs, RDMA NICs and FPGAs.
 
@@ -160,11 +207,37 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         name=_LEADER_LEASE,
         identity=identity,
     )
-    publisher = Publisher(KubernetesApi.connect(kubeconfig=kubeconfig), options, policies=of_gpus, nic_policies=of_nics)
-    return _run(elector, publisher, health_port)
+    api = KubernetesApi.connect(kubeconfig=kubeconfig)
+    explanations = None
+    if explain:
+        # Not before: the allocator and CEL are for explanations alone.
+        from controller.explanations.service import Explanations  # noqa: PLC0415
+
+        explanations = Explanations(api, instance=_LEADER_LEASE, all_names=explain_names == "all")
+    publisher = Publisher(api, options, policies=of_gpus, nic_policies=of_nics, explanations=explanations)
+    webhook = None
+    if webhook_port:
+        # Not before: it costs some megabytes that a controller without it does not pay.
+        from controller.admission.advice import Advisor  # noqa: PLC0415
+        from controller.admission.callers import Callers  # noqa: PLC0415
+        from controller.admission.webhook import Webhook, WebhookOptions  # noqa: PLC0415
+        from controller.explanations.routes import explain_routes  # noqa: PLC0415
+
+        webhook = Webhook(
+            KubernetesApi.connect(kubeconfig=kubeconfig),
+            WebhookOptions(
+                port=webhook_port,
+                namespace=namespace,
+                hosts=webhook_hosts,
+                failure_policy=webhook_failure_policy,
+            ),
+            advise=Advisor(api),
+            routes=explain_routes(explanations, Callers(api)) if explanations else None,
+        )
+    return _run(elector, publisher, webhook, health_port)
 
 
-def _run(elector: LeaderElector, publisher: Publisher, health_port: int) -> int:
+def _run(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, health_port: int) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -180,13 +253,17 @@ def _run(elector: LeaderElector, publisher: Publisher, health_port: int) -> int:
     def ready() -> str:
         if not elector.answered.is_set():
             return "the API server has not answered yet"
-        return "the cluster is being read" if elector.leads and not publisher.is_ready else ""
+        if elector.leads and not publisher.is_ready:
+            return "the cluster is being read"
+        return webhook.problem if webhook else ""
 
     health = (
         HealthServer(health_port, {"/healthz": lambda: publisher.failure, "/readyz": ready}) if health_port else None
     )
     if health is not None:
         health.start()
+    if webhook is not None:
+        webhook.start()
     threading.Thread(target=elect, name="election", daemon=True).start()
     # The elector's own thread may hang in a request: this one does not.
     while not (stop.is_set() or elector.overdue or ended.wait(_WATCHDOG_S)):
@@ -195,18 +272,19 @@ def _run(elector: LeaderElector, publisher: Publisher, health_port: int) -> int:
         _LOG.error("the leader Lease is lost: this process ends, so that there are never two writers")
         _end_at_once()
     ended.wait(_LEASE_TIMEOUT_S)  # no renewal may cross the release
-    return _stop(elector, publisher, health)
+    return _stop(elector, publisher, webhook, health)
 
 
-def _stop(elector: LeaderElector, publisher: Publisher, health: HealthServer | None) -> int:
+def _stop(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, health: HealthServer | None) -> int:
     _LOG.info("stopping")
     if not publisher.stop(_STOP_S):
         # Without the release others wait until the Lease has run out, and by then this process is gone.
         _LOG.warning("a write is still under way: the Lease is not released")
     elif elector.release():
         _LOG.info("lease released")
-    if health is not None:
-        health.stop()
+    for server in (webhook, health):
+        if server is not None:
+            server.stop()
     _LOG.info("stopped")
     return 0
 

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from controller.alignment_pass import AlignmentPass
 from controller.cluster_view import ClusterView
 from controller.device_pass import DevicePass
 from controller.liveness import LivenessTracker
+from controller.news import ClusterListener
 from controller.node_pass import NodePass
 from controller.policies_in_force import PoliciesInForce
 from controller.published_condition import PublishedCondition
@@ -24,7 +25,7 @@ from driver.adapters.kubernetes.errors import ApiServerError
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 
-__all__ = ["Publisher", "PublisherOptions"]
+__all__ = ["LowerRank", "Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -61,6 +62,19 @@ class PublisherOptions:
     resync_s: float = 600.0
 
 
+class LowerRank(Protocol):
+    """What else works on the leader, after the slices: :class:`controller.explanations.service.Explanations`."""
+
+    @property
+    def listener(self) -> ClusterListener:
+        """What the watches feed."""
+
+    def start(
+        self, stop: threading.Event, *, is_synced: Callable[[], bool], go_first: Callable[[], None]
+    ) -> list[threading.Thread]:
+        """Begin, in threads of their own; the last of them is the one that writes."""
+
+
 class Publisher:
     """Publishes what the nodes say. The only writer: start it on the elected leader alone.
 
@@ -69,6 +83,7 @@ class Publisher:
         options: What a person may choose.
         policies: What an administrator lets be given of GPUs; None for the defaults.
         nic_policies: Likewise of RDMA NICs.
+        explanations: Tells why claims are pending; None to leave that.
         clock: Monotonic seconds.
     """
 
@@ -79,9 +94,11 @@ class Publisher:
         *,
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
+        explanations: LowerRank | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
+        self._explanations = explanations
         self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -97,6 +114,7 @@ class Publisher:
             look_at=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
             look_at_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
             look_at_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
+            listener=explanations.listener if explanations else None,
             clock=clock,
         )
         self._condition = PublishedCondition(api)
@@ -155,6 +173,10 @@ class Publisher:
         ]
         for thread in self._threads[-4:]:
             thread.start()
+        if self._explanations is not None:
+            self._threads += self._explanations.start(
+                self._stop, is_synced=lambda: self._view.devices_are_synced, go_first=self._let_slices_go_first
+            )
 
     def stop(self, timeout_s: float) -> bool:
         """End once the writes under way are done; False where one is not done by then."""
@@ -163,7 +185,9 @@ class Publisher:
         self._labels.close()
         self._pods.close()
         end = time.monotonic() + timeout_s
-        workers = [thread for thread in self._threads if thread.name in ("slices", "devices", "alignment")]
+        workers = [
+            thread for thread in self._threads if thread.name in ("slices", "devices", "alignment", "explanations")
+        ]
         for thread in workers:
             thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in workers)

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from controller.packed import packed, unpacked
 from driver.adapters.kubernetes.resources import JsonObject
 
 __all__ = ["SliceCache"]
@@ -20,7 +21,7 @@ class SliceCache:
     """What the watch shows, overlaid with own writes until the watch has caught up. Safe for several threads.
 
     Args:
-        watched: The slice of that name as the watch has it now, or None.
+        watched: The slice of that name as the watch has it now, packed or not, or None.
         trust_s: How long an own write is believed although the watch does not show it: it may have been undone in
             a gap of the watch.
         clock: Monotonic seconds.
@@ -72,7 +73,7 @@ class SliceCache:
             if known is not None and _version(known) >= _version(stored):
                 return
             self._deleted.pop(name, None)
-            self._put(stored)
+            self._put(packed(stored))
             self._unconfirmed[name] = self._clock()
 
     def deleted(self, name: str, uid: str) -> None:
@@ -87,7 +88,8 @@ class SliceCache:
         with self._lock:
             for name in [name for name in self._pools.get(pool, ()) if self._is_doubtful(name)]:
                 self._drop(name)
-            return [self._slices[name] for name in sorted(self._pools.get(pool, ()))]
+            kept = [self._slices[name] for name in sorted(self._pools.get(pool, ()))]
+        return [unpacked(item) for item in kept]
 
     def pools(self) -> tuple[str, ...]:
         """All pools that have slices."""

@@ -17,10 +17,14 @@ MODULES = sorted(
 # Packages whose modules are meant to be imported by name, and have nothing of their own.
 BARE = {
     "controller",
+    "controller.admission",
+    "controller.explanations",
     "driver.adapters",
     "driver.adapters.kubernetes",
     "driver.api",
     "driver.cli",
+    "driver.explain",
+    "driver.explain.nearest",
     "driver.model",
     "kubeletplugin",
     "kubeletplugin.protocol",

@@ -23,7 +23,16 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 def test_help_teaches() -> None:
     told = run("--help")
     assert told.returncode == 0
-    for word in ("--kubeconfig", "--fresh-for", "--grace-period", "--resync", "--health-port", "Exit codes"):
+    for word in (
+        "--kubeconfig",
+        "--explain-names",
+        "--no-explain",
+        "--fresh-for",
+        "--grace-period",
+        "--resync",
+        "--health-port",
+        "Exit codes",
+    ):
         assert word in told.stdout
 
 

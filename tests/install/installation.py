@@ -15,9 +15,9 @@ NODES: Final = ("install-n1", "install-n2")
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """All objects of the manifests."""
+    """All objects of the manifests; those of components are left out, for they are not installed unless asked for."""
     for path in sorted(FOLDER.rglob("*.yaml")):
-        if path.name != "kustomization.yaml":
+        if path.name != "kustomization.yaml" and "components" not in path.relative_to(FOLDER).parts:
             yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
 
 

@@ -30,7 +30,11 @@ _EVERYWHERE = {
         "devices.rootport.dev": "get list watch create patch delete",
         "events.events.k8s.io": "create",
         "devices/status.rootport.dev": "patch",
-        "resourceclaims.resource.k8s.io": "get list watch",
+        "resourceclaims.resource.k8s.io": "get list watch patch",
+        "deviceclasses.resource.k8s.io": "list watch",
+        "resourceclaimtemplates.resource.k8s.io": "list watch",
+        "devicetaintrules.resource.k8s.io": "list watch",
+        "pods": "list watch",
         "resourceslices.resource.k8s.io": "get list watch create update delete",
     },
 }

@@ -1,0 +1,1 @@
+"""The validating webhook: what claims say to Rootport is checked when they are made; see docs/design/admission.md."""

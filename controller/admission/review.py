@@ -1,0 +1,165 @@
+"""What the webhook answers the API server: claims, templates and classes checked as the plugin will check them. Pure.
+
+Source of the exchange: k8s.io/api v0.36.3, admission/v1 (AdmissionReview). The API server has validated the object
+itself already, in its own version of the API; so of the object nothing is read but what is said to Rootport, and what
+cannot be read is no mistake.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import DeviceAllocationConfiguration, OpaqueDeviceConfiguration
+from driver.api.validation.errors import FieldError
+from driver.config import UnsupportedFieldError, read_entries, share_errors
+
+__all__ = ["Advise", "BadReviewError", "review"]
+
+Advise = Callable[[JsonObject], Sequence[str]]
+"""What is suspicious in a claim or template, but legal: a line each."""
+
+_API_VERSION: Final = "admission.k8s.io/v1"
+_RESOURCE_GROUP: Final = "resource.k8s.io"
+_OF_CLASSES: Final = f".{DRIVER_NAME}"
+_MAX_CAUSES: Final = 32
+# The API server cuts a warning at 256 characters and all of a response's at 4096 (k8s.io/api v0.36.3, admission/v1).
+_MAX_WARNINGS: Final = 12
+_MAX_WARNING: Final = 256
+# As many as the API allows; a reviewer that is not the API server could send any number.
+_MAX_ENTRIES: Final = 64
+
+
+class BadReviewError(Exception):
+    """The request's body is no AdmissionReview: answer 400 with the text."""
+
+
+def review(body: bytes, advise: Advise = lambda _: ()) -> JsonObject:
+    """Answer an AdmissionReview.
+
+    Args:
+        body: The request's, JSON.
+        advise: Gives the warnings for an object that has no mistakes.
+
+    Returns:
+        The AdmissionReview with the response.
+
+    Raises:
+        BadReviewError: The body is none.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadReviewError("the body is not JSON") from error
+    request = _dict(_dict(document).get("request"))
+    uid = request.get("uid")
+    if _dict(document).get("apiVersion") != _API_VERSION or not isinstance(uid, str) or not uid:
+        raise BadReviewError(f"expected an AdmissionReview of {_API_VERSION} with a request")
+    response: JsonObject = {"uid": uid, "allowed": True}
+    stored = _dict(request.get("object"))
+    if _is_to_be_checked(request, stored):
+        kind = str(stored.get("kind", ""))
+        errors = list(_errors(kind, stored))
+        if errors:
+            response |= {"allowed": False, "status": _status(kind, request, errors)}
+        elif warnings := [_cut(text, _MAX_WARNING) for text in advise(stored)[:_MAX_WARNINGS]]:
+            response["warnings"] = warnings
+    return {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _is_to_be_checked(request: JsonObject, stored: JsonObject) -> bool:
+    if request.get("operation") == "CREATE":
+        return True
+    # What was made before this webhook, or while it was away, can be labelled and deleted (finalizers!) as ever.
+    return request.get("operation") == "UPDATE" and stored.get("spec") != _dict(request.get("oldObject")).get("spec")
+
+
+def _errors(kind: str, stored: JsonObject) -> Iterator[FieldError]:
+    spec = _dict(stored.get("spec"))
+    match kind:
+        case "ResourceClaim":
+            yield from _claim_errors(spec, "spec")
+        case "ResourceClaimTemplate":
+            yield from _claim_errors(_dict(spec.get("spec")), "spec.spec")
+        case "DeviceClass":
+            yield from _config_errors(spec.get("config"), "spec.config", source="FromClass")
+
+
+def _claim_errors(spec: JsonObject, where: str) -> Iterator[FieldError]:
+    devices = _dict(spec.get("devices"))
+    for index, request in enumerate(_list(devices.get("requests"))):
+        path = f"{where}.devices.requests[{index}]"
+        yield from _share_errors(_dict(_dict(request).get("exactly")), f"{path}.exactly")
+        for number, part in enumerate(_list(_dict(request).get("firstAvailable"))):
+            yield from _share_errors(_dict(part), f"{path}.firstAvailable[{number}]")
+    yield from _config_errors(devices.get("config"), f"{where}.devices.config", source="FromClaim")
+
+
+def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
+    own = str(part.get("deviceClassName", "")).endswith(_OF_CLASSES)
+    amounts: dict[str, Quantity] = {}
+    for key, value in _dict(_dict(part.get("capacity")).get("requests")).items():
+        # Other drivers' devices have a memory as well, and their own rules for it.
+        if own or key.startswith(f"{DRIVER_NAME}/"):
+            try:
+                amounts[key] = Quantity(str(value))
+            except ValueError:
+                continue  # the API server knows better
+    yield from share_errors(amounts, f"{where}.capacity.requests")
+
+
+def _config_errors(entries: object, where: str, *, source: str) -> Iterator[FieldError]:
+    found = [_configuration(_dict(entry), source) for entry in _list(entries)]
+    _, errors = read_entries(found, where)
+    # How another driver, or a newer Kubernetes, configures its devices is none of our business.
+    yield from (error for error in errors if not isinstance(error, UnsupportedFieldError))
+
+
+def _configuration(entry: JsonObject, source: str) -> DeviceAllocationConfiguration:
+    opaque = _dict(entry.get("opaque"))
+    known = (
+        OpaqueDeviceConfiguration(driver=DRIVER_NAME, parameters=opaque.get("parameters"))
+        if opaque.get("driver") == DRIVER_NAME
+        else None
+    )
+    requests = tuple(str(name) for name in _list(entry.get("requests")))
+    return DeviceAllocationConfiguration(source=source, requests=requests, opaque=known)
+
+
+def _status(kind: str, request: JsonObject, errors: Sequence[FieldError]) -> JsonObject:
+    """As the API server refuses what its own validation finds: kubectl shows the causes, a line each."""
+    metadata = _dict(_dict(request.get("object")).get("metadata"))
+    name = str(request.get("name") or metadata.get("name") or metadata.get("generateName") or "")
+    namespace = str(request.get("namespace") or "")
+    shown = [*map(str, errors[:_MAX_CAUSES])]
+    if len(errors) > len(shown):
+        shown.append(f"and {len(errors) - len(shown)} more")
+    what = "a mistake" if len(errors) == 1 else f"{len(errors)} mistakes"
+    place = f"{namespace}/{name}" if namespace else name
+    causes = [
+        {"reason": "FieldValueInvalid", "field": error.path, "message": error.message} for error in errors[:_MAX_CAUSES]
+    ]
+    return {
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": f"{kind} {place} has {what} in what it says to {DRIVER_NAME}: {'; '.join(shown)}",
+        "details": {"group": _RESOURCE_GROUP, "kind": kind, "name": name, "causes": causes},
+    }
+
+
+def _cut(text: str, length: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value[:_MAX_ENTRIES] if isinstance(value, list) else []

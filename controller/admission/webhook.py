@@ -1,0 +1,146 @@
+"""The HTTPS side of the controller: the admission webhook on every replica, and the routes of others beside it."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from controller.admission.certificate_keeper import CertificateKeeper, FailurePolicy, KeeperOptions
+from controller.admission.certificates import ServingCertificate
+from controller.admission.review import Advise, BadReviewError, review
+from controller.admission.rotation import Lifetimes
+from controller.admission.secure_server import Request, Response, Route, SecureServer
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.api.validation.errors import shown
+from driver.errors import InputError
+
+__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route", "certificate_host"]
+
+ADMISSION_PATH: Final = "/admission"
+"""Where the API server sends its reviews: ``clientConfig.service.path``."""
+
+SERVICE: Final = "rootport-webhook"
+
+_MAX_NAME: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookOptions:
+    """How the controller serves HTTPS.
+
+    Attributes:
+        port: TCP port, on all addresses; 0 for any free one.
+        namespace: Where the Service and the Secret are.
+        hosts: Further DNS names and IP addresses that clients reach it by.
+        failure_policy: As for :class:`~controller.admission.certificate_keeper.KeeperOptions`.
+        lifetimes: Of the certificates.
+        period_s: How often the certificate is looked at.
+    """
+
+    port: int
+    namespace: str
+    hosts: tuple[str, ...] = ()
+    failure_policy: FailurePolicy = "Ignore"
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    period_s: float = 30.0
+
+
+class Webhook:
+    """The HTTPS server and its certificate.
+
+    Args:
+        api: With the rights of ``resourceclasses/components/webhook``.
+        options: Where and how.
+        routes: What is served besides the webhook, by path prefix.
+        advise: What is suspicious in a claim.
+
+    Raises:
+        InputError: One of the hosts is no DNS name and no IP address.
+        NodeError: The port is taken.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        options: WebhookOptions,
+        *,
+        routes: Mapping[str, Route] | None = None,
+        advise: Advise = lambda _: (),
+    ) -> None:
+        hosts = [certificate_host(text) for text in options.hosts]
+        self._server = SecureServer(options.port, {ADMISSION_PATH: admission_route(advise)} | dict(routes or {}))
+        service = f"{SERVICE}.{options.namespace}"
+        names = (f"{service}.svc", f"{service}.svc.cluster.local", service, *hosts)
+        self._keeper = CertificateKeeper(
+            api,
+            KeeperOptions(
+                namespace=options.namespace,
+                names=frozenset(names),
+                failure_policy=options.failure_policy,
+                lifetimes=options.lifetimes,
+                period_s=options.period_s,
+            ),
+            use=self._use,
+        )
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._server.port
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot answer yet; empty where it can."""
+        return self._keeper.problem
+
+    def start(self) -> None:
+        """Serve, as soon as there is a certificate."""
+        self._keeper.start()
+        self._server.start()
+        _LOG.info("HTTPS", extra={"port": self.port})
+
+    def stop(self) -> None:
+        """End."""
+        self._keeper.stop()
+        self._server.stop()
+
+    def _use(self, certificate: ServingCertificate) -> None:
+        self._server.use(certificate.pem, certificate.key)
+
+
+def certificate_host(text: str) -> str:
+    """A DNS name or IP address as a certificate has it, so that it is found there again.
+
+    Raises:
+        InputError: It is neither.
+    """
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        name = text.lower()
+    if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
+        raise InputError(
+            f"--webhook-host {shown(text)} is no DNS name and no IP address", hint="such as rootport.example.com"
+        )
+    return name
+
+
+def admission_route(advise: Advise) -> Route:
+    """The route of the admission webhook."""
+
+    def answer(request: Request) -> Response:
+        if request.method != "POST":
+            return Response.of_text("expected POST", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        try:
+            return Response.of_json(review(request.body, advise))
+        except BadReviewError as error:
+            return Response.of_text(str(error), status=HTTPStatus.BAD_REQUEST)
+
+    return answer

@@ -1,0 +1,75 @@
+"""What is kept of Nodes and claims, and what a listener gets of them: only what decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.objects import claim_allocations, pod_consumers
+
+__all__ = [
+    "SAID",
+    "allocations_of_claim",
+    "identity_of_node",
+    "news_of_claim",
+    "news_of_inventory",
+    "news_of_node",
+    "said_of_claim",
+]
+
+SAID: Final = "said"
+"""Where a kept claim has its metadata with annotations."""
+
+_CLAIM: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
+_CONDITION: Final = ("type", "status", "reason", "message")
+
+
+def identity_of_node(wire: JsonObject) -> JsonObject:
+    """Its name and UID."""
+    return {"metadata": _chosen(wire["metadata"], ("name", "uid", "resourceVersion"))}
+
+
+def allocations_of_claim(wire: JsonObject) -> JsonObject:
+    """What a claim was given of this driver's devices, and the pods that have them."""
+    allocations = claim_allocations(wire)
+    kept: JsonObject = {"metadata": _chosen(wire["metadata"], ("name", "namespace", "resourceVersion"))}
+    return kept | {"allocations": allocations, "pods": pod_consumers(wire) if allocations else ()}
+
+
+def said_of_claim(wire: JsonObject) -> JsonObject:
+    """The same, and its annotations until somebody has taken note of them."""
+    said = _chosen(wire["metadata"], ("name", "namespace", "uid", "resourceVersion", "annotations"))
+    return allocations_of_claim(wire) | {SAID: said}
+
+
+def news_of_node(wire: JsonObject) -> JsonObject:
+    """What decides whether a pod may be there; kubelet renews the rest every few minutes."""
+    return {
+        "metadata": _chosen(wire["metadata"], ("name", "labels")),
+        "spec": _chosen(wire.get("spec") or {}, ("unschedulable", "taints")),
+        "status": {"conditions": [item for item in _conditions(wire) if item.get("type") == "Ready"]},
+    }
+
+
+def news_of_inventory(wire: JsonObject) -> JsonObject:
+    """Its conditions: the devices are in the slices."""
+    return {"metadata": _chosen(wire["metadata"], ("name",)), "status": {"conditions": _conditions(wire)}}
+
+
+def news_of_claim(wire: JsonObject) -> JsonObject:
+    """Without annotations, which the controller writes itself, and without what plugins say of prepared devices."""
+    return {
+        **_chosen(wire, ("apiVersion", "kind", "spec")),
+        "metadata": _chosen(wire["metadata"], _CLAIM),
+        "status": _chosen(wire.get("status") or {}, ("allocation", "reservedFor")),
+    }
+
+
+def _conditions(wire: JsonObject) -> list[JsonObject]:
+    """Without the times of heartbeats."""
+    return [_chosen(item, _CONDITION) for item in (wire.get("status") or {}).get("conditions") or ()]
+
+
+def _chosen(wire: JsonObject, keys: Sequence[str]) -> JsonObject:
+    return {key: wire[key] for key in keys if key in wire}

@@ -1,0 +1,126 @@
+"""``GET /claims/NAMESPACE/NAME/explain`` and ``/pods/NAMESPACE/NAME/explain``, for the controller's HTTPS server.
+
+Who may read the claims of a namespace may have them explained; who may list all namespaces' claims sees the names of
+all that stand in the way, others only how many they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from controller.admission.callers import Caller, NotAuthenticatedError
+from controller.admission.secure_server import Request, Response, Route
+from controller.explanations.turns import BusyError
+from driver.adapters.kubernetes.errors import ApiServerError
+from driver.errors import InputError
+from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.report import report_text
+from driver.explain.wire import to_wire
+
+__all__ = ["Asked", "Rights", "explain_route", "explain_routes"]
+
+_LOG: Final = logging.getLogger(__name__)
+_KINDS: Final = {"claims": "ResourceClaim", "pods": "Pod"}
+# k8s.io/apimachinery v0.36.3, util/validation: claims and pods have a DNS subdomain as name, namespaces a label of one.
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAMESPACE: Final = re.compile(_LABEL)
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_LONGEST: Final = 253
+
+
+class Asked(Protocol):
+    """What explains; :class:`controller.explanations.service.Explanations`."""
+
+    @property
+    def problem(self) -> str:
+        """Why not now; empty where it can."""
+
+    def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
+        """Explain it.
+
+        Raises:
+            BusyError: Too many ask at once.
+            InputError: It is not there.
+        """
+
+
+class Rights(Protocol):
+    """Who asks, and what they may; :class:`controller.admission.callers.Callers`."""
+
+    def caller(self, request: Request) -> Caller:
+        """Who sent it."""
+
+    def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
+        """Whether they may."""
+
+
+def explain_route(explanations: Asked, callers: Rights) -> Route:
+    """Answers both paths. With ``?format=text`` the answer is what ``rootport explain`` prints, otherwise JSON.
+
+    Answers: 200; 404 for a path that names nothing; 401 and 403 for who may not know; 405; 503 where this controller
+    does not lead, too many ask at once, or the API server cannot be asked about the caller.
+
+    Args:
+        explanations: What explains.
+        callers: Who asks.
+    """
+
+    def answer(request: Request) -> Response:
+        if request.method != "GET":
+            return Response.of_text("only GET is answered here", status=405)
+        subject = _subject(request.path)
+        if subject is None:
+            return Response.of_text(
+                "ask for /claims/NAMESPACE/NAME/explain or /pods/NAMESPACE/NAME/explain", status=404
+            )
+        try:
+            return _authorized(request, subject, explanations, callers)
+        except NotAuthenticatedError as error:
+            return Response.of_text(str(error), status=401)
+        except ApiServerError as error:
+            _LOG.warning("cannot ask who may have a claim explained", extra={"error": str(error)})
+            return Response.of_text("the API server cannot be asked who you are: try again", status=503)
+
+    return answer
+
+
+def explain_routes(explanations: Asked, callers: Rights) -> Mapping[str, Route]:
+    """:func:`explain_route` by path prefix, as the HTTPS server takes it."""
+    return dict.fromkeys((f"/{kind}" for kind in _KINDS), explain_route(explanations, callers))
+
+
+def _authorized(request: Request, subject: ObjectRef, explanations: Asked, callers: Rights) -> Response:
+    caller = callers.caller(request)
+    group = "resource.k8s.io"
+    named = subject.name if subject.kind == "ResourceClaim" else ""
+    allowed = callers.may(caller, "get", "resourceclaims", group=group, namespace=subject.namespace, name=named)
+    if allowed and subject.kind == "Pod":
+        allowed = callers.may(caller, "get", "pods", group="", namespace=subject.namespace, name=subject.name)
+    if not allowed:
+        # Not told whether there is such an object.
+        right = "resourceclaims and pods" if subject.kind == "Pod" else "resourceclaims"
+        return Response.of_text(f"you may not get {right} in namespace {subject.namespace}", status=403)
+    if problem := explanations.problem:
+        return Response.of_text(problem, status=503)
+    all_names = callers.may(caller, "list", "resourceclaims", group=group)
+    try:
+        explanation = explanations.explain(subject, all_names=all_names)
+    except BusyError as error:
+        return Response(status=503, body=f"{error}\n".encode(), headers={"Retry-After": "1"})
+    except InputError as error:
+        return Response.of_text(str(error), status=404)
+    if request.query.get("format") == "text":
+        return Response.of_text(report_text(explanation))
+    return Response.of_json(to_wire(explanation))
+
+
+def _subject(path: str) -> ObjectRef | None:
+    match [unquote(part) for part in path.split("/")]:
+        case ["", kind, namespace, name, "explain"] if kind in _KINDS:
+            if len(namespace) <= _LONGEST and len(name) <= _LONGEST and _NAMESPACE.fullmatch(namespace):
+                return ObjectRef(kind=_KINDS[kind], namespace=namespace, name=name) if _NAME.fullmatch(name) else None
+    return None

@@ -1,0 +1,120 @@
+"""Explanations as a part of the controller: what the publisher starts, and what HTTP asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from controller.explanations.loop import ExplanationLoop, Pace
+from controller.explanations.mirror import Mirror
+from controller.explanations.names import hide_names
+from controller.explanations.turns import Turns
+from controller.explanations.watches import ExplanationWatches
+from controller.explanations.writer import OutcomeWriter
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.errors import InputError
+from driver.explain.explainer import Explainer
+from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.state import ClusterState
+
+__all__ = ["Explanations"]
+
+_WRITES_PER_S: Final = 10.0
+
+
+class Explanations:
+    """Explains pending claims as long as this controller leads. :meth:`start` it on the elected leader alone.
+
+    Args:
+        api: The API server.
+        instance: Who reports, in Events.
+        all_names: Whether Events and annotations may name claims and pods of other namespaces.
+        pace: How often, and how much at a time.
+    """
+
+    def __init__(self, api: KubernetesApi, *, instance: str, all_names: bool, pace: Pace | None = None) -> None:
+        self._api = api
+        self._instance = instance
+        self._all_names = all_names
+        self._pace = pace
+        self._mirror = Mirror()
+        self._watches = ExplanationWatches(api, self._mirror)
+        self._turns = Turns()
+        self._explainer: Explainer | None = None
+        self._others_are_synced: Callable[[], bool] = lambda: False
+
+    @property
+    def listener(self) -> Mirror:
+        """What the watches of :class:`~controller.cluster_view.ClusterView` feed."""
+        return self._mirror
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be explained here and now; empty where it can."""
+        if self._explainer is None:
+            return "this controller does not lead: ask another one"
+        return "" if self._is_synced() else "the cluster is being read: ask again in a moment"
+
+    def start(
+        self, stop: threading.Event, *, is_synced: Callable[[], bool], go_first: Callable[[], None]
+    ) -> list[threading.Thread]:
+        """Begin, in threads of their own; the last of them is the one that writes.
+
+        Args:
+            stop: Ends them.
+            is_synced: Whether the watches of others have fed everything once.
+            go_first: Waits until nothing more urgent is due.
+        """
+        self._others_are_synced = is_synced
+        with self._mirror.use() as state:
+            self._explainer = Explainer(state)
+        writer = OutcomeWriter(
+            self._api,
+            self._mirror.annotated,
+            instance=self._instance,
+            pause=lambda: stop.wait(1.0 / _WRITES_PER_S),
+        )
+        loop = ExplanationLoop(
+            self._mirror, explain=self._explain_for_all, writer=writer, go_first=go_first, stop=stop, pace=self._pace
+        )
+        worker = threading.Thread(target=loop.run, args=(self._is_synced,), name="explanations", daemon=True)
+        threads = self._watches.start(stop)
+        worker.start()
+        return [*threads, worker]
+
+    def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
+        """Explain a ResourceClaim or a Pod, as the cluster is now. For any thread, while :attr:`problem` is empty.
+
+        Those who ask take turns, and what is still to be taken over of the cluster's changes goes first.
+
+        Args:
+            subject: The object.
+            all_names: Whether whoever asks may know the names of other namespaces' claims and pods.
+
+        Raises:
+            BusyError: Too many ask at once.
+            InputError: There is no such object; with names that are alike only for who may know all names.
+        """
+        with self._turns.turn(), self._mirror.use() as state:
+            if not all_names and not _is_there(state, subject):
+                raise InputError(f"there is no {subject}")
+            return self._explained(state, subject, all_names=all_names)
+
+    def _explain_for_all(self, state: ClusterState, subject: ObjectRef) -> Explanation:
+        return self._explained(state, subject, all_names=self._all_names)
+
+    def _explained(self, state: ClusterState, subject: ObjectRef, *, all_names: bool) -> Explanation:
+        explainer = self._explainer = self._explainer or Explainer(state)
+        found = explainer.explain(subject)
+        if all_names:
+            return found
+        return hide_names(found, namespace=subject.namespace, others=self._mirror.namespaces)
+
+    def _is_synced(self) -> bool:
+        return self._others_are_synced() and self._watches.are_synced
+
+
+def _is_there(state: ClusterState, subject: ObjectRef) -> bool:
+    key = f"{subject.namespace}/{subject.name}"
+    return (state.pod(key) if subject.kind == "Pod" else state.claim(key)) is not None

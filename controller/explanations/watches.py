@@ -1,0 +1,169 @@
+"""The watches that only explanations need: classes, templates, pods that are not placed, and taint rules."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from controller.explanations.mirror import Mirror
+from controller.packed import pack
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
+from driver.adapters.kubernetes.reflector import Reflector
+from driver.adapters.kubernetes.resources import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    JsonObject,
+    Resource,
+)
+
+__all__ = ["ExplanationWatches"]
+
+_LOG: Final = logging.getLogger(__name__)
+_DATA: Final = "data"
+_ASK_AGAIN_S: Final = 600.0
+_RETRY_S: Final = 5.0
+
+# Of a Pod what explain reads; environments and images of containers are most of it.
+_POD_METADATA: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
+_POD_SPEC: Final = (
+    "affinity",
+    "nodeName",
+    "nodeSelector",
+    "resourceClaims",
+    "schedulerName",
+    "schedulingGates",
+    "tolerations",
+)
+_POD_STATUS: Final = ("phase", "resourceClaimStatuses")
+
+
+class ExplanationWatches:
+    """Feeds a mirror. :class:`~controller.cluster_view.ClusterView` feeds it all other kinds.
+
+    Args:
+        api: The API server.
+        mirror: What is fed.
+    """
+
+    def __init__(self, api: KubernetesApi, mirror: Mirror) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._rules_known = threading.Event()
+        self._watches = {
+            "deviceclasses": self._watch(DEVICE_CLASSES, _whole),
+            "resourceclaimtemplates": self._watch(RESOURCE_CLAIM_TEMPLATES, _name_alone, metadata_only=True),
+            "pods": self._watch(PODS, _pod, field_selector="spec.nodeName="),
+        }
+
+    def start(self, stop: threading.Event) -> list[threading.Thread]:
+        """Watch until ``stop`` is set, in threads of their own."""
+        threads = [
+            threading.Thread(target=watch.run, args=(stop,), name=f"watch-{name}", daemon=True)
+            for name, watch in self._watches.items()
+        ]
+        threads.append(
+            threading.Thread(target=self._watch_rules, args=(stop,), name="watch-devicetaintrules", daemon=True)
+        )
+        for thread in threads:
+            thread.start()
+        return threads
+
+    @property
+    def are_synced(self) -> bool:
+        """Whether everything was read once."""
+        return self._rules_known.is_set() and all(watch.synced.is_set() for watch in self._watches.values())
+
+    def _watch_rules(self, stop: threading.Event) -> None:
+        """DeviceTaintRules, in the version that is served; where none is, ask again now and then.
+
+        Their API is off by default up to Kubernetes 1.36 at least, so that its absence is no error.
+        """
+        while not stop.is_set():
+            try:
+                served = self._served_rules()
+            except ApiServerError as error:
+                _LOG.warning("cannot ask for DeviceTaintRules", extra={"error": str(error), "retry_in_s": _RETRY_S})
+                stop.wait(_RETRY_S)
+                continue
+            if served is None:
+                self._rules_known.set()
+                stop.wait(_ASK_AGAIN_S)
+            else:
+                watch = self._watch(served, _whole)
+                watch.synced = self._rules_known
+                watch.run(stop)
+
+    def _served_rules(self) -> Resource | None:
+        """The resource that is served; None where none is.
+
+        Raises:
+            ApiServerError: Nobody could say.
+        """
+        for version in (DEVICE_TAINT_RULES.version, "v1alpha3"):
+            resource = replace(DEVICE_TAINT_RULES, version=version)
+            try:
+                self._api.list(resource, metadata_only=True)
+            except NotFoundError:
+                continue
+            return resource
+        return None
+
+    def _watch(
+        self,
+        resource: Resource,
+        essence: Callable[[JsonObject], JsonObject | None],
+        *,
+        metadata_only: bool = False,
+        field_selector: str = "",
+    ) -> Reflector:
+        def kept(wire: JsonObject) -> JsonObject:
+            metadata = wire["metadata"]
+            identity = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
+            found = essence(wire)
+            return {"metadata": identity, _DATA: None if found is None else pack(found)}
+
+        def tell(key: str) -> None:
+            found = reflector.get(key)
+            data = None if found is None else found[_DATA]
+            if data is None:
+                self._mirror.remove(resource.kind, key)
+            else:
+                self._mirror.put(resource.kind, key, data)
+
+        reflector = Reflector(
+            self._api,
+            resource,
+            field_selector=field_selector,
+            metadata_only=metadata_only,
+            on_change=tell,
+            transform=kept,
+        )
+        return reflector
+
+
+def _whole(wire: JsonObject) -> JsonObject:
+    return wire
+
+
+def _name_alone(wire: JsonObject) -> JsonObject:
+    return {"metadata": {key: wire["metadata"][key] for key in ("name", "namespace")}}
+
+
+def _pod(wire: JsonObject) -> JsonObject | None:
+    """None for a pod without claims: of most pods nothing is kept."""
+    spec, status = wire.get("spec") or {}, wire.get("status") or {}
+    if not spec.get("resourceClaims"):
+        return None
+    scheduled = [item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"]
+    return {
+        "metadata": {key: wire["metadata"][key] for key in _POD_METADATA if key in wire["metadata"]},
+        "spec": {key: spec[key] for key in _POD_SPEC if key in spec},
+        "status": {key: status[key] for key in _POD_STATUS if key in status}
+        | {"conditions": [{key: item.get(key) for key in ("type", "status", "message")} for item in scheduled]},
+    }

@@ -1,0 +1,242 @@
+"""The parts of explanations that need no API server: names, annotations, packing, records, the HTTP route."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from controller.admission.callers import Caller, NotAuthenticatedError
+from controller.admission.secure_server import Request, Response
+from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
+from controller.explanations.mirror import Mirror
+from controller.explanations.names import hide_names
+from controller.explanations.records import Outcome, annotations_patch, pending_event
+from controller.explanations.routes import explain_routes
+from controller.packed import pack, packed, unpacked
+from driver.errors import InputError
+from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
+from driver.explain.reasons import Reason
+
+CLAIM = ObjectRef(kind="ResourceClaim", namespace="mine", name="train")
+NOW = datetime(2026, 5, 1, 12, 0, 1, tzinfo=UTC)
+
+
+def explanation(message: str, **more: Any) -> Explanation:
+    return Explanation(subject=CLAIM, findings=(Finding(reason=Reason.DEVICES_IN_USE, message=message),), **more)
+
+
+def outcome(reason: Reason = Reason.DEVICES_IN_USE) -> Outcome:
+    pod = ObjectRef(kind="Pod", namespace="mine", name="train-0", uid="u1")
+    return Outcome(pod=pod, claims=(("mine/train", "u2"),), reason=reason, message="all are in use")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "held by claim theirs/secret (pod theirs/secret-0)",
+            "held by 1 claim of another namespace",
+        ),
+        (
+            "claim theirs/a (2 pods such as theirs/b, 4 devices) has it",
+            "1 claim of another namespace (4 devices) has it",
+        ),
+        ("claims theirs/a, theirs/b and theirs/c", "3 claims of other namespaces"),
+        ("claim theirs/a, claim theirs/b", "2 claims of other namespaces"),
+        ("held by mine/a, theirs/b, theirs/c", "held by mine/a and 2 of other namespaces"),
+        ("claim mine/a has gpu-0 of node-1", "claim mine/a has gpu-0 of node-1"),
+        (
+            "rootport.dev/model, rootport.dev/node-1/gpu-0, 0/5 nodes",
+            "rootport.dev/model, rootport.dev/node-1/gpu-0, 0/5 nodes",
+        ),
+        ("theirs/a.b-c, then", "1 of another namespace, then"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_others_have_is_counted_and_not_named(text: str, shown: str) -> None:
+    found = hide_names(explanation(text, notes=(text,)), namespace="mine", others={"mine", "theirs"})
+    assert (found.findings[0].message, found.notes) == (shown, (shown,))
+
+
+def test_a_proposal_to_end_others_claims_says_how_many_and_no_more() -> None:
+    ends = (ObjectRef(kind="ResourceClaim", namespace="theirs", name="secret"), CLAIM)
+    proposal = Proposal(
+        kind=ChangeKind.END_CLAIMS,
+        text="end claim theirs/secret",
+        ends=ends,
+        pods=(ObjectRef(kind="Pod", namespace="theirs", name="secret-0"),),
+        commands=("kubectl -n theirs delete pod secret-0",),
+    )
+    (found,) = hide_names(explanation("", proposals=(proposal,)), namespace="mine", others={"theirs"}).proposals
+    assert (found.text, found.ends, found.pods, found.commands) == (
+        "end 1 claim of another namespace",
+        (CLAIM,),
+        (),
+        (),
+    )
+    own = Proposal(
+        kind=ChangeKind.END_CLAIMS, text="end claim mine/a", ends=(CLAIM,), commands=("kubectl delete pod a",)
+    )
+    assert hide_names(explanation("", proposals=(own,)), namespace="mine", others={"theirs"}).proposals == (own,)
+
+
+def test_an_event_has_one_name_for_a_pod_a_reason_and_half_an_hour() -> None:
+    def name(found: Outcome, later_s: float) -> str:
+        event = pending_event(found, instance="test", now=NOW + timedelta(seconds=later_s))
+        text: str = event["metadata"]["name"]
+        return text
+
+    assert name(outcome(), 0) == name(outcome(), 600)
+    assert len({name(outcome(), 0), name(outcome(), 1800), name(outcome(Reason.NODE_TAINTED), 0)}) == 3
+    assert name(outcome(), 0).startswith("devices-in-use.u1.")
+
+
+@pytest.mark.parametrize("reason", [Reason.FITS, Reason.ALLOCATED, Reason.WAITING_FOR_POD], ids=str)
+def test_where_all_is_well_the_annotations_go(reason: Reason) -> None:
+    assert annotations_patch("u2", outcome(reason).annotations)["metadata"]["annotations"] == {
+        REASON: None,
+        MESSAGE: None,
+    }
+
+
+def metadata(version: int, reason: str | None, *, uid: str = "u") -> dict[str, Any]:
+    annotations = {"other": "x"} if reason is None else {REASON: reason, MESSAGE: "m"}
+    return {
+        "namespace": "mine",
+        "name": "a",
+        "uid": uid,
+        "resourceVersion": str(version),
+        "annotations": annotations,
+    }
+
+
+def test_a_late_event_of_the_watch_does_not_undo_an_own_write() -> None:
+    claims = AnnotatedClaims()
+    claims.see(metadata(5, None))
+    assert claims.all() == ()
+    claims.see(metadata(9, "B"))
+    claims.see(metadata(7, "A"))
+    assert claims.said("mine/a") == {REASON: "B", MESSAGE: "m"}
+    claims.see(metadata(8, "C", uid="another"))  # made anew under the same name, as the watch shows it
+    assert claims.said("mine/a")[REASON] == "C"
+    claims.see(metadata(12, None, uid="another"))
+    assert (claims.said("mine/a"), claims.all()) == ({}, ())
+
+
+def test_what_is_packed_comes_back_without_managed_fields() -> None:
+    wire = {"metadata": {"name": "s", "uid": "u", "managedFields": [1]}, "spec": {"driver": "d", "pool": {"name": "p"}}}
+    kept = packed(wire)
+    assert kept["spec"] == {"driver": "d", "pool": {"name": "p"}}
+    assert unpacked(kept) == {"metadata": {"name": "s", "uid": "u"}, "spec": wire["spec"]}
+    assert wire["metadata"]["managedFields"] == [1]
+
+
+def test_a_heartbeat_is_no_change_and_a_taint_is_one() -> None:
+    mirror = Mirror()
+
+    def node(**spec: object) -> bytes:
+        return pack({"metadata": {"name": "n"}, "spec": spec, "status": {}})
+
+    mirror.put("Node", "n", node())
+    with mirror.use() as state:
+        before = state.generation
+    mirror.put("Node", "n", node())
+    with mirror.use() as state:
+        assert state.generation == before
+    mirror.put("Node", "n", node(unschedulable=True))
+    assert not mirror.take_over(10)
+    with mirror.use() as state:
+        assert state.generation > before
+        assert state.nodes["n"].unschedulable
+    mirror.remove("Node", "n")
+    with mirror.use() as state:
+        assert not state.nodes
+
+
+class Explaining:
+    def __init__(self, problem: str = "") -> None:
+        self.problem = problem
+
+    def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
+        if subject.name != "train":
+            raise InputError(f"there is no {subject}")
+        return explanation(f"all names: {all_names}")
+
+
+class Users:
+    """Tokens are names of rights."""
+
+    def caller(self, request: Request) -> Caller:
+        token = request.headers.get("authorization", "")
+        if not token:
+            raise NotAuthenticatedError("no bearer token")
+        return Caller(username=token)
+
+    def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
+        rights = {
+            "all": {"get claims", "get pods", "list"},
+            "own": {"get claims", "get pods"},
+            "claims": {"get claims"},
+        }
+        asked = {
+            ("get", "resourceclaims"): "get claims",
+            ("get", "pods"): "get pods",
+            ("list", "resourceclaims"): "list",
+        }
+        assert namespace == ("" if verb == "list" else "mine")
+        return asked[verb, resource] in rights.get(caller.username, set())
+
+
+def ask(path: str, user: str, *, problem: str = "", method: str = "GET", **query: str) -> Response:
+    route = explain_routes(Explaining(problem), Users())[f"/{path.split('/')[1]}"]
+    return route(Request(method=method, path=path, query=query, headers={"authorization": user}))
+
+
+CLAIM_PATH, POD_PATH = "/claims/mine/train/explain", "/pods/mine/train/explain"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (lambda: ask(CLAIM_PATH, "own"), 200),
+        (lambda: ask(POD_PATH, "own"), 200),
+        (lambda: ask(POD_PATH, "claims"), 403),
+        (lambda: ask(CLAIM_PATH, "nobody"), 403),
+        (lambda: ask(CLAIM_PATH, ""), 401),
+        (lambda: ask(CLAIM_PATH, "own", method="POST"), 405),
+        (lambda: ask(CLAIM_PATH, "own", problem="this controller does not lead"), 503),
+        (lambda: ask("/claims/mine/gone/explain", "own"), 404),
+        (lambda: ask("/claims/mine/train", "own"), 404),
+        (lambda: ask("/claims/mine//explain", "own"), 404),
+        (lambda: ask(f"/claims/mine/{'a' * 300}/explain", "own"), 404),
+    ],
+    ids=[
+        "claim",
+        "pod",
+        "pod without pods",
+        "no right",
+        "nobody",
+        "POST",
+        "no leader",
+        "gone",
+        "path",
+        "empty",
+        "long",
+    ],
+)
+def test_the_route_answers_whom_it_may(answer: Callable[[], Response], status: int) -> None:
+    assert answer().status == status
+
+
+def test_the_route_names_others_only_for_who_may_list_all_claims() -> None:
+    said = {user: json.loads(ask(CLAIM_PATH, user).body)["findings"][0]["message"] for user in ("own", "all")}
+    assert said == {"own": "all names: False", "all": "all names: True"}
+
+
+def test_the_route_answers_as_the_terminal_does_where_asked() -> None:
+    text = ask(CLAIM_PATH, "all", format="text").body.decode()
+    assert text.startswith("claim mine/train: DevicesInUse")
