@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from controller.alignment_view import PodIndex
+from controller.allocation_view import AllocationIndex
 from controller.device_changes import essence_of_device, is_same_but_status
 from controller.essences import (
     allocations_of_claim,
@@ -80,8 +81,7 @@ class ClusterView:
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
         self._device_labels: dict[str, str] = {}
-        self._allocations: dict[str, tuple[ClaimAllocation, ...]] = {}
-        self._claims_by_pool: defaultdict[str, set[str]] = defaultdict(set)
+        self._allocations = AllocationIndex()
         self._specs_due: set[str] = set()
         self._inventories = Reflector(
             api,
@@ -114,7 +114,7 @@ class ClusterView:
         )
         self.slices = SliceCache(self._slices.get, clock=clock)
         """This driver's slices, by pool."""
-        self.pods = PodIndex(self._allocations_of, look_at_pod)
+        self.pods = PodIndex(self._allocations.of_claim, look_at_pod)
         """The pods that have devices of this driver, by UID."""
 
     def start(self, stop: threading.Event) -> list[threading.Thread]:
@@ -175,13 +175,7 @@ class ClusterView:
 
     def allocations(self, node: str) -> list[ClaimAllocation]:
         """What claims were given of this driver's devices on a node."""
-        with self._lock:
-            claims = [self._allocations[key] for key in self._claims_by_pool.get(node, ())]
-        return [item for claim in claims for item in claim if item.pool == node]
-
-    def _allocations_of(self, key: str) -> tuple[ClaimAllocation, ...]:
-        with self._lock:
-            return self._allocations.get(key, ())
+        return self._allocations.of_pool(node)
 
     def take_specs_due(self, label: str) -> bool:
         """Whether more than claims may have changed since this was asked last, so that the specs need a look as well.
@@ -292,18 +286,7 @@ class ClusterView:
         self._news.tell(RESOURCE_CLAIMS, key, claim)
         given: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
         pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
-        with self._lock:
-            former = self._allocations.pop(key, ())
-            if given:
-                self._allocations[key] = given
-            if given != former:  # otherwise another driver's claim, or a change that is no concern of its devices
-                for pool in {item.pool for item in former}:
-                    self._claims_by_pool[pool].discard(key)
-                    if not self._claims_by_pool[pool]:
-                        del self._claims_by_pool[pool]
-                for pool in {item.pool for item in given}:
-                    self._claims_by_pool[pool].add(key)
-        self.pods.refresh(key, pods, is_given_anew=given != former)
-        if given != former:
-            for pool in {item.pool for item in (*former, *given)}:
-                self._look_at_devices(node_label(pool))
+        pools = self._allocations.refresh(key, given)
+        self.pods.refresh(key, pods, is_given_anew=bool(pools))
+        for pool in pools:
+            self._look_at_devices(node_label(pool))

@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from controller.leader_election import LeaderElector, Outcome
+from controller.leader_election import LeaderElector
+from controller.lifecycle import LEASE_TIMEOUT_S, run
 from controller.policies_in_force import PoliciesInForce
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
-from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
 from driver.api.gpu_policies import DEFAULT_POLICIES
@@ -27,17 +25,11 @@ from driver.errors import InputError, RootportError
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
-    from controller.admission.webhook import Webhook
 
 __all__ = ["command", "main"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LEADER_LEASE: Final = "rootport-controller"
-_WATCHDOG_S: Final = 0.5
-_STOP_S: Final = 8.0
-# Shorter than the deadline for a renewal, so that several attempts fit in.
-_LEASE_TIMEOUT_S: Final = 4.0
-_LOST_EXIT_CODE: Final = 1
 
 
 @click.command(
@@ -202,7 +194,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         resync_s=resync,
     )
     elector = LeaderElector(
-        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=_LEASE_TIMEOUT_S),
+        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S),
         namespace=namespace,
         name=_LEADER_LEASE,
         identity=identity,
@@ -234,64 +226,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             advise=Advisor(api),
             routes=explain_routes(explanations, Callers(api)) if explanations else None,
         )
-    return _run(elector, publisher, webhook, health_port)
-
-
-def _run(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, health_port: int) -> int:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    ended = threading.Event()
-    outcome: list[Outcome] = []
-
-    def elect() -> None:
-        try:
-            outcome.append(elector.run(stop, on_elected=publisher.start))
-        finally:
-            ended.set()
-
-    def ready() -> str:
-        if not elector.answered.is_set():
-            return "the API server has not answered yet"
-        if elector.leads and not publisher.is_ready:
-            return "the cluster is being read"
-        return webhook.problem if webhook else ""
-
-    health = (
-        HealthServer(health_port, {"/healthz": lambda: publisher.failure, "/readyz": ready}) if health_port else None
-    )
-    if health is not None:
-        health.start()
-    if webhook is not None:
-        webhook.start()
-    threading.Thread(target=elect, name="election", daemon=True).start()
-    # The elector's own thread may hang in a request: this one does not.
-    while not (stop.is_set() or elector.overdue or ended.wait(_WATCHDOG_S)):
-        pass
-    if not stop.is_set():
-        _LOG.error("the leader Lease is lost: this process ends, so that there are never two writers")
-        _end_at_once()
-    ended.wait(_LEASE_TIMEOUT_S)  # no renewal may cross the release
-    return _stop(elector, publisher, webhook, health)
-
-
-def _stop(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, health: HealthServer | None) -> int:
-    _LOG.info("stopping")
-    if not publisher.stop(_STOP_S):
-        # Without the release others wait until the Lease has run out, and by then this process is gone.
-        _LOG.warning("a write is still under way: the Lease is not released")
-    elif elector.release():
-        _LOG.info("lease released")
-    for server in (webhook, health):
-        if server is not None:
-            server.stop()
-    _LOG.info("stopped")
-    return 0
-
-
-def _end_at_once() -> None:
-    logging.shutdown()
-    os._exit(_LOST_EXIT_CODE)  # threads in the middle of a write must not finish what follows it
+    return run(elector, publisher, webhook, health_port=health_port)
 
 
 def main() -> None:

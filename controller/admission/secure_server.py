@@ -8,23 +8,22 @@ connection: no idle connections must be guarded, and a new certificate is in use
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from controller.admission.exchange import Request, Response, Route
 from driver.errors import NodeError
 
-__all__ = ["MAX_BODY_BYTES", "Request", "Response", "Route", "SecureServer"]
+__all__ = ["MAX_BODY_BYTES", "SecureServer"]
 
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """Of a request. The API server takes no larger request either (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
@@ -37,57 +36,6 @@ _BUSY_S: Final = 2.0  # how long a connection waits for a thread
 _PATIENCE_S: Final = 1.0  # while others wait, who has not sent a whole request by then makes room
 _POLL_S: Final = 0.25
 _MAX_QUERY_FIELDS: Final = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One request.
-
-    Attributes:
-        method: Such as ``GET``.
-        path: As the client wrote it, percent-encoded, without the query: ``/claims/default/training/explain``.
-        query: The query's parameters; of a name given twice, the last.
-        headers: By lower-case name. Not in its ``repr``: the caller's token is among them.
-        body: Empty where there is none.
-    """
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """The answer to a request.
-
-    Attributes:
-        status: The HTTP status.
-        body: What is sent.
-        content_type: What the body is.
-        headers: Further headers.
-    """
-
-    status: int = 200
-    body: bytes = b""
-    content_type: str = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of_json(cls, value: object, *, status: int = 200) -> Response:
-        """A JSON document."""
-        body = json.dumps(value, separators=(",", ":")).encode()
-        return cls(status=status, body=body, content_type="application/json")
-
-    @classmethod
-    def of_text(cls, text: str, *, status: int = 200) -> Response:
-        """Lines for a person; a closing newline is added where there is none."""
-        return cls(status=status, body=(text if text.endswith("\n") else f"{text}\n").encode())
-
-
-Route: TypeAlias = Callable[[Request], Response]
-"""Answers a request, in a thread of the server: it must be safe for threads. What it raises becomes a 500."""
 
 
 class SecureServer:

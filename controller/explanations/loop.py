@@ -24,6 +24,7 @@ __all__ = ["ExplanationLoop", "Pace"]
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.2
 _AT_ONCE: Final = 100  # changes; between them slices may become due
+_TIDIED_A_ROUND: Final = 100  # anybody may annotate claims, again and again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class ExplanationLoop:
         self._known: dict[str, _Known] = {}  # by the pod's UID
         self._since: dict[str, float] = {}  # when a pod was first seen with pending claims, by its UID
         self._last = ""  # the key of the pod that was looked at last
+        self._tidied = ""  # the key of the claim that was tidied last; empty where none was left over
         self._begun = clock()
         self._started: float | None = None
         self._generation = -1
@@ -153,7 +155,7 @@ class ExplanationLoop:
         since = self._clock() - self._started
         if since < pace.round_s:
             return False
-        if self._last:
+        if self._last or self._tidied:
             return True  # the last round had no end
         with self._mirror.use() as state:
             has_changed = state.generation != self._generation
@@ -207,7 +209,7 @@ class ExplanationLoop:
         return Outcome(pod=ref, claims=claims, reason=explanation.reason, message=summary(explanation))
 
     def _tidy(self) -> None:
-        """Remove the annotations of claims that are allocated, or that no pod waits for any more."""
+        """Remove the annotations of claims that are allocated, or that no pod waits for any more: some each round."""
         done: list[tuple[str, str]] = []
         claims: set[str] = set()
         with self._mirror.use() as state:
@@ -221,9 +223,14 @@ class ExplanationLoop:
                 claim = state.claim(key)
                 if claim is not None:
                     claims.add(claim.uid)
-        for key, uid in done:
+        done.sort()
+        first = next((place for place, (key, _) in enumerate(done) if key > self._tidied), 0)
+        for key, uid in (*done[first:], *done[:first])[:_TIDIED_A_ROUND]:
             self._go_first()
+            self._tidied = key
             self._writer.clear(key, uid)
+        if len(done) <= _TIDIED_A_ROUND:
+            self._tidied = ""
         self._writer.forget_all_but(self._since, claims)
 
 

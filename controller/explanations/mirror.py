@@ -84,6 +84,12 @@ class Mirror:
             return self._clock() - self._changed_at
 
     @property
+    def waiting(self) -> int:
+        """How many changes are still to be taken over."""
+        with self._lock:
+            return len(self._inbox)
+
+    @property
     def namespaces(self) -> frozenset[str]:
         """Those that have, or had, claims or pods with claims."""
         with self._lock:

@@ -48,7 +48,7 @@ class _Hiding:
             groups=tuple(map(self._group, found.groups)),
             proposals=tuple(map(self._proposal, found.proposals)),
             scheduler_message=self.text(found.scheduler_message),
-            notes=tuple(map(self.text, found.notes)),
+            notes=tuple(map(self._note, found.notes)),
         )
 
     def text(self, text: str) -> str:
@@ -69,6 +69,11 @@ class _Hiding:
         counted = f"{hidden} {noun}of {'another namespace' if hidden == 1 else 'other namespaces'}"
         before = f"{kind}{'' if len(shown) == 1 else 's'} " if kind and shown else ""
         return before + " and ".join(part for part in (", ".join(shown), counted) if part)
+
+    def _note(self, text: str) -> str:
+        """What is wrong in an object of others, behind the colon, may be in their words."""
+        shown = self.text(text)
+        return shown if shown == text else shown.partition(": ")[0]
 
     def _finding(self, found: Finding) -> Finding:
         return replace(found, message=self.text(found.message))

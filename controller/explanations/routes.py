@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from urllib.parse import unquote
 
 from controller.admission.callers import Caller, NotAuthenticatedError
-from controller.admission.secure_server import Request, Response, Route
+from controller.admission.exchange import Request, Response, Route
 from controller.explanations.turns import BusyError
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError

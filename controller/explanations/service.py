@@ -21,6 +21,7 @@ from driver.explain.state import ClusterState
 __all__ = ["Explanations"]
 
 _WRITES_PER_S: Final = 10.0
+_MOST_WAITING: Final = 1000  # changes, a second's work
 
 
 class Explanations:
@@ -54,7 +55,9 @@ class Explanations:
         """Why nothing can be explained here and now; empty where it can."""
         if self._explainer is None:
             return "this controller does not lead: ask another one"
-        return "" if self._is_synced() else "the cluster is being read: ask again in a moment"
+        # Whoever asks takes over what is waiting, at one go; at the start that is the loop's work, in pieces.
+        is_read = self._is_synced() and self._mirror.waiting <= _MOST_WAITING
+        return "" if is_read else "the cluster is being read: ask again in a moment"
 
     def start(
         self, stop: threading.Event, *, is_synced: Callable[[], bool], go_first: Callable[[], None]

@@ -84,11 +84,14 @@ class ExplanationWatches:
 
         Their API is off by default up to Kubernetes 1.36 at least, so that its absence is no error.
         """
+        said = ""
         while not stop.is_set():
             try:
                 served = self._served_rules()
             except ApiServerError as error:
-                _LOG.warning("cannot ask for DeviceTaintRules", extra={"error": str(error), "retry_in_s": _RETRY_S})
+                if said != str(error):
+                    said = str(error)
+                    _LOG.warning("cannot ask for DeviceTaintRules", extra={"error": said, "retry_in_s": _RETRY_S})
                 stop.wait(_RETRY_S)
                 continue
             if served is None:

@@ -89,8 +89,8 @@ def read_dumps(path: Path, *, features: Features | None = None) -> ClusterState:
     # Of a whole cluster the dump has the pods of kube-system at least.
     if len(namespaces) == 1:
         state.notes.append(
-            f"{path_name(path)} has claims and pods of namespace {printable(*namespaces)} alone, so devices that claims of"
-            " others have look free: was it dumped with -A?"
+            f"{path_name(path)} has claims and pods of namespace {printable(*namespaces)} alone, so devices that claims"
+            " of others have look free: was it dumped with -A?"
         )
     return state
 

@@ -149,7 +149,7 @@ def _read(path: Path) -> str:
         path,
         MAX_FILE_BYTES,
         _WHAT,
-        too_large="split it into several files; --claims takes more than one, or a folder",
+        too_large="split it into several files of one folder",
     )
     try:
         return data.decode("utf-8-sig")

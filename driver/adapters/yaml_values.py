@@ -44,7 +44,7 @@ def read_values(text: str, source: str, *, is_json: bool = False) -> Iterator[An
         except json.JSONDecodeError as error:
             # What begins like JSON may still be YAML in flow style: YAML has the last word, and the better message.
             if is_json:
-                cut = error.pos >= len(text.rstrip())
+                cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
                 problem = "it ends in the middle: was kubectl interrupted?" if cut else error.msg
                 raise InputError(f"{source}:{error.lineno}: not valid JSON: {problem}") from error
         except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ from typing import Final
 
 from driver.allocator.demands import Constraint
 from driver.allocator.view import PooledDevice, SliceDevices
-from driver.api.resource_v1 import DeviceAttribute
+from driver.api.resource_v1 import Device, DeviceAttribute
 
 __all__ = ["Values", "attribute_values", "column", "extend"]
 
@@ -40,11 +40,14 @@ def attribute_values(device: PooledDevice, attribute: str, *, lists: bool) -> Va
         The values; none of them where the attribute has no type that counts; None where the device has no such
         attribute.
     """
-    attributes = device.device.attributes
-    value = attributes.get(attribute)
+    return _values_of(device.device, device.id.driver, attribute, lists=lists)
+
+
+def _values_of(device: Device, driver: str, attribute: str, *, lists: bool) -> Values | None:
+    value = device.attributes.get(attribute)
     if value is None:
         domain, _, name = attribute.partition("/")
-        value = attributes.get(name) if domain == device.id.driver else None
+        value = device.attributes.get(name) if domain == driver else None
     if value is None:
         return None
     return (_list_values(value) if lists else None) or _plain_value(value)
@@ -54,7 +57,7 @@ def column(part: SliceDevices, attribute: str, *, lists: bool) -> tuple[Values |
     """What each device of a slice has for an attribute, as :func:`attribute_values` says; remembered in the slice."""
     known = part.columns.get(attribute)
     if known is None:
-        known = tuple(attribute_values(device, attribute, lists=lists) for device in part.devices)
+        known = tuple([_values_of(device, part.driver, attribute, lists=lists) for device in part.source])
         part.columns[attribute] = known
     return known
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
@@ -20,7 +20,7 @@ from driver.api.resource_v1 import AllocationResult
 __all__ = ["Holding", "Ledger", "holdings"]
 
 _NOTHING: Final[Mapping[str, int]] = {}
-_Key = TypeVar("_Key", DeviceId, str)
+_USES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,12 @@ class Ledger:
         self._shares_count = features.consumable_capacity
         # By driver and pool: what of a node is in use is looked up once for all of its devices.
         self._whole: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self._shares: Counter[DeviceId] = Counter()
+        self._shares: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
+        # By pool, as far as it was asked for since something changed; and the numbers of all kinds of use.
+        self._use_of: dict[tuple[str, str], int] = {}
+        self._uses: dict[object, int] = {}
+        self._next_use = 1
 
     def add(self, held: Iterable[Holding]) -> None:
         """Count devices as in use."""
@@ -76,7 +80,31 @@ class Ledger:
 
     def is_shared(self, device: DeviceId) -> bool:
         """Some claim has a share of the device."""
-        return device in self._shares
+        return device.device in self._shares.get(device[:2], ())
+
+    def in_use(self, pool: PoolId) -> Collection[str]:
+        """The names of a pool's devices that claims have, or have shares of."""
+        return {*self._whole.get(pool, ()), *self._shares.get(pool, ())}
+
+    def use(self, pool: PoolId) -> int:
+        """Equal for pools of whose devices of the same names the same is in use."""
+        known = self._use_of.get(pool)
+        if known is None:
+            if pool not in self._whole and pool not in self._shares:
+                return 0
+            shared = [
+                (name, frozenset(self.consumed(DeviceId(pool.driver, pool.pool, name)).items()))
+                for name in self._shares.get(pool, ())
+            ]
+            use = (frozenset(self._whole.get(pool, ())), frozenset(shared))
+            known = self._uses.get(use)
+            if known is None:
+                if len(self._uses) >= _USES:
+                    self._uses.clear()
+                known = self._uses[use] = self._next_use
+                self._next_use += 1
+            self._use_of[pool] = known
+        return known
 
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
         """What the device's shares consume of its capacities, in nano-units."""
@@ -89,27 +117,29 @@ class Ledger:
         """
         free = dict(pool.counters)
         if free:
-            for part in pool.slices:
+            for part in (*pool.slices, *pool.elsewhere):
                 for device in part.devices:
                     self._charge(device, free)
-            for device in pool.elsewhere:
-                self._charge(device, free)
         return free
 
     def _charge(self, device: PooledDevice, free: dict[CounterKey, int]) -> None:
-        if device.counters and (self.is_whole(device.id) or device.id in self._shares):
+        if device.counters and (self.is_whole(device.id) or self.is_shared(device.id)):
             for key, amount in device.counters.items():
                 free[key] -= amount
 
     def _count(self, item: Holding, sign: int) -> None:
+        pool = item.device[:2]
+        self._use_of.pop(pool, None)
         if item.share_id is None or not self._shares_count:
-            pool = item.device[:2]
             whole = self._whole[pool]
             _add(whole, item.device.device, sign)
             if not whole:
                 del self._whole[pool]
             return
-        _add(self._shares, item.device, sign)
+        shares = self._shares[pool]
+        _add(shares, item.device.device, sign)
+        if not shares:
+            del self._shares[pool]
         if item.consumed:
             consumed = self._consumed[item.device]
             for name, amount in item.consumed.items():
@@ -118,7 +148,7 @@ class Ledger:
                 del self._consumed[item.device]
 
 
-def _add(counter: Counter[_Key], key: _Key, amount: int) -> None:
+def _add(counter: Counter[str], key: str, amount: int) -> None:
     counter[key] += amount
     if not counter[key]:
         del counter[key]

@@ -13,19 +13,17 @@ built once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.node_selection import matches_node
+from driver.allocator.shapes import Shapes
 from driver.allocator.view import CounterKey, NodeView, Pool, PooledDevice, PoolState, SliceDevices
-from driver.api.resource_v1 import CounterSet, Device, Node, ResourceSlice, ResourceSliceSpec
+from driver.api.resource_v1 import Device, Node, ResourceSlice, ResourceSliceSpec
 
 __all__ = ["CounterKey", "NodeView", "Pool", "PoolIndex", "PoolState", "PooledDevice", "SliceDevices"]
-
-_NO_COUNTERS: Final[Mapping[CounterKey, int]] = {}
 
 
 class PoolIndex:
@@ -38,6 +36,8 @@ class PoolIndex:
 
     def __init__(self, slices: Iterable[ResourceSlice], features: Features) -> None:
         self._features = features
+        self._shapes = Shapes()
+        self._shape_of: dict[str, tuple[int | None]] = {}
         self._by_name: dict[str, ResourceSlice] = {}
         self._of_node: defaultdict[str, list[ResourceSlice]] = defaultdict(list)
         self._shared: list[ResourceSlice] = []
@@ -92,6 +92,7 @@ class PoolIndex:
 
     def _drop(self, item: ResourceSlice) -> None:
         del self._by_name[item.metadata.name]
+        self._shape_of.pop(item.metadata.name, None)
         _without(self._of_pool[_pool_id(item)], item)
         for place in self._places(item.spec):
             _without(place, item)
@@ -143,9 +144,8 @@ class PoolIndex:
         pools += [pool for pool_id, pool in self._troubled.items() if pool_id not in of_pool]
         pools.sort(key=lambda pool: (pool.comes_last, pool.id))
         slices = tuple(part for pool in pools for part in pool.slices)
-        devices = tuple(device for part in slices for device in part.devices)
         invalid = next((pool for pool in pools if pool.state is PoolState.INVALID), None)
-        return NodeView(node, tuple(pools), slices, devices, invalid)
+        return NodeView(node, tuple(pools), slices, invalid)
 
     def _find_trouble(self, pool_id: PoolId, troubled: dict[PoolId, Pool]) -> None:
         """Whether nodes that reach nothing of the pool but its counters see that something is wrong with it.
@@ -192,31 +192,34 @@ class PoolIndex:
         self, pool_id: PoolId, current: Sequence[ResourceSlice], elsewhere: Sequence[ResourceSlice]
     ) -> Pool:
         with_devices = [item for item in current if not item.spec.shared_counters]
-        sets = {part.name: part for item in current for part in item.spec.shared_counters}
-        problem = _duplicate_device(with_devices)
-        if not problem and self._features.partitionable_devices:
-            if len(sets) != sum(len(item.spec.shared_counters) for item in current):
-                problem = "the name of a counter set is used twice"
-            problem = problem or _unknown_counter([*current, *elsewhere], sets)
+        with_counters = [item for item in current if item.spec.shared_counters]
+        slices = tuple([self._slice(pool_id, item) for item in with_devices])
+        not_here = tuple([self._slice(pool_id, item) for item in elsewhere])
+        shape = self._shapes.of_pool(slices, not_here, with_counters)
+        problem = self._shapes.problem(shape, current, elsewhere, counters=self._features.partitionable_devices)
         if problem:
             return Pool(pool_id, PoolState.INVALID, problem)
-        slices = tuple(self._slice(pool_id, item) for item in with_devices)
         return Pool(
             id=pool_id,
             state=PoolState.USABLE,
             slices=slices,
-            elsewhere=tuple(device for item in elsewhere for device in self._slice(pool_id, item).devices),
-            counters={
-                (pool_id, part.name, name): counter.value.nano
-                for part in sets.values()
-                for name, counter in part.counters.items()
-            },
+            elsewhere=not_here,
+            counters=self._shapes.amounts(with_counters),
             comes_last=any(device.binding_conditions for part in slices for device in part.source),
+            shape=None if elsewhere else shape,
         )
 
     def _slice(self, pool_id: PoolId, item: ResourceSlice) -> SliceDevices:
-        devices = tuple(self._device(pool_id, device, item.spec) for device in item.spec.devices)
-        return SliceDevices(pool_id.driver, item.spec.devices, devices)
+        spec = item.spec
+        name = item.metadata.name
+        known = self._shape_of.get(name)
+        if known is None:
+            known = self._shape_of[name] = (self._shapes.of(spec),)
+
+        def build() -> tuple[PooledDevice, ...]:
+            return tuple([self._device(pool_id, device, spec) for device in spec.devices])
+
+        return SliceDevices(pool_id.driver, spec.devices, build, shape=known[0])
 
     def _device(self, pool_id: PoolId, device: Device, spec: ResourceSliceSpec) -> PooledDevice:
         shareable = self._features.consumable_capacity and device.allow_multiple_allocations is True
@@ -231,7 +234,7 @@ class PoolIndex:
             id=DeviceId(pool_id.driver, pool_id.pool, device.name),
             device=device,
             slice=spec,
-            counters=_consumption(pool_id, device) if device.consumes_counters else _NO_COUNTERS,
+            counters=self._shapes.consumption(device),
             shareable=shareable,
             simple=simple,
         )
@@ -267,36 +270,3 @@ def _reaches(item: ResourceSlice, node: Node) -> bool:
         )
     except AllocationError as error:
         raise AllocationError(f"ResourceSlice {item.metadata.name}: {error.message}") from error
-
-
-def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
-    names: set[str] = set()
-    for item in slices:
-        for device in item.spec.devices:
-            if device.name in names:
-                return f"device name {device.name} is used twice"
-            names.add(device.name)
-    return ""
-
-
-def _consumption(pool_id: PoolId, device: Device) -> dict[CounterKey, int]:
-    consumed: defaultdict[CounterKey, int] = defaultdict(int)
-    for consumption in device.consumes_counters:
-        for name, counter in consumption.counters.items():
-            consumed[pool_id, consumption.counter_set, name] += counter.value.nano
-    return dict(consumed)
-
-
-def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    for item in slices:
-        for device in item.spec.devices:
-            for consumption in device.consumes_counters:
-                there = sets.get(consumption.counter_set)
-                if there is None:
-                    return (
-                        f"device {device.name} consumes from counter set {consumption.counter_set}, which is not there"
-                    )
-                for name in consumption.counters:
-                    if name not in there.counters:
-                        return f"device {device.name} consumes counter {name}, which counter set {there.name} has not"
-    return ""

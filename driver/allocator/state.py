@@ -180,7 +180,7 @@ class State:
     def signature(self, candidate: Candidate) -> tuple[object, ...]:
         """Equal for two devices that nobody took if they have the same capacities and counters left."""
         device = candidate.device
-        counters = tuple(sorted(device.counters.items()))
+        counters = (device.id.pool_id, *sorted(device.counters.items())) if device.counters else ()
         if not device.shareable:
             return (counters,)
         capacity = tuple(sorted((name, amount.value.nano) for name, amount in device.device.capacity.items()))

@@ -6,7 +6,7 @@ that it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -27,13 +27,13 @@ from driver.cel.parser import parse
 from driver.cel.reads import Read, reads
 from driver.cel.values import Value, type_name
 
-__all__ = ["Selector", "are_plain", "compile_selector", "find_amount", "find_attribute", "read_value"]
+__all__ = ["Selector", "are_plain", "compile_selector", "find_amount", "find_attribute", "read_parts", "read_value"]
 
 _MAX_LENGTH: Final = 10 * 1024  # resource.k8s.io/v1 CELSelectorExpressionMaxLength, in bytes
 _SELECTORS: Final = 1024
 _DEVICES: Final = 16_384
 _ANSWERS: Final = 4096
-_MAPPINGS: Final = 16_384
+_ATTRIBUTES: Final = 16_384
 
 _Outcome: TypeAlias = bool | str
 """True, false, or what is wrong."""
@@ -153,30 +153,28 @@ def compile_selector(expression: str, *, list_attributes: bool = False) -> Selec
         raise CelCompileError("nests too deeply for what is left of Python's stack", expression) from None
 
 
-_PLAIN: Final[dict[int, tuple[Mapping[str, resource_v1.DeviceAttribute], bool]]] = {}
-"""By the identity of a device's attributes, which are kept, so that their id stays theirs."""
+_PLAIN: Final[dict[int, resource_v1.DeviceAttribute]] = {}
+"""Plain attributes by identity, kept so that their id stays theirs: equal ones mostly are one object."""
 
 
 def _has_plain(device: resource_v1.Device) -> bool:
-    """Whether all attributes of the device are plain; remembered, for every expression asks it of every device."""
-    attributes = device.attributes
-    known = _PLAIN.get(id(attributes))
-    if known is None:
-        if len(_PLAIN) >= _MAPPINGS:
-            _PLAIN.clear()
-        known = _PLAIN[id(attributes)] = (attributes, all(map(_is_plain, attributes.values())))
-    return known[1]
+    """Whether all attributes of the device are plain; asked of every device for every expression."""
+    attributes = device.attributes.values()
+    if all(map(_PLAIN.__contains__, map(id, attributes))):
+        return True
+    for attribute in attributes:
+        if id(attribute) not in _PLAIN:
+            if not _is_plain(attribute):
+                return False
+            if len(_PLAIN) >= _ATTRIBUTES:
+                _PLAIN.clear()
+            _PLAIN[id(attribute)] = attribute
+    return True
 
 
 def are_plain(devices: Iterable[resource_v1.Device]) -> bool:
     """Whether the answers of a :class:`Selector` for these devices depend on nothing but what it reads."""
-    # Equal attributes mostly are one object, so that few are left to look at.
-    found = {
-        id(attribute): attribute
-        for attributes in {id(device.attributes): device.attributes for device in devices}.values()
-        for attribute in attributes.values()
-    }
-    return all(map(_is_plain, found.values()))
+    return all(map(_has_plain, devices))
 
 
 def _is_plain(attribute: resource_v1.DeviceAttribute) -> bool:
@@ -203,6 +201,18 @@ def find_attribute(read: Read, driver: str, device: resource_v1.Device) -> resou
 def find_amount(read: Read, driver: str, device: resource_v1.Device) -> resource_v1.DeviceCapacity | None:
     """The capacity that ``read`` means, likewise."""
     return device.capacity.get(read.name) or device.capacity.get(read.id if read.domain == driver else "")
+
+
+def read_parts(read: Read, driver: str, devices: Iterable[resource_v1.Device]) -> list[object]:
+    """The parts of each device in which it says what ``read`` means; the same objects, the same values."""
+    if read.part == "driver":
+        return [driver for _ in devices]
+    if read.part == "allowMultipleAllocations":
+        return [device.allow_multiple_allocations for device in devices]
+    name, short = read.name, read.id if read.domain == driver else ""
+    if read.part == "capacity":
+        return [(amounts := device.capacity).get(name) or amounts.get(short) for device in devices]
+    return [(attributes := device.attributes).get(name) or attributes.get(short) for device in devices]
 
 
 def read_value(read: Read, driver: str, device: resource_v1.Device) -> object:

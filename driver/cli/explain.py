@@ -12,6 +12,7 @@ import click
 
 from driver.allocator.features import Features
 from driver.cli.explain_report import print_explanation
+from driver.cli.failure import tell
 from driver.cli.feature_gates import features_of
 from driver.cli.options import FILE, output_option
 from driver.cli.output import to_json
@@ -107,14 +108,15 @@ def command(
     kind of node lacks, and finds the nearest miss: the smallest change to the claim, or the fewest other claims to end.
     Each is tried on the allocator before it is told. Nothing in the cluster is changed.
     """
-    kind, given_namespace, name = _subject(kind, name, namespace)
     try:
+        kind, given_namespace, name = _subject(kind, name, namespace)
         state, namespace = _state(cluster, given_namespace)
+        subject = ObjectRef(kind=kind, namespace=namespace, name=name)
+        explanation = Explainer(state, proposals=proposals).explain(subject)
     except RootportError as error:
         # 1 is an answer here: it does not fit.
-        click.echo(f"rootport: {error}", err=True)
+        tell(error)
         return _NO_ANSWER
-    explanation = Explainer(state, proposals=proposals).explain(ObjectRef(kind=kind, namespace=namespace, name=name))
     if output == "json":
         click.echo(to_json(to_wire(explanation)), nl=False)
     else:

@@ -13,6 +13,7 @@ from driver.adapters.nccl import read_topology
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
+from driver.cli.failure import tell
 from driver.cli.lint_report import Located, located, report, to_wire
 from driver.cli.options import FILE, HardwareFlags, by_node, hardware_options, output_option, policies_options
 from driver.cli.output import to_json
@@ -77,18 +78,18 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     FILE is a file of manifests, or a folder of them; what is neither of these kinds is passed over. Without a cluster,
     a dump or a topology file, it tells what is wrong on every cluster, and checks names of Rootport's own attributes.
     """
-    given = read_manifests(files)
     try:
+        given = read_manifests(files)
         if sum((dumps is not None, bool(topologies), kubeconfig is not None or context is not None)) > 1:
             raise InputError("--from, --topology and --kubeconfig: which one has the devices?", hint="name one of them")
         state = _machines(topologies, policies, nic_policies, hardware, nics) or _cluster(dumps, kubeconfig, context)
+        findings = _findings(given, state)
     except RootportError as error:
         # 1 is an answer here: something was found.
-        click.echo(f"rootport: {error}", err=True)
+        tell(error)
         return _NO_ANSWER
     if not given.claims and not given.classes:
         click.echo("note: no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files", err=True)
-    findings = _findings(given, state)
     if output == "json":
         click.echo(to_json(to_wire(findings)), nl=False)
     else:
@@ -153,8 +154,7 @@ def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -
     if kubeconfig is None and context is None:
         return None
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
-    from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
+    from driver.adapters.kubernetes.snapshot import read_published  # noqa: PLC0415 - as said above
 
-    cluster = cluster_context(kubeconfig=kubeconfig, context=context)
-    with cluster.api as api:
-        return read_cluster(api, cluster.namespace)
+    with cluster_context(kubeconfig=kubeconfig, context=context).api as api:
+        return read_published(api)

@@ -15,6 +15,7 @@ from typing import Final
 import click
 
 from driver import __version__
+from driver.cli.failure import tell
 from driver.errors import RootportError
 
 __all__ = ["cli", "main"]
@@ -99,7 +100,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except RootportError as error:
-        click.echo(f"rootport: {error}", err=True)
+        tell(error)
         return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) has gone: not an error. Keep Python from complaining at exit.

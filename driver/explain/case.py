@@ -39,7 +39,7 @@ class NodeVerdict:
         lacks: How many devices are missing to what is asked for, by the step that decides; 0 where the devices do.
             The smaller, the nearer a miss.
         left: Per demand (all alternatives of all requests of all claims, in order) how many devices are left after
-            each :class:`~driver.explain.explanation.Step`, in the order of the steps.
+            each :class:`~driver.explain.explanation.Step`, in the order of the steps; empty where nobody looked.
     """
 
     node: NodeState

@@ -14,6 +14,7 @@ from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClai
 
 __all__ = [
     "ClaimState",
+    "InventoryWord",
     "Kind",
     "NodeState",
     "NodeTaint",
@@ -190,6 +191,19 @@ class ClaimState:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryWord:
+    """What the conditions of a NodeInventory say.
+
+    Attributes:
+        problem: What is wrong, such as ``Published: False, NodeSilent: …``; empty where all is well.
+        remark: What the controller left out of what it published, and why; empty for nothing.
+    """
+
+    problem: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

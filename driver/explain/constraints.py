@@ -25,6 +25,7 @@ Sieves = Mapping[tuple[int, str], Sieve]
 _Value = tuple[str, int | bool | str]
 _NONE: Final[Values] = frozenset()
 _REMEMBERED: Final = 65_536
+_HELD: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,6 +108,8 @@ class ConstraintChecker:
         self._lists = lists
         # By the value's identity; the value is kept, so that its id stays its own.
         self._known: dict[int, tuple[DeviceAttribute, Values]] = {}
+        # The same for every node, likewise by identity.
+        self._last_held: dict[int, tuple[ClaimDemand, Sequence[tuple[Constraint, Sequence[RequestDemand]]]]] = {}
 
     def problem(self, demands: Sequence[ClaimDemand], sieves: Sieves) -> ConstraintProblem | None:
         """The constraint that is farthest from being met; None where each could be met if it were alone.
@@ -116,14 +119,21 @@ class ConstraintChecker:
             sieves: What the demands find on the node.
         """
         problems = []
+        # Alternatives of one kind share a sieve; and many constraints are on one attribute.
+        known: dict[tuple[int, str], _Alternative] = {}
         for place, demand in enumerate(demands):
-            for constraint in demand.constraints:
+            seen: set[object] = set()
+            for constraint, requests in self._held(demand):
+                # What was said of one pair of requests holds for the next that ask for the same.
+                ids = [tuple([id(sieves[place, part.name]) for part in request.alternatives]) for request in requests]
+                kind = (constraint.attribute, constraint.distinct, tuple(ids))
+                if kind in seen:
+                    continue
+                seen.add(kind)
                 members = [
-                    self._member(place, request, constraint, sieves)
-                    for request in demand.requests
-                    # An alternative that goes free forces nothing.
-                    if all(constraint.applies_to(part) for part in request.alternatives)
-                    and any(sieves[place, part.name].need > 0 for part in request.alternatives)
+                    self._member(place, request, constraint, sieves, known)
+                    for request in requests
+                    if any(sieves[place, part.name].need > 0 for part in request.alternatives)
                 ]
                 if members:
                     problem = _problem(place, constraint, members)
@@ -133,6 +143,22 @@ class ConstraintChecker:
                         problems.append(problem)
         order = [Reason.ATTRIBUTE_MISSING, Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE]
         return min(problems, key=lambda item: (order.index(item.reason), -item.lacks), default=None)
+
+    def _held(self, demand: ClaimDemand) -> Sequence[tuple[Constraint, Sequence[RequestDemand]]]:
+        """Each constraint with the requests that it forces; an alternative that goes free forces nothing."""
+        last, held = self._last_held.get(id(demand), (None, ()))
+        if last is not demand:
+            held = [
+                (
+                    constraint,
+                    [item for item in demand.requests if all(map(constraint.applies_to, item.alternatives))],
+                )
+                for constraint in demand.constraints
+            ]
+            if len(self._last_held) >= _HELD:
+                self._last_held.clear()
+            self._last_held[id(demand)] = (demand, held)
+        return held
 
     def values(self, device: PooledDevice, attribute: str) -> Values:
         """What the device has for an attribute; nothing where it has none, or one of no known type."""
@@ -151,29 +177,41 @@ class ConstraintChecker:
             known = self._known[id(found)] = (found, values)
         return known[1]
 
-    def _member(self, place: int, request: RequestDemand, constraint: Constraint, sieves: Sieves) -> _Member:
-        attribute = constraint.attribute
-        alternatives = []
+    def _member(
+        self,
+        place: int,
+        request: RequestDemand,
+        constraint: Constraint,
+        sieves: Sieves,
+        known: dict[tuple[int, str], _Alternative],
+    ) -> _Member:
+        found: dict[int, _Alternative] = {}
         for demand in request.alternatives:
             sieve = sieves[place, demand.name]
-            there: dict[_Value, int] = {}
-            free: dict[_Value, int] = {}
-            valued = [0, 0]
-            devices = []
-            for found in (sieve.free, sieve.in_use, sieve.no_room, sieve.no_counters):
-                is_free = found is sieve.free
-                for device in found:
-                    values = self.values(device, attribute)
-                    devices.append((device, values, is_free))
-                    if values:
-                        valued[0] += 1
-                        valued[1] += is_free
-                    for value in values:
-                        there[value] = there.get(value, 0) + 1
-                        if is_free:
-                            free[value] = free.get(value, 0) + 1
-            alternatives.append(_Alternative(sieve.need, there, free, (valued[0], valued[1]), devices))
-        return _Member(request.name, tuple(alternatives))
+            key = (id(sieve), constraint.attribute)
+            if key not in known:
+                known[key] = self._alternative(sieve, constraint.attribute)
+            found[id(sieve)] = known[key]
+        return _Member(request.name, tuple(found.values()))
+
+    def _alternative(self, sieve: Sieve, attribute: str) -> _Alternative:
+        there: dict[_Value, int] = {}
+        free: dict[_Value, int] = {}
+        valued = [0, 0]
+        devices = []
+        for found in (sieve.free, sieve.in_use, sieve.no_room, sieve.no_counters):
+            is_free = found is sieve.free
+            for device in found:
+                values = self.values(device, attribute)
+                devices.append((device, values, is_free))
+                if values:
+                    valued[0] += 1
+                    valued[1] += is_free
+                for value in values:
+                    there[value] = there.get(value, 0) + 1
+                    if is_free:
+                        free[value] = free.get(value, 0) + 1
+        return _Alternative(sieve.need, there, free, (valued[0], valued[1]), devices)
 
 
 def _problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
@@ -250,8 +288,6 @@ def _lack(members: Sequence[_Member], value: _Value, *, free: bool) -> int:
     if lack or len(members) == 1:
         return lack
     needed = sum(need for _, need, _ in bests)
-    if sum(item.have(value, free=free) for member in members for item in member.alternatives) < needed:
-        return needed
     devices = {
         device.id: device.shareable
         for member in members

@@ -27,6 +27,7 @@ from driver.explain.ranking import ranked_groups
 from driver.explain.reasons import Reason
 from driver.explain.requests import request_funnels
 from driver.explain.state import ClusterState
+from driver.explain.texts import plural
 from driver.explain.trial import Trial
 from driver.explain.verdicts import Judgement, Verdicts
 
@@ -236,7 +237,7 @@ class Explainer:
             groups=tuple(group for group, _ in groups),
             proposals=suggested,
             scheduler_message=pod.scheduler_message if pod is not None else "",
-            notes=tuple(state.notes),
+            notes=(*state.notes, *_not_looked_at(judged.values())),
         )
 
     def _groups(
@@ -258,7 +259,7 @@ class Explainer:
                 judgement = judged[name]
                 message = self._told(case, first.node, judgement, reason)
                 claim, request = claim_ref(case.claims[judgement.claim]), judgement.request
-                lacks = judgement.lacks
+                lacks = judgement.lacks if not judgement.skipped else None
             if count > 1:
                 message += f" (the nearest of {count} nodes)" if lacks else f" (and {count - 1} more like it)"
             names = tuple(verdict.node.node.metadata.name for verdict in nodes)
@@ -277,10 +278,14 @@ class Explainer:
     def _told(self, case: Case, node: NodeState, judgement: Judgement, reason: Reason) -> str:
         state, name = self._state, node.node.metadata.name
         specs = [claim.claim for claim in case.claims if claim.claim is not None]
-        if reason is Reason.PLUGIN_NOT_READY:
-            claims = f"claim {case.claims[judgement.claim].key}, request {judgement.request}"
-            problem = state.inventory_problem(name)
-            return f"{claims}: no device of its class on node {name}, where Rootport's plugin has trouble: {problem}"
+        if reason is not judgement.reason:
+            # What is known of the node's inventory says more than that there are no devices.
+            who = f"claim {case.claims[judgement.claim].key}, request {judgement.request}"
+            if reason is Reason.PLUGIN_NOT_READY:
+                why = f"where Rootport's plugin has trouble: {state.inventory_problem(name)}"
+            else:
+                why = f"where Rootport publishes less than there is: {state.inventory_remark(name)}"
+            return f"{who}: no device of its class on node {name}, {why}"
         return judgement_text(
             state,
             self._verdicts,
@@ -289,6 +294,19 @@ class Explainer:
             judgement,
             lambda: self._trial.fits(node, specs, ended=state.held_on(name)),
         )
+
+
+def _not_looked_at(judged: Collection[Judgement]) -> list[str]:
+    """A note on the nodes of which nothing is known."""
+    skipped = sum(judgement.skipped for judgement in judged)
+    if not skipped:
+        return []
+    were = "was" if skipped == 1 else "were"
+    note = (
+        f"{skipped} of {plural(len(judged), 'node')} {were} not looked at, and what is said here is of the others: the"
+        " claims have very many alternatives, selectors or constraints"
+    )
+    return [note]
 
 
 def _not_there(what: str, key: str, known: Collection[str]) -> InputError:

@@ -224,3 +224,8 @@ class Explanation:
     def reason(self) -> Reason:
         """What decides."""
         return self.findings[0].reason
+
+    @property
+    def nodes_decide(self) -> bool:
+        """It does not fit because no node would do; not for the pod or the claim itself, or an error on one node."""
+        return not self.nodes_fitting and any(group.reason is self.reason for group in self.groups)

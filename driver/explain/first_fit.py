@@ -13,6 +13,9 @@ from driver.explain.funnel import Sieve
 
 __all__ = ["is_obvious"]
 
+_Charge = tuple[tuple[str, str], CounterKey]
+"""A counter of a pool."""
+
 
 def is_obvious(
     demands: Sequence[ClaimDemand], sieves: Mapping[tuple[int, str], Sieve], checker: ConstraintChecker
@@ -27,7 +30,7 @@ def is_obvious(
         checker: Knows the values of attributes.
     """
     taken: set[DeviceId] = set()
-    charged: set[CounterKey] = set()
+    charged: set[_Charge] = set()
     for place, claim in enumerate(demands):
         if sum(request.alternatives[0].count or MAX_RESULTS for request in claim.requests) > MAX_RESULTS:
             return False
@@ -52,7 +55,7 @@ def _serve(
     constraint: Constraint | None,
     group: Sequence[Sieve],
     taken: set[DeviceId],
-    charged: set[CounterKey],
+    charged: set[_Charge],
 ) -> bool:
     """Take the first free devices for the demands of ``group``: of one value where a constraint says so."""
     if constraint is None:
@@ -72,11 +75,11 @@ def _take(
     group: Sequence[Sieve],
     devices: Sequence[Sequence[PooledDevice]],
     taken: set[DeviceId],
-    charged: set[CounterKey],
+    charged: set[_Charge],
 ) -> bool:
     """Take for each demand the first of its devices that nobody took; all or nothing."""
     now: set[DeviceId] = set()
-    counters: set[CounterKey] = set()
+    counters: set[_Charge] = set()
     for sieve, candidates in zip(group, devices, strict=True):
         need = sieve.need
         if need > len(candidates):
@@ -85,10 +88,11 @@ def _take(
             if device.id in taken or device.id in now:
                 continue
             # Two devices that charge one counter may be too many for it: that is left to the search.
-            if not (charged.isdisjoint(device.counters) and counters.isdisjoint(device.counters)):
+            wanted = [(device.id[:2], key) for key in device.counters]
+            if not (charged.isdisjoint(wanted) and counters.isdisjoint(wanted)):
                 continue
             now.add(device.id)
-            counters.update(device.counters)
+            counters.update(wanted)
             need -= 1
             if not need:
                 break

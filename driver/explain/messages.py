@@ -10,7 +10,6 @@ from driver.allocator.candidates import MAX_RESULTS
 from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.pools import PooledDevice, PoolState
 from driver.allocator.taints import refusing_taints
-from driver.api.resource_v1 import DeviceTaint
 from driver.explain.case import Case
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintProblem
@@ -18,7 +17,7 @@ from driver.explain.funnel import Sieve
 from driver.explain.reasons import Reason
 from driver.explain.selector_texts import error_text, refusals
 from driver.explain.state import ClusterState
-from driver.explain.texts import amount, device_names, listed, plural, short
+from driver.explain.texts import amount, device_names, listed, plural, short, taint_text
 from driver.explain.usage import counters_text, fragment_text, held_by, largest_fragment
 from driver.explain.verdicts import Judgement, Look, Verdicts, unusable_pool
 from driver.explain.vocabulary import suggest
@@ -60,6 +59,8 @@ class _Teller:
             return f"node {self.name} has all devices that are asked for"
         if judgement.reason is Reason.POOL_INVALID and not any(map(any, judgement.left)) and judgement.problem:
             return f"node {self.name}: what is published for it is invalid: {judgement.problem}"
+        if judgement.skipped:
+            return f"{self._claims()}: node {self.name} was not looked at: {judgement.problem}"
         look = self.verdicts.look(self.node, self.case.demands)
         sieve = look.sieves.get((judgement.claim, judgement.request))
         if judgement.reason in {Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE, Reason.ATTRIBUTE_MISSING}:
@@ -109,8 +110,12 @@ class _Teller:
     def _in_use(self, look: Look, sieve: Sieve) -> str:
         """The steps behind the taints: there are enough devices, but others have them."""
         have = sieve.selected - len(sieve.size) - len(sieve.tainted)
+        if have == 1 and sieve.in_use:
+            return f"the only device that would do is in use by {held_by(self.state, sieve.in_use)}"
         free = f"{len(sieve.free)} of the" if sieve.free else "none of the"
-        texts = [f"{free} {plural(have, 'device')} that would do {_is(len(sieve.free))} free"]
+        texts = ["the only device that would do is not free"]
+        if have != 1:
+            texts = [f"{free} {have} devices that would do {_is(len(sieve.free))} free"]
         if sieve.in_use:
             texts.append(f"{len(sieve.in_use)} {_is(len(sieve.in_use))} in use by {held_by(self.state, sieve.in_use)}")
         fragment = largest_fragment(look.scene.ledger, sieve)
@@ -134,7 +139,7 @@ class _Teller:
         return f"resource pool {pool.id.pool} of driver {pool.id.driver} {what}: {pool.reason}"
 
     def _together(self, look: Look) -> str:
-        claims = listed([f"claim {claim.key}" for claim in self.case.claims])
+        claims = self._claims()
         if self.judgement.reason is Reason.TOO_MANY_DEVICES:
             claim = self.case.claims[self.judgement.claim]
             asked = MAX_RESULTS + self.judgement.lacks
@@ -152,6 +157,9 @@ class _Teller:
             holders = f"; in use by {held_by(self.state, busy)}" if busy else ""
             return f"{text}; it would fit there if nothing were in use{holders}"
         return f"{text}; it would not fit there if nothing were in use either"
+
+    def _claims(self) -> str:
+        return listed([f"claim {claim.key}" for claim in self.case.claims])
 
     def _constraint(self, problem: ConstraintProblem) -> str:
         constraint = problem.constraint
@@ -223,17 +231,13 @@ def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: De
     found: dict[str, list[PooledDevice]] = {}
     for device in devices:
         for taint in refusing_taints(device.device.taints, demand.tolerations)[:1]:
-            key = f"{_taint_name(taint)}, set by {state.taint_source(device.id, taint)}"
+            key = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
             found.setdefault(key, []).append(device)
     texts = [
         f"{plural(len(tainted), 'device')} ({device_names(tainted)}) {_has(len(tainted))} the taint {name}"
         for name, tainted in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
     return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more taints" if len(texts) > 3 else "")
-
-
-def _taint_name(taint: DeviceTaint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _named(demands: Sequence[ClaimDemand], judgement: Judgement) -> Demand:
@@ -251,9 +255,11 @@ def _unknown_capacity(sieve: Sieve, there: str) -> str:
     near = [meant for name in wanted if (meant := suggest(name, known)) is not None]
     hint = f"; did you mean {listed(near)}?" if near else ""
     names = listed(sorted(known)) or "none"
+    if len(sieve.size) == 1:
+        return f"{there} the only device that would do has no capacity {listed(wanted)}; it has {names}{hint}"
     return (
-        f"{there} none of the {plural(len(sieve.size), 'device')} that would do has a capacity {listed(wanted)}; they"
-        f" have {names}{hint}"
+        f"{there} none of the {len(sieve.size)} devices that would do has a capacity {listed(wanted)}; they have"
+        f" {names}{hint}"
     )
 
 

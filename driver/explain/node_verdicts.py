@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Final
 
+from driver import DRIVER_NAME
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.checks import claim_ref
 from driver.explain.cluster import NodeState
@@ -12,6 +14,7 @@ from driver.explain.explanation import Finding
 from driver.explain.placement import placement
 from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
+from driver.explain.texts import plural
 from driver.explain.verdicts import Judgement, Verdicts
 
 __all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
@@ -19,6 +22,7 @@ __all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
 _CASES: Final = 8
 """For how many cases the verdicts of all nodes are kept."""
 
+_GATE_IS_OFF: Final = re.compile(r"feature gate \w+ is off")
 _FOR_DEVICES: Final = frozenset({Reason.NO_DEVICES, Reason.CLASS_SELECTS_NONE})
 DRIVERS_FAULT: Final = frozenset({Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, Reason.PLUGIN_NOT_READY})
 """Reasons for which a driver has to act, not the claim's author."""
@@ -57,8 +61,8 @@ class NodeVerdicts:
             devices: Finding | None = None
             if judgement.reason is not None:
                 reason = judgement.reason
-                if reason in _FOR_DEVICES and state.inventory_problem(name) and _has_none(judgement):
-                    reason = Reason.PLUGIN_NOT_READY
+                if reason in _FOR_DEVICES and _has_none(judgement) and _is_ours(case, judgement):
+                    reason = self._behind(name) or reason
                 key = (reason, judgement.claim, judgement.request, judgement.lacks)
                 found = known.get(key)
                 if found is None:
@@ -74,6 +78,12 @@ class NodeVerdicts:
             said[name] = (node, judgement, verdict)
             verdicts.append(verdict)
         return verdicts, judged
+
+    def _behind(self, node: str) -> Reason | None:
+        """Why a node has no device of a kind that Rootport publishes, as far as its inventory tells."""
+        if self._state.inventory_problem(node):
+            return Reason.PLUGIN_NOT_READY
+        return Reason.FEATURE_OFF if _GATE_IS_OFF.search(self._state.inventory_remark(node)) else None
 
     def _said_before(self, case: Case) -> dict[str, tuple[NodeState, Judgement, NodeVerdict]]:
         """What nodes said of the very same case: same pod, same claims."""
@@ -96,6 +106,15 @@ class NodeVerdicts:
         return said
 
 
+def _is_ours(case: Case, judgement: Judgement) -> bool:
+    """Whether the class of the request that decides is for devices of this driver."""
+    return any(
+        demand.name == judgement.request and any(DRIVER_NAME in text for text in demand.class_selectors)
+        for request in case.demands[judgement.claim].requests
+        for demand in request.alternatives
+    )
+
+
 def _has_none(judgement: Judgement) -> bool:
     """Whether no device of the class is there, for any demand that is short at this step."""
     return any(row[1] == 0 for row in judgement.left)
@@ -106,7 +125,7 @@ def _brief(case: Case, reason: Reason, judgement: Judgement) -> Finding:
     claim = case.claims[judgement.claim] if case.claims else None
     who = f"claim {claim.key}" if claim is not None else "the pod"
     request = f", request {judgement.request}" if judgement.request else ""
-    lacks = f" lacks {judgement.lacks} device{'s' if judgement.lacks != 1 else ''}" if judgement.lacks else ""
+    lacks = f" lacks {plural(judgement.lacks, 'device')}" if judgement.lacks and not judgement.skipped else ""
     return Finding(
         reason=reason,
         message=f"{who}{request}{lacks}",

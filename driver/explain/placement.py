@@ -20,6 +20,7 @@ from driver.api.resource_v1 import Node, NodeSelector
 from driver.explain.cluster import ClaimState, NodeState, NodeTaint, PodState, PodToleration
 from driver.explain.explanation import Finding, ObjectRef
 from driver.explain.reasons import Reason
+from driver.explain.texts import taint_text
 
 __all__ = ["placement"]
 
@@ -66,7 +67,7 @@ def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | 
     untolerated = _untolerated(node.taints, tolerations)
     if not untolerated:
         return None
-    name, shown = node.node.metadata.name, ", ".join(_shown(taint) for taint in untolerated)
+    name, shown = node.node.metadata.name, ", ".join(taint_text(taint) for taint in untolerated)
     if all(taint.key == _CORDONED.key for taint in untolerated):
         return Finding(reason=Reason.NODE_UNSCHEDULABLE, message=f"node {name} has the taint {shown}", nodes=1)
     plural = "s" if len(untolerated) > 1 else ""
@@ -138,8 +139,3 @@ def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
     if toleration.operator in {"", "Equal"}:
         return toleration.value == taint.value
     return toleration.operator == "Exists"
-
-
-def _shown(taint: NodeTaint) -> str:
-    """As kubectl writes it: ``key=value:NoSchedule``."""
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

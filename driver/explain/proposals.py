@@ -26,6 +26,7 @@ from driver.explain.nearest.options import Effort, Option, together
 from driver.explain.nearest.places import other_places
 from driver.explain.nearest.selectors import other_selectors
 from driver.explain.nearest.taints import without_taints
+from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
 from driver.explain.vocabulary import Vocabulary
 
@@ -66,7 +67,9 @@ _Ranked = tuple[tuple[Effort, int], Proposal]
 def proposals(
     state: ClusterState, case: Case, verdicts: Sequence[NodeVerdict], *, limit: int = 3
 ) -> tuple[Proposal, ...]:
-    """What would make the case fit, the smallest change first; none where it fits already.
+    """What would make the case fit, the smallest change first.
+
+    Where it fits on some node, only what keeps kube-scheduler from stopping at another one with an error.
 
     Least effort comes first (:class:`~driver.explain.nearest.options.Effort`): what is written wrong, then what is
     farther apart, then less of it, then what others would have to do, then wishes that are dropped; of each kind the
@@ -79,8 +82,9 @@ def proposals(
         verdicts: Of all nodes; none where evaluation did not come to the nodes.
         limit: How many, at most.
     """
-    if any(item.fits for item in verdicts):
-        return ()
+    fitting = [item for item in verdicts if item.fits]
+    if fitting:
+        return _without_errors(state, case, verdicts, fitting[:_NODES])
     bench = Bench(state, case, verdicts, trials=MAX_TRIALS)
     if not verdicts and bench.wishes and bench.works(_AS_IT_IS, bench.near(_NODES)) is not None:
         return ()  # it is no matter of devices
@@ -101,6 +105,28 @@ def proposals(
     if not any(item.verified for _, item in found):
         found += [(_rank(item), item) for item in chain(missing_objects(bench), unfinished_pools(bench))]
     return _shown(found, limit)
+
+
+def _without_errors(
+    state: ClusterState, case: Case, verdicts: Sequence[NodeVerdict], fitting: Sequence[NodeVerdict]
+) -> tuple[Proposal, ...]:
+    """A selector that fails on no device of the nodes where it fails now, and lets the claims fit where they do."""
+    failing = [
+        item
+        for item in verdicts
+        if item.placement is None and item.devices is not None and item.devices.reason is Reason.SELECTOR_FAILS
+    ]
+    if not failing:
+        return ()
+    bench = Bench(state, case, failing, trials=MAX_TRIALS)
+    vocabulary = Vocabulary.of(_published(bench), state.classes)
+    for option in other_selectors(bench, vocabulary):
+        if bench.fails(option, failing[:_NODES]):
+            continue
+        node = bench.works(option, fitting)
+        if node is not None:
+            return (_proposal(bench, option, node),)
+    return ()
 
 
 def _options(bench: Bench) -> list[Option]:

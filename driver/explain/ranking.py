@@ -13,7 +13,7 @@ from typing import Final
 from driver.explain.case import NodeVerdict
 from driver.explain.reasons import Reason
 
-__all__ = ["ranked_groups", "reason_of"]
+__all__ = ["PLACEMENT_REASONS", "ranked_groups", "reason_of"]
 
 _IN_USE: Final = 0
 _NODE_DOWN: Final = 1
@@ -55,6 +55,8 @@ _PLACEMENT_TIERS: Final = {
     Reason.NODE_AFFINITY: _NOT_WANTED,
     Reason.CLAIM_ELSEWHERE: _NOT_WANTED,
 }
+PLACEMENT_REASONS: Final = frozenset(_PLACEMENT_TIERS)
+"""Why the pod cannot be on a node, whatever its devices."""
 
 
 def reason_of(verdict: NodeVerdict) -> Reason:

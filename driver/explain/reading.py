@@ -34,6 +34,7 @@ from driver.api.resource_v1 import (
 from driver.api.validation.defaults import with_defaults
 from driver.explain.cluster import (
     ClaimState,
+    InventoryWord,
     NodeState,
     NodeTaint,
     PodClaim,
@@ -45,10 +46,10 @@ from driver.explain.cluster import (
 
 __all__ = [
     "UnreadableError",
-    "inventory_problem",
     "object_key",
     "read_claim_state",
     "read_class",
+    "read_inventory",
     "read_node",
     "read_pod",
     "read_prepare_failure",
@@ -57,7 +58,8 @@ __all__ = [
 ]
 
 _MOST_RESERVED: Final = 256  # ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go
-_SUMMARIES: Final = ("Published", "Ready")
+_PUBLISHED: Final = "Published"
+_SUMMARIES: Final = (_PUBLISHED, "Ready")
 """The conditions of a NodeInventory that sum up: the controller's, and the plugin's."""
 
 _PREPARE_FAILED: Final = "FailedPrepareDynamicResources"
@@ -85,8 +87,16 @@ def reading(read: Callable[[Json], _Read], wire: Json) -> _Read:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
         raise UnreadableError(f"{path}: {first['msg']}" if path else first["msg"]) from error
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError) as error:
-        what = f"no field {error}" if isinstance(error, KeyError) else str(error)
-        raise UnreadableError(what) from error
+        raise UnreadableError(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    """In words of the API: what Python says of a wrong type names Python's."""
+    if isinstance(error, KeyError):
+        return f"the field {error} is missing"
+    if isinstance(error, AttributeError | IndexError | RecursionError):
+        return "a field is not of the type that the API has"
+    return str(error)
 
 
 def object_key(wire: Json) -> str:
@@ -310,11 +320,17 @@ def read_taint_rule(wire: Json) -> TaintRule:
     )
 
 
-def inventory_problem(wire: Json) -> str:
-    """What a NodeInventory's conditions say is wrong: ``Published: False, NodeSilent: …``; empty where all is well."""
+def read_inventory(wire: Json) -> InventoryWord:
+    """What the conditions of a NodeInventory say."""
     conditions = {item.get("type"): item for item in (wire.get("status") or {}).get("conditions") or ()}
     bad = [conditions[name] for name in _SUMMARIES if name in conditions and conditions[name].get("status") != "True"]
-    return "; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad)
+    published = conditions.get(_PUBLISHED, {})
+    # What was left out stands behind the count of what is published.
+    left_out = _text(published.get("message")).partition("; ")[2] if published.get("status") == "True" else ""
+    return InventoryWord(
+        problem="; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad),
+        remark=left_out,
+    )
 
 
 def _condition(wire: Json) -> str:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 from driver.explain.explanation import Explanation, FunnelStep, NodeGroup, Proposal, RequestFunnel, Step
+from driver.explain.ranking import PLACEMENT_REASONS
 from driver.explain.reasons import Reason
 
 __all__ = ["WIDTH", "Line", "Tone", "report", "report_text"]
@@ -111,7 +112,10 @@ def _headline(explanation: Explanation) -> str:
     if explanation.fits:
         nodes = f" on {explanation.nodes_fitting} of {_nodes(explanation.nodes)}" if explanation.nodes else ""
         return f"{subject} fits{nodes}" if reason is Reason.FITS else f"{subject}: {reason}"
-    if not explanation.groups:  # no node was asked, or no node is at fault
+    if explanation.nodes_fitting:
+        would = f"{explanation.nodes_fitting} of {_nodes(explanation.nodes)} would do"
+        return f"{subject} does not fit, although {would}: {reason}"
+    if not explanation.nodes_decide:
         return f"{subject}: {reason}"
     where = "on the only node" if explanation.nodes == 1 else f"on any of {_nodes(explanation.nodes)}"
     return f"{subject} does not fit {where}: {reason}"
@@ -139,21 +143,30 @@ def _funnels(explanation: Explanation, width: int) -> Iterator[Line]:
     short = [funnel for funnel in funnels if _is_short(funnel[0])]
     # With many requests those that lack devices speak; where none does by itself, the first ones.
     shown = funnels if len(funnels) <= _FUNNELS else (short or funnels)[:_FUNNELS]
+    columns = f"{_nodes(_asked(explanation)):>12}{'best node':>11}"
     several_claims = len({request.claim for request in explanation.requests}) > 1
     details = _DETAILS if len(shown) == 1 else _DETAILS_OF_SEVERAL
     for funnel in shown:
-        yield from _funnel(funnel, width, details, several_claims=several_claims)
+        yield from _funnel(funnel, width, columns, details, several_claims=several_claims)
     hidden = len(explanation.requests) - sum(map(len, shown))
     if hidden:
         enough = " with enough devices, each by itself" if len(shown) >= len(short) else ""
         yield from _wrapped(f"{_plural(hidden, 'more request')}{enough} (-o json)", width, tone=Tone.FAINT)
 
 
+def _asked(explanation: Explanation) -> int:
+    """Of how many nodes the devices were counted: those where the pod may be, or if it may be on none, all."""
+    closed = sum(group.count for group in explanation.groups if group.reason in PLACEMENT_REASONS)
+    return explanation.nodes - closed or explanation.nodes
+
+
 def _is_short(request: RequestFunnel) -> bool:
     return bool(request.steps) and request.steps[-1].best < (1 if request.need is None else request.need)
 
 
-def _funnel(alike: list[RequestFunnel], width: int, details: int, *, several_claims: bool) -> Iterator[Line]:
+def _funnel(
+    alike: list[RequestFunnel], width: int, columns: str, details: int, *, several_claims: bool
+) -> Iterator[Line]:
     """One table for requests that ask alike."""
     request = alike[0]
     need = "all devices" if request.need is None else _plural(request.need, "device")
@@ -161,9 +174,9 @@ def _funnel(alike: list[RequestFunnel], width: int, details: int, *, several_cla
     each = "each " if len(names) > 1 else ""
     claim = f" of {request.claim}" if several_claims else ""
     title = f"Request{'s' if each else ''} {_listed(names)}{claim}: {each}{need} of class {request.device_class}"
-    label = max(28, min(width - 44, 40))
+    label = max(28, min(width - 46, 38))
     yield from _wrapped(title, width, hang=2, tone=Tone.HEADING)
-    yield Line(f"  {'devices that':<{label}}{'all nodes':>10}{'best node':>11}", Tone.FAINT)
+    yield Line(f"  {'devices that':<{label}}{columns}", Tone.FAINT)
     needed = 1 if request.need is None else request.need
     fallen = False
     for step in request.steps:
@@ -179,7 +192,7 @@ def _funnel(alike: list[RequestFunnel], width: int, details: int, *, several_cla
 
 def _step(step: FunnelStep, label: int, *, tone: Tone) -> Line:
     node = f"  {_clean(step.best_node)}" if step.best_node and step.best else ""
-    return Line(f"  {_STEPS[step.step]:<{label}}{step.left:>10}{step.best:>11}{node}", tone)
+    return Line(f"  {_STEPS[step.step]:<{label}}{step.left:>12}{step.best:>11}{node}", tone)
 
 
 def _groups(explanation: Explanation, width: int) -> Iterator[Line]:
@@ -187,7 +200,7 @@ def _groups(explanation: Explanation, width: int) -> Iterator[Line]:
         return
     yield Line("Nodes", Tone.HEADING)
     if explanation.nodes_fitting:
-        yield Line(f"{explanation.nodes_fitting:>6}  fit", Tone.GOOD)
+        yield Line(f"{explanation.nodes_fitting:>6}  {'fit' if explanation.fits else 'would do'}", Tone.GOOD)
     first = explanation.findings[0]
     for group in explanation.groups[:_GROUPS]:
         yield from _wrapped(f"{group.count:>6}  {group.reason}: {_examples(group)}", width, indent=0, hang=8, keep=True)

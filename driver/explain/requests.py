@@ -22,6 +22,8 @@ from driver.explain.verdicts import Look, Verdicts, demands_of
 __all__ = ["request_funnels"]
 
 _ALL_LOOKS: Final = 512
+"""Of a claim of few demands; of others fewer."""
+_FEW_DEMANDS: Final = 16
 _MOST_LOOKS: Final = 32
 """Nodes looked at closely for details; the numbers of a funnel are of all nodes."""
 
@@ -31,47 +33,67 @@ def request_funnels(
 ) -> tuple[RequestFunnel, ...]:
     """One for each demand, of the nodes on which the pod could be; of all nodes where it could be on none.
 
+    Nodes that were not looked at do not count.
+
     Args:
         state: The cluster.
         verdicts: What judged the nodes.
         case: What is asked about.
         nodes: What they say.
     """
-    considered = [verdict for verdict in nodes if verdict.placement is None] or list(nodes)
+    known = [verdict for verdict in nodes if verdict.left]
+    considered = [verdict for verdict in known if verdict.placement is None] or known
     looks = _Looks(verdicts, case)
     funnels = []
+    alike: dict[object, tuple[FunnelStep, ...]] = {}  # of the eight GPUs of eight pairs, one is counted
     for number, (place, _, demand) in enumerate(demands_of(case.demands)):
-        rows = [verdict.left[number] for verdict in considered]
-        steps = []
-        before: int | None = None
-        for index, step in enumerate(STEPS):
-            column = [row[index] for row in rows]
-            left = sum(column)
-            if left == before:
-                continue
-            best = max(column, default=0)
-            node = considered[column.index(best)].node.node.metadata.name if best else ""
-            details = () if before is None else _details(state, looks, considered, (place, demand.name), number, step)
-            before = left
-            steps.append(FunnelStep(step=step, left=left, best=best, best_node=node, details=details))
+        if demand.kind not in alike:
+            key = (place, demand.name)
+            alike[demand.kind] = _steps(state, looks, considered, key, number)
         funnels.append(
             RequestFunnel(
                 claim=claim_ref(case.claims[place]),
                 request=demand.name,
                 device_class=demand.device_class,
                 need=demand.count,
-                steps=tuple(steps),
+                steps=alike[demand.kind],
             )
         )
     return tuple(funnels)
 
 
+def _steps(
+    state: ClusterState, looks: _Looks, considered: Sequence[NodeVerdict], key: tuple[int, str], number: int
+) -> tuple[FunnelStep, ...]:
+    """How many devices each step leaves for a demand, where it takes some out."""
+    rows = [verdict.left[number] for verdict in considered]
+    steps = []
+    before: int | None = None
+    for index, step in enumerate(STEPS):
+        column = [row[index] for row in rows]
+        left = sum(column)
+        if left == before:
+            continue
+        best = max(column, default=0)
+        node = considered[column.index(best)].node.node.metadata.name if best else ""
+        details = () if before is None else _details(state, looks, considered, key, number, step)
+        before = left
+        steps.append(FunnelStep(step=step, left=left, best=best, best_node=node, details=details))
+    return tuple(steps)
+
+
 class _Looks:
-    """Close looks at nodes, each made once."""
+    """Close looks at nodes, each made once.
+
+    Attributes:
+        most: At so many nodes may be looked where that tells more; the fewer, the more is asked for.
+    """
 
     def __init__(self, verdicts: Verdicts, case: Case) -> None:
         self._verdicts, self._case = verdicts, case
         self._known: dict[str, Look | None] = {}
+        # A look finds the devices of every demand, and is kept.
+        self.most = _ALL_LOOKS // max(1, sum(1 for _ in demands_of(case.demands)) // _FEW_DEMANDS)
 
     def at(self, nodes: Iterable[NodeVerdict], key: tuple[int, str]) -> list[tuple[str, Look, Sieve]]:
         found = []
@@ -118,7 +140,7 @@ def _details(
             details = (f"in use by {held_by(state, [device for _, _, sieve in close for device in sieve.in_use])}",)
         case Step.ROOM:
             # Exact, and so of all nodes: the largest free part is what an author can ask for.
-            details, note = _room(state, looks.at(touched, key) if len(touched) <= _ALL_LOOKS else close), ()
+            details, note = _room(state, looks.at(touched, key) if len(touched) <= looks.most else close), ()
         case Step.COUNTERS:
             details = tuple(
                 f"node {name}: {text}"

@@ -11,21 +11,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
 from driver.api.resource_v1 import DeviceClass, DeviceTaint
-from driver.explain.cluster import ClaimState, Kind, NodeState, PodState, PrepareFailure, TaintRule
+from driver.explain.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
 from driver.explain.holders import Holders
 from driver.explain.published import PublishedSlices
 from driver.explain.reading import (
     UnreadableError,
-    inventory_problem,
     object_key,
     read_claim_state,
     read_class,
+    read_inventory,
     read_node,
     read_pod,
     read_prepare_failure,
@@ -36,6 +37,8 @@ from driver.explain.reading import (
 __all__ = ["ClusterState"]
 
 _NOTES_SHOWN: Final = 5
+
+_NO_WORD: Final = InventoryWord()
 
 
 class ClusterState:
@@ -73,12 +76,13 @@ class ClusterState:
         self._claims: dict[str, ClaimState] = {}
         self._pods: dict[str, PodState] = {}
         self._pending: set[str] = set()
-        self._inventories: dict[str, str] = {}
+        self._inventories: dict[str, InventoryWord] = {}
         self._prepare_failures: dict[str, PrepareFailure] = {}
         self._held = Holders()
         self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._version = 0
+        self._room: dict[str, tuple[int, object, int]] = {}
         self._unreadable: dict[tuple[Kind, str], str] = {}
         self._own_notes: list[str] = []
 
@@ -165,6 +169,30 @@ class ClusterState:
         """Grows when what the node sees of devices, taints and holdings, or its inventory's state, may have changed."""
         return self.index.version(node) + self._versions.get(node, 0) + self._version
 
+    def room(self, node: NodeState) -> int:
+        """How many devices the node sees of which nobody has anything; none where a slice's node selector is invalid.
+
+        Remembered until what the node sees changes: it is asked of thousands of nodes.
+        """
+        name = node.node.metadata.name
+        version = self.version(name)
+        known = self._room.get(name)
+        if known is None or known[0] != version or known[1] is not node.node:
+            known = self._room[name] = (version, node.node, self._count_room(node))
+        return known[2]
+
+    def _count_room(self, node: NodeState) -> int:
+        try:
+            view = self.index.view(node.node)
+        except AllocationError:
+            return 0
+        room = view.size
+        for pool in view.pools:
+            in_use = self.ledger.in_use(pool.id)
+            if in_use:
+                room -= sum([device.name in in_use for part in pool.slices for device in part.source])
+        return room
+
     def taint_source(self, device: DeviceId, taint: DeviceTaint) -> str:
         """Who put a taint on a device: ``DeviceTaintRule NAME``, or ``its driver``."""
         rule = self._slices.rule_behind(device, taint)
@@ -177,7 +205,11 @@ class ClusterState:
 
     def inventory_problem(self, node: str) -> str:
         """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
-        return self._inventories.get(node, "")
+        return self._inventories.get(node, _NO_WORD).problem
+
+    def inventory_remark(self, node: str) -> str:
+        """What the controller left out of what it published for the node, and why; empty for nothing."""
+        return self._inventories.get(node, _NO_WORD).remark
 
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
         """Whether something changed."""
@@ -195,7 +227,7 @@ class ClusterState:
             case Kind.NODE:
                 return self._put_node(key, reading(read_node, wire))
             case Kind.INVENTORY:
-                return self._put_inventory(key, reading(inventory_problem, wire))
+                return self._put_inventory(key, reading(read_inventory, wire))
             case Kind.EVENT:
                 return self._put_prepare_failure(key, reading(read_prepare_failure, wire))
             case Kind.TEMPLATE:
@@ -216,9 +248,10 @@ class ClusterState:
             case Kind.POD:
                 return self._put_pod(key, None)
             case Kind.NODE:
+                self._room.pop(key, None)
                 return self.nodes.pop(key, None) is not None
             case Kind.INVENTORY:
-                return self._put_inventory(key, "")
+                return self._put_inventory(key, _NO_WORD)
             case Kind.EVENT:
                 return self._put_prepare_failure(key, None)
             case Kind.TEMPLATE:
@@ -290,12 +323,11 @@ class ClusterState:
             del self._prepare_failures[key]
         return True
 
-    def _put_inventory(self, key: str, problem: str) -> bool:
-        if self._inventories.get(key, "") == problem:
+    def _put_inventory(self, key: str, word: InventoryWord) -> bool:
+        if self._inventories.get(key, _NO_WORD) == word:
             return False
-        if problem:
-            self._inventories[key] = problem
-        else:
+        self._inventories[key] = word
+        if word == _NO_WORD:
             del self._inventories[key]
         self._touch(key)
         return True

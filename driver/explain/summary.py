@@ -42,7 +42,7 @@ def shortened(text: str, max_bytes: int) -> str:
 
 def _refusals(explanation: Explanation, room: int) -> str:
     first = explanation.findings[0]
-    if explanation.fits or not explanation.groups:
+    if not explanation.nodes_decide:
         return f"{first.reason}: {_sentence(first.message)}"
     fitting = f"{explanation.nodes_fitting} of {explanation.nodes} nodes fit:"
     shown = explanation.groups[:_GROUPS]

@@ -7,10 +7,11 @@ from typing import Final
 
 from driver.allocator.pools import PooledDevice
 from driver.api.quantity import Quantity
-from driver.explain.cluster import ClaimState
+from driver.api.resource_v1 import DeviceTaint
+from driver.explain.cluster import ClaimState, NodeTaint
 from driver.explain.state import ClusterState
 
-__all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short"]
+__all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short", "taint_text"]
 
 _SHOWN: Final = 3
 _LONGEST: Final = 160
@@ -51,6 +52,11 @@ def amount(nano: int, like: Quantity) -> str:
                 exact = nano % unit == 0
                 return f"{nano // unit}{suffix}" if exact else f"{tenths / 10:g}{suffix}"
     return str(Quantity.from_nano(nano, like.format))
+
+
+def taint_text(taint: DeviceTaint | NodeTaint) -> str:
+    """As kubectl writes it: ``key=value:NoSchedule``."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def device_names(devices: Iterable[PooledDevice]) -> str:

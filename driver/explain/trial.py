@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from driver.allocator.candidates import Scene, gather_requests
+from driver.allocator.candidates import MAX_RESULTS, Scene, gather_requests
 from driver.allocator.demands import ClaimDemand, read_claim
 from driver.allocator.errors import AllocationError, SearchLimitError
 from driver.allocator.ledger import Ledger
@@ -16,10 +16,21 @@ from driver.api.resource_v1 import DeviceToleration, ResourceClaim
 from driver.explain.cluster import ClaimState, NodeState
 from driver.explain.state import ClusterState
 
-__all__ = ["MAX_STEPS", "Trial"]
+__all__ = ["MAX_STEPS", "Trial", "weight"]
 
 MAX_STEPS: Final = 20_000
 """Of one search, a tenth of what the allocator allows itself: an explanation asks many questions."""
+
+_USUAL: Final = 256
+"""So heavy a claim (:func:`weight`) may be searched for with all those steps; a heavier one with fewer, for each takes
+longer."""
+_FEWEST_STEPS: Final = 4 * MAX_RESULTS
+"""More than a search takes that never has to go back."""
+_STEP: Final = 2
+"""Units of work that a step takes for each device and unit of weight; one is about 10 ns."""
+_MORE: Final = 8
+_ALTERNATIVE: Final = 32
+"""What an alternative weighs against a constraint on one."""
 
 _EVERY_TAINT: Final = (DeviceToleration(operator="Exists"),)
 
@@ -34,7 +45,10 @@ class Trial:
 
     Attributes:
         trials: How often it was asked, to bound the work.
-        gave_up: How many searches took more than :data:`MAX_STEPS`.
+        gave_up: How many searches took more than :data:`MAX_STEPS`; less for claims of very many alternatives and
+            constraints.
+        work: How much all searches took together, in units of about 10 ns; counted, not measured, so that the same
+            question always has the same answer.
         problem: Why the last answer was no where it is more than a lack of devices; empty otherwise.
     """
 
@@ -42,6 +56,7 @@ class Trial:
         self._state = state
         self.trials = 0
         self.gave_up = 0
+        self.work = 0
         self.problem = ""
         # What the claims last asked about ask for: mostly the next question is about them again, on another node.
         self._claims: tuple[ResourceClaim, ...] = ()
@@ -89,7 +104,30 @@ class Trial:
         state = self._state
         scene = Scene(state.index.view(node.node), state.ledger, state.features, state.selections)
         requests = gather_requests(scene, claims, demands)
-        return search(scene, requests, [item.constraints for item in demands], max_steps=MAX_STEPS) is not None
+        constraints = [item.constraints for item in demands]
+        heavy = weight(demands)
+        most = min(MAX_STEPS, max(_FEWEST_STEPS, MAX_STEPS * _USUAL // max(1, heavy)))
+        steps = 2 * sum(request.alternatives[0].count or MAX_RESULTS for claim in demands for request in claim.requests)
+        while True:
+            # Nobody tells how many steps a search took: so it may take few at first, and more where that was too few.
+            steps = min(steps, most)
+            self.work += _STEP * heavy * steps * max(1, len(scene.view.devices))
+            try:
+                return search(scene, requests, constraints, max_steps=steps) is not None
+            except SearchLimitError:
+                if steps == most:
+                    raise
+                steps *= _MORE
+
+
+def weight(demands: Sequence[ClaimDemand]) -> int:
+    """How much there is to ask about each device: for each alternative, and each constraint on it."""
+    return sum(
+        _ALTERNATIVE + sum(constraint.applies_to(demand) for constraint in claim.constraints)
+        for claim in demands
+        for request in claim.requests
+        for demand in request.alternatives
+    )
 
 
 def _tolerant(demand: ClaimDemand) -> ClaimDemand:

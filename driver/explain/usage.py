@@ -9,7 +9,6 @@ from typing import Final
 from driver.allocator.identity import PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PooledDevice
-from driver.explain.cluster import ClaimState
 from driver.explain.funnel import Sieve, lacking_counters, whole_amounts
 from driver.explain.state import ClusterState
 from driver.explain.texts import amount, holders_text, listed, plural
@@ -78,7 +77,7 @@ def counter_holders(look: Look, device: PooledDevice) -> list[PooledDevice]:
     if pool is None:
         return []
     ledger = look.scene.ledger
-    there = [*(item for part in pool.slices for item in part.devices), *pool.elsewhere]
+    there = [item for part in (*pool.slices, *pool.elsewhere) for item in part.devices]
     return [
         item
         for item in there
@@ -125,8 +124,3 @@ def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevic
 def held_by(state: ClusterState, devices: Sequence[PooledDevice]) -> str:
     """Who has the devices, or that nobody knows."""
     return holders_text(state, devices) or "claims that are not known here"
-
-
-def holders_of(state: ClusterState, devices: Sequence[PooledDevice]) -> tuple[ClaimState, ...]:
-    """The claims that have the devices, each once."""
-    return tuple({claim.key: claim for device in devices for claim in state.holders(device.id)}.values())

@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_told_once_for_each_kind(tmp_path: Path) -> None:
     assert "no kind or apiVersion (1)" in notes
 
 
-@pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass", "Node"])
+@pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass", "Node", "Pod"])
 def test_a_kind_that_was_forgotten_is_told(tmp_path: Path, kind: str) -> None:
     items = [item for item in objects() if item["kind"] != kind]
     (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
@@ -162,6 +162,32 @@ def test_a_file_that_is_no_dump_is_one_error(tmp_path: Path, content: str, says:
     with pytest.raises(InputError) as refused:
         read_dumps(tmp_path)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"kind": "List",\n "items": [', "a.json:2: not valid JSON: it ends in the middle"),
+        ('{"kind": "List",\n "items": [{"kind": "Po', "a.json:2: not valid JSON: it ends in the middle"),
+        ("{'kind': 'List'}", "a.json:1: not valid JSON: Expecting property name"),
+        ("error: no such resource\n", "a.json:1: not valid JSON: Expecting value"),
+        ("[" * 100_000, "nested deeper than 64 levels"),
+    ],
+    ids=["cut", "cut in a text", "python", "a message of kubectl", "very deep"],
+)
+def test_a_mistake_in_a_file_of_json_is_told_as_one(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(InputError) as refused:
+        read_dumps(tmp_path)
+    assert says in str(refused.value)
+
+
+def test_a_dump_of_one_namespace_is_told_to_know_no_other_claims(tmp_path: Path) -> None:
+    items = [item for item in objects() if item["metadata"].get("namespace") != "batch"]
+    (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    (note,) = read_dumps(tmp_path).notes
+    assert "namespace ml alone" in note
+    assert "-A" in note
 
 
 def test_no_folder_and_an_empty_one(tmp_path: Path) -> None:

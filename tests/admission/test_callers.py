@@ -8,7 +8,7 @@ import pytest
 from cluster.control_plane import ControlPlane
 
 from controller.admission.callers import Callers, NotAuthenticatedError
-from controller.admission.secure_server import Request
+from controller.admission.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 

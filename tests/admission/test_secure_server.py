@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from controller.admission.certificates import Authority, issue
-from controller.admission.secure_server import MAX_BODY_BYTES, Request, Response, SecureServer
+from controller.admission.exchange import Request, Response
+from controller.admission.secure_server import MAX_BODY_BYTES, SecureServer
 
 _NAMES = ("127.0.0.1", "localhost")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import uuid
 from collections.abc import Iterator
 from functools import lru_cache
@@ -23,7 +24,7 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.explain.cluster import Kind
 from driver.layout import resource_slices
 
-__all__ = ["classes", "node_objects", "pending_claim", "pending_pod"]
+__all__ = ["classes", "node_objects", "pending_claim", "pending_pairs", "pending_pod"]
 
 REPO: Final = Path(__file__).resolve().parents[2]
 TOPOLOGY: Final = REPO / "examples" / "topologies" / "azure-nd-h100-v5.xml"
@@ -54,13 +55,23 @@ def classes() -> Iterator[tuple[Kind, Json]]:
                 yield Kind.CLASS, document
 
 
-def node_objects(number: int, *, mig: bool = False) -> list[tuple[Kind, Json]]:
-    """A Node, its slices, and the claims that hold 60 % of its devices (on average of four nodes with one another)."""
+def node_objects(number: int, *, mig: bool = False, mixed: bool = False) -> list[tuple[Kind, Json]]:
+    """A Node, its slices, and the claims that hold 60 % of its devices (on average of four nodes with one another).
+
+    Args:
+        number: Which node.
+        mig: Its GPUs are published in partitions as well.
+        mixed: Hardly any two nodes are used in the same way: which devices the claims hold differs from node to node.
+    """
     name = f"gpu-{number:05}"
     slices = [_slice(item, name) for item in _layout(mig=mig)]
     devices = [device["name"] for item in slices for device in item["spec"].get("devices", ())]
     gpus = [device for device in devices if device.startswith("gpu-") and device.count("-") == 4]
     nics = [device for device in devices if device.startswith("rdma-")]
+    if mixed:
+        places = random.Random(number)
+        places.shuffle(gpus)
+        places.shuffle(nics)
     claims: list[Json] = []
     for use in _USE[number % len(_USE)]:
         key = f"{name}-{len(claims)}"
@@ -98,6 +109,20 @@ def pending_claim(name: str, *, count: int = 4, model: str = "H100", memory: str
         "metadata": {"namespace": "ml", "name": name, "uid": str(uuid.uuid5(_SPACE, name)), "resourceVersion": "1"},
         "spec": {"devices": {"requests": [gpu, nic], "constraints": constraints}},
     }
+
+
+def pending_pairs(name: str, pairs: int) -> Json:
+    """A claim for so many GPUs, each with a NIC under the same PCIe root."""
+    claim = pending_claim(name, count=1)
+    gpu, nic = claim["spec"]["devices"]["requests"]
+    claim["spec"]["devices"] = {
+        "requests": [request | {"name": f"{request['name']}-{n}"} for n in range(pairs) for request in (gpu, nic)],
+        "constraints": [
+            {"requests": [f"gpu-{n}", f"nic-{n}"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
+            for n in range(pairs)
+        ],
+    }
+    return claim
 
 
 def pending_pod(claim: str) -> Json:

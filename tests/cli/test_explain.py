@@ -38,6 +38,13 @@ def test_a_claim_that_does_not_fit(rootport: Run) -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_the_readme_shows_what_it_prints(rootport: Run) -> None:
+    command = "$ .venv/bin/rootport explain claim ml/train --from examples/explain\n"
+    shown = (REPO / "README.md").read_text().split(command)[1].split("```")[0]
+    printed = rootport("explain", "claim", "ml/train", "--from", EXAMPLE).out
+    assert all(part in printed for part in shown.split("…\n"))
+
+
 def test_a_pod_whose_claim_has_a_typo(rootport: Run) -> None:
     ran = rootport("explain", "pod", "typo-0", "-n", "ml", "--from", EXAMPLE)
     assert ran.code == 1
@@ -114,6 +121,14 @@ def test_what_cannot_be_answered_is_one_message_and_exit_code_2(rootport: Run, a
     assert ran.out == ""
     assert says in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_nothing_of_a_file_is_acted_on_by_the_terminal(rootport: Run, tmp_path: Path) -> None:
+    names = {"kind": "Pod", "metadata": {"namespace": "ml", "name": "tra\x1b]0;owned\x07in-0"}}
+    (tmp_path / "pod.json").write_text(json.dumps({"apiVersion": "v1", **names}))
+    ran = rootport("explain", "pod", "ml/tra]0;ownedin-0", "--from", tmp_path)
+    assert ran.code == 2
+    assert "did you mean ml/tra ]0;owned in-0?" in ran.err
 
 
 def test_without_any_kubeconfig_the_ways_to_name_a_cluster_are_told(

@@ -1,4 +1,4 @@
-"""``rootport explain`` on a real API server, for people with different rights."""
+"""``rootport explain`` and ``rootport lint`` on a real API server, for people with different rights."""
 
 from __future__ import annotations
 
@@ -50,18 +50,24 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         for namespace in (ML, BATCH)
         for name in ("default", *users)
     ]
-    binding = {
+    binding: dict[str, Any] = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "explain-reader"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_ROLE},
         "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": ML}],
     }
+    viewer = binding | {
+        "kind": "RoleBinding",
+        "metadata": {"name": "viewer", "namespace": ML},
+        # What view is made of by a controller that does not run here.
+        "roleRef": binding["roleRef"] | {"name": "system:aggregate-to-view"},
+    }
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (ML, BATCH)]
     classes = [item for item in _objects() if item["kind"] == "DeviceClass"]
     others = [item for item in _objects() if item["kind"] != "DeviceClass"]
     control_plane.kubectl("apply", "--server-side", f"--filename={_ROLE}")
-    prerequisites = yaml.safe_dump_all([*namespaces, *accounts, binding, *classes])
+    prerequisites = yaml.safe_dump_all([*namespaces, *accounts, binding, viewer, *classes])
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", input=prerequisites)
     mine = yaml.safe_dump_all([_without_status(item) for item in others])
     control_plane.kubectl("create", "--filename=-", *_CONTROLLER, input=mine)
@@ -134,6 +140,43 @@ def test_the_rights_of_the_cluster_role_are_needed_one_by_one(plane: ControlPlan
         read_cluster(api, ML)
     assert "resourceclaims.resource.k8s.io" in refused.value.message
     assert CLUSTER_ROLE in (refused.value.hint or "")
+
+
+def test_lint_needs_no_rights_in_any_namespace(rootport: Run, plane: ControlPlane, tmp_path: Path) -> None:
+    names = {"metadata": {"name": "explain-published"}, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    published = [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices", "deviceclasses"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+    ]
+    role = names | {"kind": "ClusterRole", "rules": published}
+    binding = names | {
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "explain-published"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": BATCH}],
+    }
+    plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all([role, binding]))
+    kubeconfig = plane.service_account_kubeconfig(BATCH, "default")
+    claims = tmp_path / "claims.yaml"
+    # The typo's model is on no node; the two GPUs of train are there, though in use.
+    claims.write_text(yaml.safe_dump_all([_claim("train"), _claim("typo")]))
+    ran = rootport("lint", claims, "--kubeconfig", kubeconfig)
+    assert ran.code == 1, ran.err
+    assert [line.rpartition(" ")[2] for line in ran.out.splitlines() if "error:" in line] == ["[selects-too-few]"]
+    assert "ResourceClaim typo" in ran.out
+    ran = rootport("lint", claims, "--kubeconfig", _user(plane, "nobody"))
+    assert (ran.code, f"ClusterRole {CLUSTER_ROLE}" in ran.err) == (2, True)
+
+
+def _claim(name: str) -> dict[str, Any]:
+    (found,) = (item for item in _objects() if item["kind"] == "ResourceClaim" and item["metadata"]["name"] == name)
+    return _without_status(found)
+
+
+def test_the_cluster_role_reads_no_pods_of_other_namespaces(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport("explain", "claim", f"{BATCH}/sweep-7", "--kubeconfig", _user(plane, "reader"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "pods" in ran.err
+    assert f"ClusterRole view in namespace {BATCH}" in ran.err
 
 
 def test_only_the_namespaces_pods_are_read_and_all_namespaces_claims(plane: ControlPlane) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, cast
 
 import pytest
@@ -178,6 +178,7 @@ class Looped:
         self.stop = Stop(lasts_s)
         self.written: list[tuple[float, str]] = []
         self.explained: list[float] = []
+        self.cleared: list[tuple[float, str]] = []
         self.go_first: Callable[[], None] = lambda: None
         self.fails: Callable[[float], bool] = lambda _now: False
         self.takes_s = takes_s
@@ -219,7 +220,8 @@ class Looped:
         if self.fails(self.stop.now):
             raise UnavailableError("away")
 
-    def clear(self, key: str, uid: str) -> None: ...
+    def clear(self, key: str, uid: str) -> None:
+        self.cleared.append((self.stop.now, key))
 
     def forget_all_but(self, pods: object, claims: object) -> None: ...
 
@@ -284,6 +286,26 @@ def test_changes_without_end_do_not_put_a_round_off() -> None:
     looped.go_first = change
     looped.run()
     assert [after - before for before, after in pairwise(looped.explained)] == pytest.approx([20] * 4, abs=1)
+
+
+def test_annotations_that_come_back_all_the_time_are_tidied_in_turn_and_keep_nobody_waiting() -> None:
+    looped = Looped(60)
+    keys = [f"ml/mine-{index:03}" for index in range(250)]
+    for key in keys:
+        name = key.partition("/")[2]
+        metadata = {"namespace": "ml", "name": name, "uid": name, "resourceVersion": "1"}
+        spec: dict[str, Any] = {"devices": {"requests": []}}
+        claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+        looped.mirror.put("ResourceClaim", key, pack(claim))
+        looped.mirror.see_claim(metadata | {"annotations": {REASON: "Mine"}})
+    looped.run()
+    rounds = [list(group) for _, group in groupby(looped.cleared, key=lambda item: item[0])]
+    assert {len(group) for group in rounds} == {100}
+    assert {key for group in rounds[:3] for _, key in group} == set(keys)
+    assert [after - before for (before, _), (after, _) in pairwise(group[0] for group in rounds)] == pytest.approx(
+        [10] * (len(rounds) - 1), abs=0.5
+    )
+    assert len(looped.explained) == 1
 
 
 def test_who_asks_by_http_rests_as_long_as_an_answer_took_and_only_some_wait() -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from controller.admission.callers import Caller, NotAuthenticatedError
-from controller.admission.secure_server import Request, Response
+from controller.admission.exchange import Request, Response
 from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
 from controller.explanations.mirror import Mirror
 from controller.explanations.names import hide_names
 from controller.explanations.records import Outcome, annotations_patch, pending_event
 from controller.explanations.routes import explain_routes
+from controller.explanations.turns import BusyError
 from controller.packed import pack, packed, unpacked
 from driver.errors import InputError
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
@@ -60,6 +61,15 @@ def outcome(reason: Reason = Reason.DEVICES_IN_USE) -> Outcome:
 def test_what_others_have_is_counted_and_not_named(text: str, shown: str) -> None:
     found = hide_names(explanation(text, notes=(text,)), namespace="mine", others={"mine", "theirs"})
     assert (found.findings[0].message, found.notes) == (shown, (shown,))
+
+
+def test_what_is_wrong_in_others_objects_is_not_told() -> None:
+    notes = (
+        "ResourceClaim theirs/a is left out: spec: no secret-project",
+        "ResourceClaim mine/a is left out: spec: no",
+    )
+    found = hide_names(explanation("", notes=notes), namespace="mine", others={"mine", "theirs"})
+    assert found.notes == ("1 claim of another namespace is left out", notes[1])
 
 
 def test_a_proposal_to_end_others_claims_says_how_many_and_no_more() -> None:
@@ -128,7 +138,10 @@ def test_a_late_event_of_the_watch_does_not_undo_an_own_write() -> None:
 
 
 def test_what_is_packed_comes_back_without_managed_fields() -> None:
-    wire = {"metadata": {"name": "s", "uid": "u", "managedFields": [1]}, "spec": {"driver": "d", "pool": {"name": "p"}}}
+    wire: dict[str, Any] = {
+        "metadata": {"name": "s", "uid": "u", "managedFields": [1]},
+        "spec": {"driver": "d", "pool": {"name": "p"}},
+    }
     kept = packed(wire)
     assert kept["spec"] == {"driver": "d", "pool": {"name": "p"}}
     assert unpacked(kept) == {"metadata": {"name": "s", "uid": "u"}, "spec": wire["spec"]}
@@ -148,6 +161,7 @@ def test_a_heartbeat_is_no_change_and_a_taint_is_one() -> None:
     with mirror.use() as state:
         assert state.generation == before
     mirror.put("Node", "n", node(unschedulable=True))
+    assert mirror.waiting == 1
     assert not mirror.take_over(10)
     with mirror.use() as state:
         assert state.generation > before
@@ -162,6 +176,8 @@ class Explaining:
         self.problem = problem
 
     def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
+        if subject.name == "busy":
+            raise BusyError("too many")
         if subject.name != "train":
             raise InputError(f"there is no {subject}")
         return explanation(f"all names: {all_names}")
@@ -213,6 +229,7 @@ CLAIM_PATH, POD_PATH = "/claims/mine/train/explain", "/pods/mine/train/explain"
         (lambda: ask("/claims/mine/train", "own"), 404),
         (lambda: ask("/claims/mine//explain", "own"), 404),
         (lambda: ask(f"/claims/mine/{'a' * 300}/explain", "own"), 404),
+        (lambda: ask("/claims/mine/busy/explain", "own"), 503),
     ],
     ids=[
         "claim",
@@ -226,10 +243,36 @@ CLAIM_PATH, POD_PATH = "/claims/mine/train/explain", "/pods/mine/train/explain"
         "path",
         "empty",
         "long",
+        "busy",
     ],
 )
 def test_the_route_answers_whom_it_may(answer: Callable[[], Response], status: int) -> None:
     assert answer().status == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/claims/../train/explain",
+        "/claims/mine/../explain",
+        "/claims/mine/../theirs/train/explain",
+        "/claims/mine/%2e%2e/explain",
+        "/claims/mine%2Ftrain/x/explain",
+        "/claims/mine/train%2F..%2Fother/explain",
+        "/claims/my.ns/train/explain",
+        "/claims/mine/Train/explain",
+        "/claims/mine/train%00/explain",
+        "/claims/mine/train%0A/explain",
+        "/claims/mine/tr%C3%A4in/explain",
+        "/claims/mine/%FF/explain",
+        "/claims/mine/train/explain/",
+        "/claims//mine/train/explain",
+        "/claims",
+    ],
+)
+def test_a_path_that_can_name_nothing_is_not_found_and_nobody_is_asked_about(path: str) -> None:
+    answer = ask(path, "nobody")  # who would be refused
+    assert (answer.status, answer.body) == (404, ask("/claims/mine/train", "nobody").body)
 
 
 def test_the_route_names_others_only_for_who_may_list_all_claims() -> None:

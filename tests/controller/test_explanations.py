@@ -12,7 +12,7 @@ from layout.machines import gpu, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
 from controller.admission.callers import Callers
-from controller.admission.secure_server import Request
+from controller.admission.exchange import Request
 from controller.explanations.loop import Pace
 from controller.explanations.routes import explain_routes
 from controller.explanations.service import Explanations
@@ -20,6 +20,7 @@ from controller.publisher import Publisher, PublisherOptions
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import EVENTS_K8S_IO, NODES, PODS, RESOURCE_CLAIMS, JsonObject
+from driver.errors import InputError
 from driver.explain.explanation import ObjectRef
 
 pytestmark = pytest.mark.needs_go
@@ -201,18 +202,53 @@ def test_who_may_read_a_claim_has_it_explained_by_http(
     eventually("the cluster is read", lambda: not leader.explanations.problem)
     route = explain_routes(leader.explanations, Callers(nodes.api))["/claims"]
 
-    def ask(namespace: str) -> tuple[int, bytes]:
+    def ask(namespace: str, name: str = "waits") -> tuple[int, bytes]:
         token = installed.kubectl("create", "token", "default", f"--namespace={namespace}").strip()
         answer = route(
-            Request(method="GET", path="/claims/mine/waits/explain", headers={"authorization": f"Bearer {token}"})
+            Request(method="GET", path=f"/claims/mine/{name}/explain", headers={"authorization": f"Bearer {token}"})
         )
         return answer.status, answer.body
 
     assert ask("mine")[0] == 403
+    claim(nodes, "waits-too", namespace="theirs")
     edit = ("create", "rolebinding", "explain", "--namespace=mine", "--clusterrole=rootport-explain")
     installed.kubectl(*edit, "--serviceaccount=theirs:default")
     status, body = ask("theirs")
     assert (status, json.loads(body)["subject"]["name"]) == (200, "waits")
+    # A name that is not there leads to none of another namespace.
+    eventually("the other claim is seen", lambda: _is_seen(leader, "theirs", "waits-too"))
+    assert ask("theirs", "waits-too") == (404, b"there is no claim mine/waits-too\n")
+
+
+def _is_seen(leader: Leader, namespace: str, name: str) -> bool:
+    try:
+        leader.explanations.explain(ObjectRef(kind="ResourceClaim", namespace=namespace, name=name), all_names=True)
+    except InputError:
+        return False
+    return True
+
+
+def test_who_does_not_lead_says_so_to_whom_it_may_concern(nodes: Nodes, installed: ControlPlane) -> None:
+    follower = Explanations(nodes.api, instance="test", all_names=False)
+    route = explain_routes(follower, Callers(nodes.api))["/claims"]
+    token = installed.kubectl("create", "token", "default", "--namespace=mine").strip()
+
+    def ask(**headers: str) -> tuple[int, bytes]:
+        answer = route(Request(method="GET", path="/claims/mine/waits/explain", headers=headers))
+        return answer.status, answer.body
+
+    assert ask()[0] == 401
+    assert ask(authorization=f"Bearer {token}")[0] == 403
+    edit = ("create", "rolebinding", "explain", "--namespace=mine", "--clusterrole=rootport-explain")
+    installed.kubectl(*edit, "--serviceaccount=mine:default")
+    other = explain_routes(follower, Callers(nodes.api))["/claims"]  # answers are kept for some seconds
+
+    def leads() -> str:
+        headers = {"authorization": f"Bearer {token}"}
+        answer = other(Request(method="GET", path="/claims/mine/waits/explain", headers=headers))
+        return answer.body.decode() if answer.status == 503 else ""
+
+    assert "does not lead" in eventually("the answer", leads)
 
 
 def test_a_claim_that_fits_is_left_alone(nodes: Nodes, lead: Callable[..., Leader]) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from driver.allocator import Features
 from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 
 __all__ = [
     "DRIVER",
+    "Json",
     "allocated",
     "claim_wire",
     "class_wire",
     "cluster",
     "device_wire",
     "exactly",
+    "held_wire",
     "node_wire",
     "pod_wire",
     "slice_wire",
@@ -26,26 +30,35 @@ DRIVER = "rootport.dev"
 _KINDS = {str: "string", int: "int", bool: "bool"}
 
 
-def cluster(*objects: Json) -> ClusterState:
+def cluster(*objects: Json, features: Features | None = None) -> ClusterState:
     """A cluster of these objects; each has its ``kind``."""
-    state = ClusterState()
+    state = ClusterState(features=features)
     for wire in objects:
         state.put(Kind(wire["kind"]), wire)
     return state
 
 
-def node_wire(name: str, *, ready: str = "True", taints: list[Json] | None = None, **labels: str) -> Json:
-    """``ready`` is the status of its condition Ready."""
+def node_wire(
+    name: str,
+    *,
+    ready: str = "True",
+    taints: list[Json] | None = None,
+    labels: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """``ready`` is the status of its condition Ready; ``spec`` are more fields of its spec."""
     condition = {"type": "Ready", "status": ready, "reason": "KubeletReady" if ready == "True" else "NodeStatusUnknown"}
     return {
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "spec": {"taints": taints or []},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "spec": {"taints": taints or [], **spec},
         "status": {"conditions": [condition]},
     }
 
 
-def device_wire(name: str, *, capacity: dict[str, str] | None = None, extra: Json | None = None, **own: object) -> Json:
+def device_wire(
+    name: str, *, capacity: Mapping[str, str] | None = None, extra: Json | None = None, **own: str | int | bool
+) -> Json:
     """``own`` are attributes of the driver's domain."""
     return {
         "name": name,
@@ -56,10 +69,10 @@ def device_wire(name: str, *, capacity: dict[str, str] | None = None, extra: Jso
 
 
 def slice_wire(node: str, *devices: Json, name: str = "", driver: str = DRIVER, **spec: Any) -> Json:
-    """The only slice of the node's pool, unless ``spec`` says otherwise."""
+    """The driver's only slice of the node's pool, unless ``spec`` says otherwise."""
     return {
         "kind": "ResourceSlice",
-        "metadata": {"name": name or f"{node}-slice"},
+        "metadata": {"name": name or f"{node}-{driver}"},
         "spec": {
             "driver": driver,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
@@ -71,34 +84,45 @@ def slice_wire(node: str, *devices: Json, name: str = "", driver: str = DRIVER, 
 
 
 def class_wire(name: str, *expressions: str) -> Json:
-    selectors = [{"cel": {"expression": expression}} for expression in expressions]
-    return {"kind": "DeviceClass", "metadata": {"name": name}, "spec": {"selectors": selectors}}
+    return {"kind": "DeviceClass", "metadata": {"name": name}, "spec": {"selectors": _selectors(expressions)}}
 
 
-def exactly(name: str, device_class: str, *expressions: str, count: int = 1, **fields: Any) -> Json:
-    """A request."""
-    selectors = [{"cel": {"expression": expression}} for expression in expressions]
-    return {
-        "name": name,
-        "exactly": {
-            "deviceClassName": device_class,
-            "allocationMode": "ExactCount",
-            "count": count,
-            "selectors": selectors,
-            **fields,
-        },
-    }
+def exactly(
+    name: str,
+    device_class: str,
+    *expressions: str,
+    count: int | None = 1,
+    capacity: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> Json:
+    """A request; ``count`` None asks for all devices."""
+    wanted: Json = {"deviceClassName": device_class, "allocationMode": "All"}
+    if count is not None:
+        wanted |= {"allocationMode": "ExactCount", "count": count}
+    if expressions:
+        wanted["selectors"] = _selectors(expressions)
+    if capacity:
+        wanted["capacity"] = {"requests": dict(capacity)}
+    return {"name": name, "exactly": wanted | fields}
 
 
 def claim_wire(
-    name: str, *requests: Json, namespace: str = "ml", allocation: Json | None = None, **devices: Any
+    name: str,
+    *requests: Json,
+    namespace: str = "ml",
+    allocation: Json | None = None,
+    user: str = "",
+    **devices: Any,
 ) -> Json:
-    """A claim; ``devices`` are more fields of ``spec.devices``."""
+    """A claim, reserved for the pod ``user``; ``devices`` are more fields of ``spec.devices``."""
+    status: Json = {} if allocation is None else {"allocation": allocation}
+    if user:
+        status["reservedFor"] = [{"resource": "pods", "name": user, "uid": f"uid-of-{user}"}]
     return {
         "kind": "ResourceClaim",
         "metadata": {"namespace": namespace, "name": name, "uid": f"uid-of-{name}"},
         "spec": {"devices": {"requests": list(requests), **devices}},
-        "status": {} if allocation is None else {"allocation": allocation},
+        "status": status,
     }
 
 
@@ -110,16 +134,31 @@ def allocated(node: str, *devices: str, driver: str = DRIVER, **fields: Any) -> 
     return {"devices": {"results": results}, "nodeSelector": selector}
 
 
+def held_wire(name: str, *devices: str, node: str = "n1", consumed: Json | None = None, user: str = "") -> Json:
+    """An allocated claim that has devices of a node, whole or with ``consumed`` a share of each."""
+    share = {} if consumed is None else {"shareID": f"share-of-{name}", "consumedCapacity": consumed}
+    return claim_wire(name, exactly("r", "any"), allocation=allocated(node, *devices, **share), user=user)
+
+
 def pod_wire(
-    name: str, *claims: str, namespace: str = "ml", node: str = "", phase: str = "Pending", **spec: Any
+    name: str,
+    *claims: str,
+    namespace: str = "ml",
+    node: str = "",
+    phase: str = "Pending",
+    template: str = "",
+    status: Json | None = None,
+    **spec: Any,
 ) -> Json:
-    """A pod that names claims; ``spec`` are more fields of its spec."""
+    """A pod that names claims, and one made of ``template``; ``spec`` are more fields of its spec."""
     entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
+    if template:
+        entries.append({"name": "t", "resourceClaimTemplateName": template})
     return {
         "kind": "Pod",
         "metadata": {"namespace": namespace, "name": name, "uid": f"uid-of-{name}"},
         "spec": {"resourceClaims": entries, **({"nodeName": node} if node else {}), **spec},
-        "status": {"phase": phase},
+        "status": {"phase": phase, **(status or {})},
     }
 
 
@@ -129,3 +168,7 @@ def taint_rule_wire(name: str, *, effect: str = "NoSchedule", key: str = "repair
         "metadata": {"name": name},
         "spec": {"deviceSelector": selector, "taint": {"key": key, "effect": effect}},
     }
+
+
+def _selectors(expressions: tuple[str, ...]) -> list[Json]:
+    return [{"cel": {"expression": expression}} for expression in expressions]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import builders_explain
+from builders_explain import Json, claim_wire, class_wire, node_wire, slice_wire
 from explain.json_patch import patched
 
 from driver.allocator import Allocator
@@ -20,24 +22,14 @@ from driver.explain.state import ClusterState
 from driver.explain.trial import Trial
 from driver.explain.verdicts import Verdicts
 
-__all__ = ["Json", "World", "device", "exactly", "ledger_of"]
+__all__ = ["World", "exactly", "ledger_of"]
 
-Json = dict[str, Any]
-_KINDS = {str: "string", int: "int", bool: "bool"}
-
-
-def device(name: str, *, extra: Json | None = None, **attributes: str | int | bool) -> Json:
-    values = {key: {_KINDS[type(value)]: value} for key, value in attributes.items()}
-    return {"name": name, "attributes": values, **(extra or {})}
+DRIVER = "d"
 
 
 def exactly(name: str = "r", *expressions: str, cls: str = "any", **fields: Any) -> Json:
-    body: Json = {"deviceClassName": cls, "allocationMode": "ExactCount", "count": 1} | fields
-    if body["allocationMode"] == "All":
-        del body["count"]
-    if expressions:
-        body["selectors"] = [{"cel": {"expression": expression}} for expression in expressions]
-    return {"name": name, "exactly": body}
+    """A request for devices of any kind."""
+    return builders_explain.exactly(name, cls, *expressions, **fields)
 
 
 class World:
@@ -51,31 +43,20 @@ class World:
         self.add_class("any")
 
     def add_class(self, name: str, *expressions: str) -> None:
-        selectors = [{"cel": {"expression": expression}} for expression in expressions]
-        self.state.put(Kind.CLASS, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
+        self.state.put(Kind.CLASS, class_wire(name, *expressions))
 
     def add_node(self, name: str, *devices: Json, labels: Mapping[str, str] | None = None, **spec: Any) -> None:
         """A node and its pool of the driver ``d``."""
-        self.state.put(Kind.NODE, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+        self.state.put(Kind.NODE, node_wire(name, labels=labels, **spec))
         if devices:
-            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-            self.add_slice(
-                {
-                    "metadata": {"name": f"{name}-0"},
-                    "spec": {"driver": "d", "pool": pool, "nodeName": name, "devices": devices},
-                }
-            )
+            self.add_slice(slice_wire(name, *devices, driver=DRIVER))
 
     def add_slice(self, wire: Json) -> None:
         self.state.put(Kind.SLICE, wire)
         self.slices.append(ResourceSlice.model_validate(wire))
 
     def wire(self, *requests: Json, name: str = "c", constraints: Sequence[Json] = (), **devices: Any) -> Json:
-        wanted = {"requests": list(requests), **({"constraints": list(constraints)} if constraints else {}), **devices}
-        return {
-            "metadata": {"name": name, "namespace": "ml", "uid": f"uid-{name}"},
-            "spec": {"devices": wanted},
-        }
+        return claim_wire(name, *requests, **({"constraints": list(constraints)} if constraints else {}), **devices)
 
     def hold(self, name: str, node: str, *requests: Json, pod: bool = True, deleting: bool = False) -> None:
         """A claim that is allocated on ``node``, and used by a pod of its name."""
@@ -144,4 +125,5 @@ def ledger_of(state: ClusterState) -> object:
     ledger = state.ledger
     consumed = {device: dict(amounts) for device, amounts in ledger._consumed.items()}
     whole = {pool: dict(names) for pool, names in ledger._whole.items()}
-    return whole, dict(ledger._shares), consumed
+    shares = {pool: dict(names) for pool, names in ledger._shares.items()}
+    return whole, shares, consumed

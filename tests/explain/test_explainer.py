@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 import yaml
-from explain.clusters import TOPOLOGIES, Json, claim, fill, held, node, pod, request, slice_of
+from builders_explain import Json, claim_wire, cluster, exactly, held_wire, node_wire, pod_wire, slice_wire
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.nccl import read_topology
@@ -16,6 +16,7 @@ from driver.errors import InputError
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef, Step
 from driver.explain.reasons import Reason
+from driver.explain.trial import Trial
 from driver.layout import resource_slices
 from resourceclasses import device_classes_text
 
@@ -49,22 +50,25 @@ def nic(number: int, *, switch: str | None = "a") -> Json:
     return {"name": f"rdma-{number}", "attributes": attributes}
 
 
+TOPOLOGIES: Final = Path(__file__).parents[2] / "examples" / "topologies"
+
+
 def explained(
     *objects: Json, subject: str = "train", kind: str = "ResourceClaim", features: Features | None = None
 ) -> Explanation:
-    state = fill([*CLASSES, *objects], features=features)
+    state = cluster(*CLASSES, *objects, features=features)
     return Explainer(state, proposals=False).explain(ObjectRef(kind=kind, namespace="ml", name=subject))
 
 
 def wants(*requests: Json, **devices: object) -> tuple[Json, Json]:
     """A claim, and a pod that uses it."""
-    return claim("train", *requests, **devices), pod("train-0", "train")
+    return claim_wire("train", *requests, **devices), pod_wire("train-0", "train")
 
 
 GPUS: Final = "gpu.rootport.dev"
 NICS: Final = "rdma.rootport.dev"
 WHOLE: Final = {"core": "100", "memory": "80Gi"}
-FOUR: Final = (node("n1"), slice_of("n1", *(gpu(number) for number in range(4))))
+FOUR: Final = (node_wire("n1"), slice_wire("n1", *(gpu(number) for number in range(4))))
 
 
 def taint(effect: str = "NoSchedule") -> list[Json]:
@@ -72,8 +76,8 @@ def taint(effect: str = "NoSchedule") -> list[Json]:
 
 
 MODES: Final = (
-    node("n1"),
-    slice_of(
+    node_wire("n1"),
+    slice_wire(
         "n1",
         gpu(0, consumesCounters=[{"counterSet": "s", "counters": {"gpu": {"value": "1"}}}]),
         {
@@ -95,14 +99,14 @@ MODES: Final = (
     },
 )
 
-_PAIR: Final = (request("g", GPUS, count=2), request("n", NICS, count=2))
+_PAIR: Final = (exactly("g", GPUS, count=2), exactly("n", NICS, count=2))
 _SAME_SWITCH: Final = [{"matchAttribute": _SWITCH}]
 
 
 # ruff: noqa: E501 - a table
 def _starting() -> Json:
     waiting = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
-    return pod("train-0", "train", nodeName="n1", status={"containerStatuses": [waiting]})
+    return pod_wire("train-0", "train", nodeName="n1", status={"containerStatuses": [waiting]})
 
 
 def _prepare_event(name: str, when: str, message: str) -> Json:
@@ -118,22 +122,22 @@ def _prepare_event(name: str, when: str, message: str) -> Json:
 
 
 CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
-    "there is room": (Reason.FITS, (*FOUR, *wants(request("g", GPUS))), ("node n1",)),
-    "no pod": (Reason.WAITING_FOR_POD, (*FOUR, claim("train", request("g", GPUS))), ("no pod uses claim ml/train",)),
+    "there is room": (Reason.FITS, (*FOUR, *wants(exactly("g", GPUS))), ("node n1",)),
+    "no pod": (Reason.WAITING_FOR_POD, (*FOUR, claim_wire("train", exactly("g", GPUS))), ("no pod uses claim ml/train",)),
     "it is being deleted": (
         Reason.CLAIM_DELETED,
-        (*FOUR, {**wants(request("g", GPUS))[0], "metadata": {"name": "train", "namespace": "ml", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, pod("train-0", "train")),
+        (*FOUR, {**wants(exactly("g", GPUS))[0], "metadata": {"name": "train", "namespace": "ml", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, pod_wire("train-0", "train")),
         ("ml/train",),
     ),
     "a class is missing": (
         Reason.CLASS_MISSING,
-        (*FOUR, *wants(request("g", "gpus.rootport.dev"))),
+        (*FOUR, *wants(exactly("g", "gpus.rootport.dev"))),
         ("DeviceClass gpus.rootport.dev", "did you mean gpu.rootport.dev?"),
     ),
-    "too many devices": (Reason.TOO_MANY_DEVICES, (*FOUR, *wants(request("g", GPUS, count=33))), ("33", "32")),
+    "too many devices": (Reason.TOO_MANY_DEVICES, (*FOUR, *wants(exactly("g", GPUS, count=33))), ("33", "32")),
     "all of too many devices": (
         Reason.TOO_MANY_DEVICES,
-        (node("n1"), slice_of("n1", *(gpu(number) for number in range(40))), *wants(request("g", GPUS, count=None))),
+        (node_wire("n1"), slice_wire("n1", *(gpu(number) for number in range(40))), *wants(exactly("g", GPUS, count=None))),
         ("40 devices on node n1", "32"),
     ),
     "parameters": (
@@ -141,7 +145,7 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         (
             *FOUR,
             *wants(
-                request("g", GPUS),
+                exactly("g", GPUS),
                 config=[
                     {"opaque": {"driver": "other.example.com", "parameters": {}}},
                     {"opaque": {"driver": "rootport.dev", "parameters": {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuConfig", "shareing": {}}}},
@@ -152,58 +156,58 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
     ),
     "a selector fails": (
         Reason.SELECTOR_FAILS,
-        (*FOUR, *wants(request("g", GPUS, selector=f'{_GPU}.modell == "H100"'))),
+        (*FOUR, *wants(exactly("g", GPUS, f'{_GPU}.modell == "H100"'))),
         ("rootport.dev/modell", "did you mean rootport.dev/model?", "gpu-0", "node n1"),
     ),
     "no CEL at all": (
         Reason.SELECTOR_FAILS,
-        (*FOUR, *wants(request("g", GPUS, selector="device.attributes["))),
+        (*FOUR, *wants(exactly("g", GPUS, "device.attributes["))),
         ("no valid CEL",),
     ),
-    "nothing is published": (Reason.NO_DEVICES, (node("n1"), *wants(request("g", GPUS))), ("publishes devices on node n1",)),
-    "no node": (Reason.NO_DEVICES, wants(request("g", GPUS)), ("no node is known",)),
+    "nothing is published": (Reason.NO_DEVICES, (node_wire("n1"), *wants(exactly("g", GPUS))), ("publishes devices on node n1",)),
+    "no node": (Reason.NO_DEVICES, wants(exactly("g", GPUS)), ("no node is known",)),
     "the class selects too few": (
         Reason.CLASS_SELECTS_NONE,
-        (node("n1"), slice_of("n1", nic(0), nic(1)), *wants(request("g", GPUS))),
+        (node_wire("n1"), slice_wire("n1", nic(0), nic(1)), *wants(exactly("g", GPUS))),
         ("selects 0 of the 2 devices", 'rootport.dev/type "rdma"'),
     ),
     "the selector selects too few": (
         Reason.SELECTOR_SELECTS_NONE,
-        (*FOUR, *wants(request("g", GPUS, selector=f'{_GPU}.type == "gpu" && {_GPU}.model == "H200"'))),
+        (*FOUR, *wants(exactly("g", GPUS, f'{_GPU}.type == "gpu" && {_GPU}.model == "H200"'))),
         (f'{_GPU}.model == "H200" is false for 4 devices', 'rootport.dev/model "H100"'),
     ),
     "a pool is incomplete": (
         Reason.POOL_INCOMPLETE,
-        (node("n1"), slice_of("n1", gpu(0), pool={"name": "n1", "generation": 1, "resourceSliceCount": 2}), *wants(request("g", GPUS))),
+        (node_wire("n1"), slice_wire("n1", gpu(0), pool={"name": "n1", "generation": 1, "resourceSliceCount": 2}), *wants(exactly("g", GPUS))),
         ("resource pool n1 of driver rootport.dev is not complete: 1 of 2 slices",),
     ),
     "a pool is invalid": (
         Reason.POOL_INVALID,
-        (node("n1"), slice_of("n1", gpu(0), gpu(0)), *wants(request("g", GPUS))),
+        (node_wire("n1"), slice_wire("n1", gpu(0), gpu(0)), *wants(exactly("g", GPUS))),
         ("published wrongly: device name gpu-0 is used twice",),
     ),
     "all devices, of a pool that is incomplete": (
         Reason.POOL_INCOMPLETE,
         (
             *FOUR,
-            slice_of("n1", gpu(9), driver="other.example.com", pool={"name": "x", "generation": 1, "resourceSliceCount": 2}),
-            *wants(request("g", GPUS, count=None)),
+            slice_wire("n1", gpu(9), driver="other.example.com", pool={"name": "x", "generation": 1, "resourceSliceCount": 2}),
+            *wants(exactly("g", GPUS, count=None)),
         ),
         ("resource pool x of driver other.example.com is not complete",),
     ),
     "a capacity that is not there": (
         Reason.CAPACITY_UNKNOWN,
-        (*FOUR, *wants(request("g", GPUS, capacity={"memroy": "10Gi"}))),
+        (*FOUR, *wants(exactly("g", GPUS, capacity={"memroy": "10Gi"}))),
         ("none of the 4 devices", "memroy", "did you mean memory?"),
     ),
     "a capacity that is too large": (
         Reason.CAPACITY_TOO_LARGE,
-        (*FOUR, *wants(request("g", GPUS, capacity={"memory": "100Gi"}))),
+        (*FOUR, *wants(exactly("g", GPUS, capacity={"memory": "100Gi"}))),
         ("100Gi of memory", "the largest has 80Gi of memory"),
     ),
     "a taint": (
         Reason.DEVICE_TAINTED,
-        (node("n1"), slice_of("n1", gpu(0, taints=taint()), gpu(1)), *wants(request("g", GPUS, count=2))),
+        (node_wire("n1"), slice_wire("n1", gpu(0, taints=taint()), gpu(1)), *wants(exactly("g", GPUS, count=2))),
         ("gpu-0", "rootport.dev/unhealthy=xid-79:NoSchedule", "its driver", "1 of 2 are left"),
     ),
     "a taint of an administrator": (
@@ -211,199 +215,199 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         (
             *FOUR,
             {"kind": "DeviceTaintRule", "metadata": {"name": "service"}, "spec": {"deviceSelector": {"driver": "rootport.dev"}, "taint": {"key": "service", "effect": "NoExecute"}}},
-            *wants(request("g", GPUS)),
+            *wants(exactly("g", GPUS)),
         ),
         ("DeviceTaintRule service", "service:NoExecute", "4 devices"),
     ),
     "an attribute that devices lack": (
         Reason.ATTRIBUTE_MISSING,
-        (node("n1"), slice_of("n1", gpu(0), gpu(1), nic(0, switch=None), nic(1, switch=None)), *wants(*_PAIR, constraints=_SAME_SWITCH)),
+        (node_wire("n1"), slice_wire("n1", gpu(0), gpu(1), nic(0, switch=None), nic(1, switch=None)), *wants(*_PAIR, constraints=_SAME_SWITCH)),
         (f"matchAttribute {_SWITCH}", "request n", "rdma-0"),
     ),
     "an attribute that nothing has": (
         Reason.ATTRIBUTE_MISSING,
-        (*FOUR, *wants(request("g", GPUS, count=2), constraints=[{"matchAttribute": "rootport.dev/pcieSwich"}])),
+        (*FOUR, *wants(exactly("g", GPUS, count=2), constraints=[{"matchAttribute": "rootport.dev/pcieSwich"}])),
         ("did you mean rootport.dev/pcieSwitch?",),
     ),
     "an attribute with two types": (
         Reason.ATTRIBUTE_MISSING,
-        (node("n1"), slice_of("n1", gpu(0), {"name": "rdma-0", "attributes": {"type": {"string": "rdma"}, "pcieSwitch": {"int": 1}}}), *wants(request("g", GPUS), request("n", NICS), constraints=_SAME_SWITCH)),
+        (node_wire("n1"), slice_wire("n1", gpu(0), {"name": "rdma-0", "attributes": {"type": {"string": "rdma"}, "pcieSwitch": {"int": 1}}}), *wants(exactly("g", GPUS), exactly("n", NICS), constraints=_SAME_SWITCH)),
         ("different types: string and int",),
     ),
     "a constraint that no devices meet": (
         Reason.CONSTRAINT,
-        (node("n1"), slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")), *wants(*_PAIR, constraints=_SAME_SWITCH)),
+        (node_wire("n1"), slice_wire("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")), *wants(*_PAIR, constraints=_SAME_SWITCH)),
         (_SWITCH, "whatever is in use", "request g needs 2"),
     ),
     "a constraint that no devices meet, some of them in use": (
         Reason.CONSTRAINT,
         (
-            node("n1"),
-            slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
-            held("other", "gpu-0", consumed=WHOLE, user="o"),
+            node_wire("n1"),
+            slice_wire("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
+            held_wire("other", "gpu-0", consumed=WHOLE, user="o"),
             *wants(*_PAIR, constraints=_SAME_SWITCH),
         ),
         (_SWITCH, "whatever is in use"),
     ),
     "values that are to differ": (
         Reason.CONSTRAINT,
-        (*FOUR, *wants(request("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}])),
+        (*FOUR, *wants(exactly("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}])),
         ("distinctAttribute", "1 different value, 2 are needed"),
     ),
     "values that are to differ, in use": (
         Reason.CONSTRAINT_IN_USE,
         (
-            node("n1"),
-            slice_of("n1", gpu(0), gpu(1), gpu(2, switch="b")),
-            held("other", "gpu-2", consumed=WHOLE, user="o"),
-            *wants(request("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}]),
+            node_wire("n1"),
+            slice_wire("n1", gpu(0), gpu(1), gpu(2, switch="b")),
+            held_wire("other", "gpu-2", consumed=WHOLE, user="o"),
+            *wants(exactly("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}]),
         ),
         ("claim ml/other (pod ml/o)", "2 are needed"),
     ),
     "devices in use": (
         Reason.DEVICES_IN_USE,
-        (*FOUR, held("other", "gpu-0", "gpu-1", consumed=WHOLE, user="o"), *wants(request("g", GPUS, count=3))),
+        (*FOUR, held_wire("other", "gpu-0", "gpu-1", consumed=WHOLE, user="o"), *wants(exactly("g", GPUS, count=3))),
         ("2 of the 4 devices that would do are free", "claim ml/other (pod ml/o, 2 devices)", "asks for 3 devices"),
     ),
     "whole devices in use": (
         Reason.DEVICES_IN_USE,
-        (node("n1"), slice_of("n1", nic(0)), held("other", "rdma-0", user="o"), *wants(request("n", NICS))),
-        ("none of the 1 device", "claim ml/other (pod ml/o)"),
+        (node_wire("n1"), slice_wire("n1", nic(0)), held_wire("other", "rdma-0", user="o"), *wants(exactly("n", NICS))),
+        ("the only device that would do is in use by claim ml/other (pod ml/o)",),
     ),
     "all devices, one in use": (
         Reason.DEVICES_IN_USE,
-        (node("n1"), slice_of("n1", nic(0), nic(1)), held("other", "rdma-0", user="o"), *wants(request("n", NICS, count=None))),
+        (node_wire("n1"), slice_wire("n1", nic(0), nic(1)), held_wire("other", "rdma-0", user="o"), *wants(exactly("n", NICS, count=None))),
         ("claim ml/other",),
     ),
     "a capacity in use": (
         Reason.CAPACITY_IN_USE,
         (
-            node("n1"),
-            slice_of("n1", gpu(0)),
-            held("other", "gpu-0", consumed={"core": "30", "memory": "50Gi"}, user="o"),
-            *wants(request("g", GPUS, capacity={"memory": "40Gi", "core": "30"})),
+            node_wire("n1"),
+            slice_wire("n1", gpu(0)),
+            held_wire("other", "gpu-0", consumed={"core": "30", "memory": "50Gi"}, user="o"),
+            *wants(exactly("g", GPUS, capacity={"memory": "40Gi", "core": "30"})),
         ),
         ("30Gi of memory, where 40Gi is asked for", "gpu-0 of node n1", "claim ml/other (pod ml/o)"),
     ),
     "a capacity that the request does not name": (
         Reason.CAPACITY_IN_USE,
         (
-            node("n1"),
-            slice_of("n1", gpu(0)),
-            held("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"),
-            *wants(request("g", GPUS, capacity={"memory": "40Gi"})),
+            node_wire("n1"),
+            slice_wire("n1", gpu(0)),
+            held_wire("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"),
+            *wants(exactly("g", GPUS, capacity={"memory": "40Gi"})),
         ),
         ("70 of core, where 100 is taken by a request that names no core",),
     ),
     "the GPU in another mode": (
         Reason.COUNTERS_IN_USE,
-        (*MODES, held("other", "mig-0-1g", user="o"), *wants(request("g", GPUS))),
+        (*MODES, held_wire("other", "mig-0-1g", user="o"), *wants(exactly("g", GPUS))),
         ("given in MIG partitions", "claim ml/other (pod ml/o)"),
     ),
     "the GPU in shares": (
         Reason.COUNTERS_IN_USE,
-        (*MODES, held("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"), *wants(request("m", "mig.rootport.dev"))),
+        (*MODES, held_wire("other", "gpu-0", consumed={"core": "30", "memory": "10Gi"}, user="o"), *wants(exactly("m", "mig.rootport.dev"))),
         ("given in shares: to", "claim ml/other"),
     ),
     "the GPU as a whole": (
         Reason.COUNTERS_IN_USE,
-        (*MODES, held("other", "gpu-0", consumed=WHOLE, user="o"), *wants(request("m", "mig.rootport.dev"))),
+        (*MODES, held_wire("other", "gpu-0", consumed=WHOLE, user="o"), *wants(exactly("m", "mig.rootport.dev"))),
         ("given as a whole", "claim ml/other"),
     ),
     "a constraint, in use": (
         Reason.CONSTRAINT_IN_USE,
         (
-            node("n1"),
-            slice_of("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
-            held("one", "gpu-0", consumed=WHOLE, user="o"),
-            held("two", "rdma-1", user="p"),
-            *wants(request("g", GPUS), request("n", NICS), constraints=_SAME_SWITCH),
+            node_wire("n1"),
+            slice_wire("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
+            held_wire("one", "gpu-0", consumed=WHOLE, user="o"),
+            held_wire("two", "rdma-1", user="p"),
+            *wants(exactly("g", GPUS), exactly("n", NICS), constraints=_SAME_SWITCH),
         ),
         (f"matchAttribute {_SWITCH}", "claim ml/", "no value has enough free devices"),
     ),
     "requests compete": (
         Reason.REQUESTS_COMPETE,
-        (node("n1"), slice_of("n1", nic(0), nic(1)), *wants(request("a", NICS), request("b", NICS, count=2))),
+        (node_wire("n1"), slice_wire("n1", nic(0), nic(1)), *wants(exactly("a", NICS), exactly("b", NICS, count=2))),
         ("requests a and b", "would not fit there if nothing were in use either"),
     ),
     "requests compete for what is left": (
         Reason.REQUESTS_COMPETE,
         (
-            node("n1"),
-            slice_of("n1", nic(0), nic(1), nic(2)),
-            held("other", "rdma-0", user="o"),
-            *wants(request("a", NICS), request("b", NICS, count=2)),
+            node_wire("n1"),
+            slice_wire("n1", nic(0), nic(1), nic(2)),
+            held_wire("other", "rdma-0", user="o"),
+            *wants(exactly("a", NICS), exactly("b", NICS, count=2)),
         ),
         ("it would fit there if nothing were in use; in use by claim ml/other",),
     ),
     "two partitions of one GPU": (
         Reason.REQUESTS_COMPETE,
-        (*MODES, *wants(request("g", GPUS), request("m", "mig.rootport.dev"))),
+        (*MODES, *wants(exactly("g", GPUS), exactly("m", "mig.rootport.dev"))),
         ("requests g and m",),
     ),
     "a node that is cordoned": (
         Reason.NODE_UNSCHEDULABLE,
-        (node("n1", unschedulable=True), FOUR[1], *wants(request("g", GPUS))),
+        (node_wire("n1", unschedulable=True), FOUR[1], *wants(exactly("g", GPUS))),
         ("node n1", "its devices would do"),
     ),
     "a node that is not ready": (
         Reason.NODE_NOT_READY,
-        (node("n1", ready=False), FOUR[1], *wants(request("g", GPUS))),
+        (node_wire("n1", ready="False", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]), FOUR[1], *wants(exactly("g", GPUS))),
         ("node n1",),
     ),
     "a node with a taint": (
         Reason.NODE_TAINTED,
-        (node("n1", taints=[{"key": "team", "value": "b", "effect": "NoSchedule"}]), FOUR[1], *wants(request("g", GPUS))),
+        (node_wire("n1", taints=[{"key": "team", "value": "b", "effect": "NoSchedule"}]), FOUR[1], *wants(exactly("g", GPUS))),
         ("team=b:NoSchedule",),
     ),
     "a node that the pod does not want": (
         Reason.NODE_AFFINITY,
-        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", nodeSelector={"zone": "b"})),
+        (*FOUR, claim_wire("train", exactly("g", GPUS)), pod_wire("train-0", "train", nodeSelector={"zone": "b"})),
         ("zone",),
     ),
     "the plugin has trouble": (
         Reason.PLUGIN_NOT_READY,
         (
-            node("n1"),
+            node_wire("n1"),
             {
                 "kind": "NodeInventory",
                 "metadata": {"name": "n1"},
                 "status": {"conditions": [{"type": "Published", "status": "False", "reason": "NodeSilent", "message": "no word for 5 minutes"}]},
             },
-            *wants(request("g", GPUS)),
+            *wants(exactly("g", GPUS)),
         ),
         ("NodeSilent", "node n1"),
     ),
     "a gate": (
         Reason.SCHEDULING_GATED,
-        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])),
+        (*FOUR, claim_wire("train", exactly("g", GPUS)), pod_wire("train-0", "train", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])),
         ("kueue.x-k8s.io/admission",),
     ),
     "another scheduler": (
         Reason.OTHER_SCHEDULER,
-        (*FOUR, claim("train", request("g", GPUS)), pod("train-0", "train", schedulerName="volcano")),
+        (*FOUR, claim_wire("train", exactly("g", GPUS)), pod_wire("train-0", "train", schedulerName="volcano")),
         ("volcano",),
     ),
     "the scheduler has another reason": (
         Reason.OTHER_SCHEDULER_REASON,
         (
             *FOUR,
-            claim("train", request("g", GPUS)),
-            pod("train-0", "train", status={"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}),
+            claim_wire("train", exactly("g", GPUS)),
+            pod_wire("train-0", "train", status={"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}]}),
         ),
         ("Insufficient cpu",),
     ),
-    "it has its devices": (Reason.ALLOCATED, (*FOUR, held("train", "gpu-0", consumed=WHOLE, user="train-0")), ("gpu-0 of pool n1",)),
+    "it has its devices": (Reason.ALLOCATED, (*FOUR, held_wire("train", "gpu-0", consumed=WHOLE, user="train-0")), ("gpu-0 of pool n1",)),
     "its pod starts": (
         Reason.ALLOCATED,
-        (*FOUR, held("train", "gpu-0", consumed=WHOLE, user="train-0"), _starting()),
+        (*FOUR, held_wire("train", "gpu-0", consumed=WHOLE, user="train-0"), _starting()),
         ("gpu-0 of pool n1",),
     ),
     "the kubelet could not prepare it": (
         Reason.PREPARE_FAILS,
         (
             *FOUR,
-            held("train", "gpu-0", consumed=WHOLE, user="train-0"),
+            held_wire("train", "gpu-0", consumed=WHOLE, user="train-0"),
             _starting(),
             _prepare_event("e1", "2026-01-01T10:00:00Z", "plugin not registered"),
             _prepare_event("e2", "2026-01-01T10:05:00Z", "GPU gpu-0 is in MIG mode"),
@@ -414,8 +418,8 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         Reason.PREPARE_FAILS,
         (
             *FOUR,
-            held("train", "gpu-0", consumed=WHOLE, user="train-0"),
-            pod(
+            held_wire("train", "gpu-0", consumed=WHOLE, user="train-0"),
+            pod_wire(
                 "train-0",
                 "train",
                 nodeName="n1",
@@ -450,23 +454,23 @@ def test_a_claim_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...
 POD_CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
     "the claim is not there": (
         Reason.CLAIM_MISSING,
-        (*FOUR, claim("trian", request("g", GPUS)), pod("train", "nothing")),
+        (*FOUR, claim_wire("trian", exactly("g", GPUS)), pod_wire("train", "nothing")),
         ("claim ml/nothing, which is not there", "trian"),
     ),
-    "the template is not there": (Reason.TEMPLATE_MISSING, (*FOUR, pod("train", template="gpus")), ("ml/gpus",)),
+    "the template is not there": (Reason.TEMPLATE_MISSING, (*FOUR, pod_wire("train", template="gpus")), ("ml/gpus",)),
     "the claim is not made yet": (
         Reason.CLAIM_NOT_CREATED,
-        (*FOUR, {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpus", "namespace": "ml"}}, pod("train", template="gpus")),
+        (*FOUR, {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpus", "namespace": "ml"}}, pod_wire("train", template="gpus")),
         ("template gpus", "kube-controller-manager"),
     ),
     "a claim is on another node": (
         Reason.CLAIM_ELSEWHERE,
         (
             *FOUR,
-            node("n2"),
-            slice_of("n2", nic(0)),
-            held("data", "rdma-0", node_name="n2", user="other"),
-            pod("train", "data", nodeSelector={"kubernetes.io/hostname": "n1"}),
+            node_wire("n2"),
+            slice_wire("n2", nic(0)),
+            held_wire("data", "rdma-0", node="n2", user="other"),
+            pod_wire("train", "data", nodeSelector={"kubernetes.io/hostname": "n1"}),
         ),
         ("ml/data",),
     ),
@@ -475,15 +479,15 @@ POD_CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = 
         (
             *FOUR,
             {
-                **held("data", "gpu-0", consumed=WHOLE),
-                "status": held("data", "gpu-0", consumed=WHOLE)["status"]
+                **held_wire("data", "gpu-0", consumed=WHOLE),
+                "status": held_wire("data", "gpu-0", consumed=WHOLE)["status"]
                 | {"reservedFor": [{"resource": "pods", "name": f"p{number}", "uid": str(number)} for number in range(256)]},
             },
-            pod("train", "data"),
+            pod_wire("train", "data"),
         ),
         ("ml/data", "256"),
     ),
-    "it was placed": (Reason.ALLOCATED, (*FOUR, held("data", "gpu-0", user="train"), pod("train", "data", nodeName="n1")), ("node n1",)),
+    "it was placed": (Reason.ALLOCATED, (*FOUR, held_wire("data", "gpu-0", user="train"), pod_wire("train", "data", nodeName="n1")), ("node n1",)),
 }  # fmt: skip
 
 
@@ -500,14 +504,14 @@ def test_a_pod_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...],
     [
         (
             Features(consumable_capacity=False),
-            wants(request("g", GPUS, capacity={"memory": "1Gi"})),
+            wants(exactly("g", GPUS, capacity={"memory": "1Gi"})),
             "DRAConsumableCapacity",
         ),
         (Features(prioritized_list=False), wants({"name": "g"}), "DRAPrioritizedList"),
-        (Features(admin_access=False), wants(request("g", GPUS, adminAccess=True)), "DRAAdminAccess"),
+        (Features(admin_access=False), wants(exactly("g", GPUS, adminAccess=True)), "DRAAdminAccess"),
         (
             Features(consumable_capacity=False, device_binding_and_status=False),
-            wants(request("g", GPUS), constraints=[{"distinctAttribute": _SWITCH}]),
+            wants(exactly("g", GPUS), constraints=[{"distinctAttribute": _SWITCH}]),
             "distinctAttribute",
         ),
     ],
@@ -523,7 +527,10 @@ def test_counters_that_the_api_server_dropped_are_told() -> None:
     """Slices of before the feature was switched off still have them."""
     device = gpu(0, consumesCounters=[{"counterSet": "s", "counters": {"gpu": {"value": "1"}}}])
     explanation = explained(
-        node("n1"), slice_of("n1", device), *wants(request("g", GPUS)), features=Features(partitionable_devices=False)
+        node_wire("n1"),
+        slice_wire("n1", device),
+        *wants(exactly("g", GPUS)),
+        features=Features(partitionable_devices=False),
     )
     assert explanation.reason is Reason.FEATURE_OFF
     assert "DRAPartitionableDevices" in explanation.findings[0].message
@@ -531,7 +538,7 @@ def test_counters_that_the_api_server_dropped_are_told() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [request("g", GPUS) | {"exactly": {"deviceClassName": GPUS, "allocationMode": "Some"}}, {"name": "g"}],
+    [exactly("g", GPUS) | {"exactly": {"deviceClassName": GPUS, "allocationMode": "Some"}}, {"name": "g"}],
     ids=["a mode of a newer API", "a kind of request of a newer API"],
 )
 def test_a_claim_of_a_newer_api_is_told_as_invalid(broken: Json) -> None:
@@ -545,11 +552,11 @@ def test_a_search_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("driver.explain.trial.MAX_STEPS", 1)
     # The first GPU is not near the NIC: the search has to turn back.
     explanation = explained(
-        node("n1"),
-        slice_of("n1", gpu(0), gpu(1, switch="b"), {**nic(5, switch="b")}),
+        node_wire("n1"),
+        slice_wire("n1", gpu(0), gpu(1, switch="b"), {**nic(5, switch="b")}),
         *wants(
-            request("g", GPUS),
-            request("n", NICS),
+            exactly("g", GPUS),
+            exactly("n", NICS),
             constraints=[*_SAME_SWITCH, {"distinctAttribute": "rootport.dev/index"}],
         ),
     )
@@ -557,24 +564,77 @@ def test_a_search_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert "too many combinations" in explanation.findings[0].message
 
 
+def heavy(requests: int = 32, alternatives: int = 8) -> Json:
+    """As much as the API server takes: nothing here can be said at once of two requests, or of two constraints."""
+    wanted: list[Json] = [
+        {
+            "name": f"r{number}",
+            "firstAvailable": [
+                exactly(f"a{index}", GPUS, f"{_GPU}.index >= 0 && {number * 8 + index} >= 0")["exactly"]
+                | {"name": f"a{index}"}
+                for index in range(alternatives)
+            ],
+        }
+        for number in range(requests)
+    ]
+    return claim_wire("train", *wanted, constraints=[{"matchAttribute": "rootport.dev/type"}] * 32)
+
+
+def machine(name: str, gpus: int) -> tuple[Json, Json]:
+    return node_wire(name), slice_wire(name, *(gpu(number) for number in range(gpus)))
+
+
+def test_a_claim_that_takes_too_much_work_leaves_nodes_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driver.explain.verdicts.MAX_WORK", 1)
+    # No two nodes are alike: each has to be looked at.
+    machines = [item for number in range(4) for item in machine(f"n{number}", number + 1)]
+    state = cluster(*CLASSES, *machines, heavy(3, 2))
+    explainer, subject = Explainer(state), ObjectRef(kind="ResourceClaim", namespace="ml", name="train")
+    first = explainer.explain(subject)
+    assert "3 of 4 nodes were not looked at" in first.notes[-1]
+    (group,) = [group for group in first.groups if group.reason is Reason.SEARCH_LIMIT]
+    assert (group.count, group.lacks) == (3, None)
+    assert "not looked at" in group.message
+    assert all(request.steps[0].left == 1 for request in first.requests)
+    # What is known stays known, so that who asks again comes to the end.
+    notes = [explainer.explain(subject).notes for _ in range(3)]
+    assert [len(item) for item in notes] == [1, 1, 0]
+    assert explainer.explain(subject).nodes_fitting == 2
+
+
+def test_the_largest_claim_that_there_can_be_takes_bounded_work() -> None:
+    machines = [item for number in range(3) for item in machine(f"n{number}", 30 + number)]
+    state = cluster(*CLASSES, *machines, heavy())
+    trials: list[Trial] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("driver.explain.explainer.Trial", lambda state: trials.append(Trial(state)) or trials[-1])
+        patch.setattr("driver.explain.verdicts.MAX_WORK", 10**8)
+        explanation = Explainer(state, proposals=False).explain(
+            ObjectRef(kind="ResourceClaim", namespace="ml", name="train")
+        )
+    assert explanation.notes
+    # A node that is begun is looked at to its end.
+    assert 0 < trials[0].trials < len(machines) // 2
+
+
 def test_an_object_that_is_not_there_is_answered_with_names_that_may_be_meant() -> None:
     with pytest.raises(InputError, match=r"there is no claim ml/trian .did you mean ml/train"):
-        explained(*FOUR, *wants(request("g", GPUS)), subject="trian")
+        explained(*FOUR, *wants(exactly("g", GPUS)), subject="trian")
     with pytest.raises(InputError, match=r"there is no pod ml/trian .*ml/train-0"):
-        explained(*FOUR, *wants(request("g", GPUS)), subject="trian", kind="Pod")
+        explained(*FOUR, *wants(exactly("g", GPUS)), subject="trian", kind="Pod")
     with pytest.raises(InputError, match="cannot be explained"):
         explained(*FOUR, subject="n1", kind="Node")
 
 
 def test_a_funnel_counts_each_device_out_once() -> None:
     explanation = explained(
-        node("n1"),
-        node("n2"),
-        slice_of("n1", *(gpu(number) for number in range(4)), nic(0)),
-        slice_of("n2", gpu(0, memory="40Gi"), gpu(1, taints=taint()), gpu(2), gpu(3)),
-        held("other", "gpu-2", node_name="n2", consumed={"core": "0", "memory": "50Gi"}, user="o"),
-        held("whole", "gpu-3", node_name="n2", user="p"),
-        *wants(request("g", GPUS, count=5, selector=f"{_GPU}.index < 4", capacity={"memory": "60Gi"})),
+        node_wire("n1"),
+        node_wire("n2"),
+        slice_wire("n1", *(gpu(number) for number in range(4)), nic(0)),
+        slice_wire("n2", gpu(0, memory="40Gi"), gpu(1, taints=taint()), gpu(2), gpu(3)),
+        held_wire("other", "gpu-2", node="n2", consumed={"core": "0", "memory": "50Gi"}, user="o"),
+        held_wire("whole", "gpu-3", node="n2", user="p"),
+        *wants(exactly("g", GPUS, f"{_GPU}.index < 4", count=5, capacity={"memory": "60Gi"})),
     )
     (funnel,) = explanation.requests
     assert [(step.step, step.left, step.best, step.best_node) for step in funnel.steps] == [
@@ -596,18 +656,18 @@ def test_a_funnel_counts_each_device_out_once() -> None:
 
 def test_the_nearest_node_that_others_could_free_speaks_first() -> None:
     explanation = explained(
-        node("cpu"),
-        node("far"),
-        slice_of("far", gpu(0), gpu(1)),
-        node("near"),
-        slice_of("near", *(gpu(number) for number in range(4))),
-        node("small"),
-        slice_of("small", gpu(0)),
-        held("one", "gpu-0", "gpu-1", node_name="far", consumed=WHOLE, user="o"),
-        held("two", "gpu-0", "gpu-1", "gpu-2", node_name="near", consumed=WHOLE, user="p"),
-        node("down", unschedulable=True),
-        slice_of("down", gpu(0), gpu(1)),
-        *wants(request("g", GPUS, count=2)),
+        node_wire("cpu"),
+        node_wire("far"),
+        slice_wire("far", gpu(0), gpu(1)),
+        node_wire("near"),
+        slice_wire("near", *(gpu(number) for number in range(4))),
+        node_wire("small"),
+        slice_wire("small", gpu(0)),
+        held_wire("one", "gpu-0", "gpu-1", node="far", consumed=WHOLE, user="o"),
+        held_wire("two", "gpu-0", "gpu-1", "gpu-2", node="near", consumed=WHOLE, user="p"),
+        node_wire("down", unschedulable=True),
+        slice_wire("down", gpu(0), gpu(1)),
+        *wants(exactly("g", GPUS, count=2)),
     )
     first = explanation.findings[0]
     assert (first.reason, first.nodes) == (Reason.DEVICES_IN_USE, 2)
@@ -628,7 +688,7 @@ def test_the_alternative_that_came_furthest_speaks() -> None:
     ]
     explanation = explained(
         *FOUR,
-        held("other", "gpu-0", "gpu-1", "gpu-2", consumed=WHOLE, user="o"),
+        held_wire("other", "gpu-0", "gpu-1", "gpu-2", consumed=WHOLE, user="o"),
         *wants({"name": "g", "firstAvailable": alternatives}),
     )
     assert explanation.findings[0].request == "g/two"
@@ -641,9 +701,9 @@ def test_an_error_on_one_node_keeps_the_scheduler_from_the_others() -> None:
     del odd["attributes"]["model"]
     explanation = explained(
         *FOUR,
-        node("n2"),
-        slice_of("n2", odd),
-        *wants(request("g", GPUS, selector=f'{_GPU}.model == "H100"')),
+        node_wire("n2"),
+        slice_wire("n2", odd),
+        *wants(exactly("g", GPUS, f'{_GPU}.model == "H100"')),
     )
     assert explanation.reason is Reason.SELECTOR_FAILS
     assert "does not try the nodes with room" in explanation.findings[0].message
@@ -653,9 +713,9 @@ def test_an_error_on_one_node_keeps_the_scheduler_from_the_others() -> None:
 def test_claims_of_a_pod_are_allocated_together() -> None:
     explanation = explained(
         *FOUR,
-        claim("one", request("g", GPUS, count=3)),
-        claim("two", request("g", GPUS, count=3)),
-        pod("train", "one", "two"),
+        claim_wire("one", exactly("g", GPUS, count=3)),
+        claim_wire("two", exactly("g", GPUS, count=3)),
+        pod_wire("train", "one", "two"),
         kind="Pod",
     )
     assert [ref.name for ref in explanation.claims] == ["one", "two"]
@@ -666,9 +726,9 @@ def test_claims_of_a_pod_are_allocated_together() -> None:
 def test_other_findings_follow_the_deciding_one() -> None:
     explanation = explained(
         *FOUR,
-        held("other", "gpu-0", "gpu-1", "gpu-2", "gpu-3", consumed=WHOLE, user="o"),
-        claim("train", request("g", GPUS)),
-        pod("train-0", "train", schedulerName="volcano"),
+        held_wire("other", "gpu-0", "gpu-1", "gpu-2", "gpu-3", consumed=WHOLE, user="o"),
+        claim_wire("train", exactly("g", GPUS)),
+        pod_wire("train-0", "train", schedulerName="volcano"),
     )
     assert [finding.reason for finding in explanation.findings] == [Reason.DEVICES_IN_USE, Reason.OTHER_SCHEDULER]
 
@@ -679,8 +739,8 @@ def test_real_machines_are_explained(topology: Path) -> None:
     inventory = read_topology(topology, hardware=facts)
     slices = [item.to_wire() | {"kind": "ResourceSlice"} for item in resource_slices(inventory)]
     name = slices[0]["spec"]["nodeName"]
-    pairs = wants(request("g", GPUS), request("n", NICS), constraints=[{"matchAttribute": _SWITCH}])
-    assert explained(node(name), *slices, *pairs).reason is Reason.FITS
+    pairs = wants(exactly("g", GPUS), exactly("n", NICS), constraints=[{"matchAttribute": _SWITCH}])
+    assert explained(node_wire(name), *slices, *pairs).reason is Reason.FITS
     gpus = [
         device["name"]
         for item in slices
@@ -688,11 +748,11 @@ def test_real_machines_are_explained(topology: Path) -> None:
         if device["name"].startswith("gpu-")
     ]
     others = [
-        held(f"other-{gpu_name}", gpu_name, node_name=name, consumed={"core": "100", "memory": "80Gi"}, user="o")
+        held_wire(f"other-{gpu_name}", gpu_name, node=name, consumed={"core": "100", "memory": "80Gi"}, user="o")
         for gpu_name in gpus
         if not gpu_name.startswith("gpu-ratio")
     ]
-    explanation = explained(node(name), *slices, *others, *pairs)
+    explanation = explained(node_wire(name), *slices, *others, *pairs)
     assert explanation.reason in {Reason.DEVICES_IN_USE, Reason.COUNTERS_IN_USE}
     assert f"node {name}" in explanation.findings[0].message
     assert "pod ml/o" in explanation.findings[0].message

@@ -24,7 +24,7 @@ def verdict(pod: Json | None, node: NodeState, *claims: Json) -> Reason | None:
 
 
 def node(*taints: Json, ready: str = "True", cordoned: bool = False, **labels: str) -> NodeState:
-    wire = node_wire("n1", ready=ready, taints=list(taints), **labels)
+    wire = node_wire("n1", ready=ready, taints=list(taints), labels=labels)
     wire["spec"]["unschedulable"] = cordoned
     return read_node(wire)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explain.nearest_worlds import Json, World, exactly
+from builders_explain import Json
+from explain.nearest_worlds import World, exactly
 from layout.machines import TOPOLOGIES, gpu, nic, node
 from layout.mig_machines import mig_gpu
 
@@ -35,7 +36,7 @@ def cluster(*inventories: Inventory) -> World:
 
 
 def gpu_request(kind: str = "gpu", name: str = "r", profile: str = "", **amounts: str) -> Json:
-    fields: dict[str, Any] = {"capacity": {"requests": amounts}} if amounts else {}
+    fields: dict[str, Any] = {"capacity": amounts} if amounts else {}
     expressions = [f'device.attributes["rootport.dev"].profile == "{profile}"'] if profile else []
     return exactly(name, *expressions, cls=f"{kind}.rootport.dev", **fields)
 

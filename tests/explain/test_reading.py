@@ -14,9 +14,9 @@ from driver.api.resource_v1 import ResourceSlice
 from driver.explain.cluster import NodeTaint, PodClaim, PodToleration
 from driver.explain.reading import (
     UnreadableError,
-    inventory_problem,
     read_claim_state,
     read_class,
+    read_inventory,
     read_node,
     read_pod,
     read_taint_rule,
@@ -110,7 +110,7 @@ def test_fields_of_a_newer_api_in_a_slice_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("wire", "told"),
     [
-        pytest.param(slice_wire("n", {}), "no field 'name'", id="a device without a name"),
+        pytest.param(slice_wire("n", {}), "the field 'name' is missing", id="a device without a name"),
         pytest.param(slice_wire("n", {"name": 3}), "a text was expected, not 3", id="a number as name"),
         pytest.param(
             slice_wire("n", {"name": "d", "attributes": {"a": {"int": "x"}}}), "int: ", id="a wrong attribute"
@@ -121,7 +121,7 @@ def test_fields_of_a_newer_api_in_a_slice_are_passed_over() -> None:
             id="no quantity",
         ),
         pytest.param(slice_wire("n", driver=None), "driver: ", id="no driver"),  # type: ignore[arg-type]
-        pytest.param({"metadata": {"name": "s"}}, "no field 'spec'", id="no spec"),
+        pytest.param({"metadata": {"name": "s"}}, "the field 'spec' is missing", id="no spec"),
     ],
 )
 def test_a_broken_slice_says_which_field(wire: Json, told: str) -> None:
@@ -299,7 +299,7 @@ def test_what_the_scheduler_and_kubelet_say_of_a_pod_is_read() -> None:
 
 
 def test_a_node_says_why_it_is_not_ready_and_what_taints_it_has() -> None:
-    node = node_wire("n1", ready="Unknown", taints=[{"key": "gpu", "effect": "NoSchedule"}], zone="a")
+    node = node_wire("n1", ready="Unknown", taints=[{"key": "gpu", "effect": "NoSchedule"}], labels={"zone": "a"})
     node["spec"]["unschedulable"] = True
 
     state = read_node(node)
@@ -348,8 +348,18 @@ def test_taint_rules_of_both_versions_are_read(version: str) -> None:
     ],
 )
 def test_of_an_inventory_the_conditions_that_sum_up_are_told(conditions: list[Json], told: str) -> None:
-    assert inventory_problem({"status": {"conditions": conditions}}) == told
+    assert read_inventory({"status": {"conditions": conditions}}).problem == told
 
 
 def _without_kind(wire: Json) -> Json:
     return {"metadata": wire["metadata"], "spec": wire["spec"]}
+
+
+def test_what_the_controller_left_out_stands_behind_the_count() -> None:
+    message = "devices: 8, ResourceSlices: 1, pool generation: 1; not published (no device node): rdma-1; and more"
+    condition = {"type": "Published", "status": "True", "reason": "Published", "message": message}
+    assert read_inventory({"status": {"conditions": [condition]}}).remark == (
+        "not published (no device node): rdma-1; and more"
+    )
+    assert read_inventory({"status": {"conditions": [condition | {"status": "False"}]}}).remark == ""
+    assert read_inventory({}).remark == ""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from explain.sample_explanations import SAMPLES
 
+from driver.explain.explanation import Finding
+from driver.explain.reasons import Reason
 from driver.explain.report import Tone, report, report_text
 
 REAL = sorted(SAMPLES.keys() - {"hostile"})
@@ -49,9 +53,31 @@ def test_the_first_line_is_the_answer(name: str, first: str, tone: Tone) -> None
     assert (line.text, line.tone) == (first, tone)
 
 
+def test_nodes_that_would_do_are_not_said_not_to_fit() -> None:
+    # kube-scheduler stops at a selector that ends with an error, whatever other nodes have.
+    finding = Finding(reason=Reason.SELECTOR_FAILS, message="the selector ends with an error", nodes=1)
+    text = report_text(replace(SAMPLES["devices in use"], findings=(finding,), nodes_fitting=1))
+    assert text.startswith("pod ml/train-0 does not fit, although 1 of 3 nodes would do: SelectorFails\n")
+    assert "     1  would do\n" in text
+
+
+def test_what_no_node_decides_is_not_put_on_the_nodes() -> None:
+    finding = Finding(reason=Reason.SCHEDULING_GATED, message="pod ml/train-0 has scheduling gates (kueue)")
+    sample = SAMPLES["devices in use"]
+    text = report_text(replace(sample, findings=(finding, *sample.findings)))
+    assert text.startswith("pod ml/train-0: SchedulingGated\n")
+    assert "     2  DevicesInUse: " in text
+
+
 def test_the_step_that_decides_stands_out() -> None:
     red = [line.text for line in report(SAMPLES["devices in use"])[1:] if line.tone is Tone.BAD]
     assert [text.split() for text in red] == [["are", "free", "3", "2", "gpu-2"]]
+
+
+def test_the_tables_say_of_how_many_nodes_they_are() -> None:
+    # Of three nodes one is cordoned: its devices do not count.
+    lines = [line.text.split() for line in report(SAMPLES["devices in use"])]
+    assert ["devices", "that", "2", "nodes", "best", "node"] in lines
 
 
 def test_requests_that_ask_alike_share_a_table() -> None:

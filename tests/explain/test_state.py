@@ -94,7 +94,7 @@ def test_admin_access_holds_nothing() -> None:
 def test_claims_that_hold_devices_of_a_node_whose_slices_have_gone_are_still_held_there() -> None:
     state = cluster(*a_node(), claim_wire("train", allocation=allocated("n1", "gpu-0")))
 
-    state.remove(Kind.SLICE, "n1-slice")
+    state.remove(Kind.SLICE, "n1-rootport.dev")
 
     assert [claim.key for claim in state.held_on("n1")] == ["ml/train"]
 
@@ -270,7 +270,7 @@ def test_the_allocators_node_stays_one_object_as_long_as_its_labels_do() -> None
     assert state.nodes["n1"].not_ready
     assert state.nodes["n1"].node is kept
 
-    state.put(Kind.NODE, node_wire("n1", zone="b"))
+    state.put(Kind.NODE, node_wire("n1", labels={"zone": "b"}))
     assert state.nodes["n1"].node is not kept
 
 
@@ -282,7 +282,7 @@ def test_a_broken_slice_is_left_out_and_told_until_it_is_repaired() -> None:
 
     state.put(Kind.SLICE, slice_wire("n1", {"attributes": {}}))
     assert devices_of(state, "n1") == []
-    assert state.notes == ["ResourceSlice n1-slice is left out: no field 'name'"]
+    assert state.notes == ["ResourceSlice n1-rootport.dev is left out: the field 'name' is missing"]
 
     state.put(Kind.SLICE, slice_wire("n1", device_wire("gpu-9")))
     assert devices_of(state, "n1") == ["gpu-9"]

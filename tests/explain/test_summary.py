@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from explain.sample_explanations import SAMPLES
 
+from driver.explain.explanation import Finding
+from driver.explain.reasons import Reason
 from driver.explain.summary import NOTE_BYTES, shortened, summary
 
 
@@ -34,6 +38,14 @@ def test_it_says_which_nodes_refuse_why_and_the_nearest_miss() -> None:
 )
 def test_without_a_node_that_decides_the_finding_speaks(name: str, text: str) -> None:
     assert summary(SAMPLES[name]).startswith(text)
+
+
+@pytest.mark.parametrize("fitting", [0, 2], ids=["and no node fits", "and nodes would do"])
+def test_what_no_node_decides_is_said_first(fitting: int) -> None:
+    finding = Finding(reason=Reason.SCHEDULING_GATED, message="pod ml/train-0 has scheduling gates (kueue)")
+    sample = SAMPLES["devices in use"]
+    text = summary(replace(sample, findings=(finding, *sample.findings), nodes_fitting=fitting))
+    assert text.startswith("SchedulingGated: pod ml/train-0 has scheduling gates (kueue).")
 
 
 def test_where_there_is_little_room_the_nearest_miss_stays() -> None:

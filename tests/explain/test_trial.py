@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from explain.nearest_worlds import World, device, exactly, ledger_of
+from builders_explain import device_wire
+from explain.nearest_worlds import World, exactly, ledger_of
 
 from driver.allocator.ledger import Ledger
 from driver.api.resource_v1 import ResourceClaim
@@ -19,7 +20,7 @@ TAINT = {"taints": [{"key": "d/broken", "effect": "NoExecute"}]}
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.add_node("n", device("a"), device("b"), device("c", extra=TAINT))
+    world.add_node("n", device_wire("a"), device_wire("b"), device_wire("c", extra=TAINT))
     world.hold("one", "n", exactly())
     world.hold("two", "n", exactly())
     return world

@@ -149,6 +149,7 @@ def test_what_vanished_while_the_history_was_lost_is_reported(
     reflector = Reflector(_Halting(api), CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=changes)
     with running(reflector):
         changes.wait_for(*(f"{namespace}/{name}" for name in ("same", "gone", "changed")))
+        same = reflector.get(f"{namespace}/same")
         _Halting.gate.clear()
         control_plane.stop_api_server()
         control_plane.start_api_server()
@@ -162,6 +163,7 @@ def test_what_vanished_while_the_history_was_lost_is_reported(
         reported = {changes.next() for _ in range(3)}
         assert reported == {f"{namespace}/{name}" for name in ("gone", "changed", "new")}
         assert reflector.get(f"{namespace}/gone") is None
+        assert reflector.get(f"{namespace}/same") is same  # whoever was told may have taken something out of it
         assert {stored["metadata"]["name"] for stored in reflector.objects()} == {"same", "changed", "new"}
         assert changes.keys.empty()
     assert any('state="expired"' in record.getMessage() for record in caplog.records)

@@ -138,14 +138,19 @@ class Reflector:
             metadata_only=self._metadata_only,
             transform=self._transform,
         )
-        objects = {object_key(stored): stored for stored in listing.items}
+        before = self._objects  # written by this thread alone
+        # What has not changed stays the object that was reported: whoever was told may have taken something out of it.
+        objects = {
+            key: before[key] if key in before and _version(before[key]) == _version(stored) else stored
+            for key, stored in ((object_key(stored), stored) for stored in listing.items)
+        }
         with self._lock:
-            before, self._objects = self._objects, objects
+            self._objects = objects
         self._resource_version = listing.resource_version
         for key in before.keys() - objects.keys():
             self._report(key)
         for key, stored in objects.items():
-            if key not in before or _version(before[key]) != _version(stored):
+            if before.get(key) is not stored:
                 self._report(key)
         self.synced.set()
         return listing.resource_version

@@ -1,4 +1,4 @@
-"""What explain needs of a cluster, read once: for a command on a person's desk."""
+"""What explain and lint need of a cluster, read once: for a command on a person's desk."""
 
 from __future__ import annotations
 
@@ -23,21 +23,30 @@ from driver.allocator.features import Features
 from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 
-__all__ = ["CLUSTER_ROLE", "read_cluster"]
+__all__ = ["CLUSTER_ROLE", "read_cluster", "read_published"]
 
 CLUSTER_ROLE: Final = "rootport-explain"
-"""The ClusterRole that allows what is read here (resourceclasses/rbac/explain.yaml)."""
+"""The ClusterRole that allows what is read of the whole cluster (resourceclasses/rbac/explain.yaml)."""
+_NAMESPACE_ROLE: Final = "view"
+"""Kubernetes' own role for those who may read what is in a namespace."""
 
-_CLUSTER_WIDE: Final = (
-    (Kind.SLICE, RESOURCE_SLICES),
-    (Kind.CLASS, DEVICE_CLASSES),
-    # Of all namespaces: a claim of another one may have the device.
-    (Kind.CLAIM, RESOURCE_CLAIMS),
-    (Kind.NODE, NODES),
-)
+_PUBLISHED: Final = ((Kind.SLICE, RESOURCE_SLICES), (Kind.CLASS, DEVICE_CLASSES), (Kind.NODE, NODES))
 _OPTIONAL: Final = ((Kind.TAINT_RULE, DEVICE_TAINT_RULES), (Kind.INVENTORY, NODE_INVENTORIES))
 _FORBIDDEN: Final = 403
 _UNNEEDED: Final = ("managedFields", "annotations")
+
+
+def read_published(api: KubernetesApi) -> ClusterState:
+    """The classes, the nodes and their devices, whatever of them is in use: nothing that a namespace has.
+
+    Raises:
+        ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
+        ApiServerError: The server did not answer.
+    """
+    state = ClusterState()
+    for kind, resource in _PUBLISHED:
+        _put_all(state, kind, api, resource, None)
+    return state
 
 
 def read_cluster(api: KubernetesApi, namespace: str, *, features: Features | None = None) -> ClusterState:
@@ -56,7 +65,8 @@ def read_cluster(api: KubernetesApi, namespace: str, *, features: Features | Non
         ApiServerError: The server did not answer.
     """
     state = ClusterState(features=features)
-    for kind, resource in _CLUSTER_WIDE:
+    # Claims of all namespaces: one of another may have the device.
+    for kind, resource in (*_PUBLISHED, (Kind.CLAIM, RESOURCE_CLAIMS)):
         _put_all(state, kind, api, resource, None)
     for kind, resource in ((Kind.POD, PODS), (Kind.TEMPLATE, RESOURCE_CLAIM_TEMPLATES)):
         _put_all(state, kind, api, resource, namespace, metadata_only=kind is Kind.TEMPLATE)
@@ -105,10 +115,10 @@ def _put_all(
     except ForbiddenError as error:
         if error.status != _FORBIDDEN:
             raise
+        role = CLUSTER_ROLE if namespace is None else f"{_NAMESPACE_ROLE} in namespace {namespace}"
         raise ForbiddenError(
             error.message,
-            hint=f"explain must read all of a cluster's devices and claims: ask for the ClusterRole {CLUSTER_ROLE}; "
-            "or dump what you may see and use --from",
+            hint=f"ask for the ClusterRole {role}; or let somebody who has it dump the cluster, and use --from",
             status=error.status,
             reason=error.reason,
         ) from error

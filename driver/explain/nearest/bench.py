@@ -29,10 +29,14 @@ __all__ = ["Bench", "Wish", "wishes_of"]
 _STEPS: Final = tuple(Step)
 _MOST_NODES: Final = 2_000
 """So many nodes are looked at for what their verdicts do not tell."""
+_MOST_ROOMY: Final = 64
+"""Nobody asks for so many nodes at once."""
 _OF_A_KIND: Final = 4
 """So many nodes are kept of those that say the same."""
 _GIVEN_UP: Final = 3
 """After so many searches that took too long, no more are begun."""
+_MAX_WORK: Final = 200_000_000
+"""Nor after so much work, in the units of :attr:`Trial.work`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,7 +105,8 @@ class Bench:
         self.wishes = wishes_of(self.claims, self.demands)
         self.verdicts = tuple(verdicts) if verdicts else self._unknown()
         self.open = tuple(item for item in self.verdicts if item.placement is None)
-        self._room: dict[str, int] = {}
+        # Of which nodes, and the roomiest of them.
+        self._roomy: tuple[Sequence[NodeVerdict], list[NodeVerdict]] = ((), [])
         self.samples = tuple(_samples(self.open))
         self._trial = Trial(state)
         self._budget = _Budget(trials)
@@ -114,7 +119,8 @@ class Bench:
     @property
     def left(self) -> int:
         """How many trials there may still be."""
-        return self._budget.left if self._trial.gave_up < _GIVEN_UP else 0
+        tired = self._trial.gave_up >= _GIVEN_UP or self._trial.work > _MAX_WORK
+        return 0 if tired else self._budget.left
 
     @contextmanager
     def at_most(self, trials: int) -> Iterator[None]:
@@ -170,6 +176,19 @@ class Bench:
                 return verdict.node.node.metadata.name
         return None
 
+    def fails(self, option: Option, nodes: Iterable[NodeVerdict]) -> bool:
+        """Whether the allocator ends with an error on one of ``nodes`` with the option's changes; yes if untried."""
+        try:
+            claims = edited(self.claims, option.changes)
+        except ValueError:
+            return True
+        for verdict in nodes:
+            if self.left <= 0:
+                return True
+            if not self.fits(verdict.node, claims) and self._trial.problem:
+                return True
+        return False
+
     def nearest(self, most: int, key: Callable[[NodeVerdict], int] | None = None) -> list[NodeVerdict]:
         """The ``most`` nodes with the smallest ``key``, then with the least lacks.
 
@@ -185,18 +204,11 @@ class Bench:
 
     def roomiest(self, most: int) -> list[NodeVerdict]:
         """The ``most`` nodes with most devices that nobody has anything of, whatever they are."""
-        nodes = self.open[:_MOST_NODES]
-        return heapq.nsmallest(most, nodes, key=lambda item: -self._room_of(item))
-
-    def _room_of(self, verdict: NodeVerdict) -> int:
-        name = verdict.node.node.metadata.name
-        room = self._room.get(name)
-        if room is None:
-            ledger = self.state.ledger
-            room = self._room[name] = sum(
-                not (ledger.is_whole(device.id) or ledger.is_shared(device.id)) for device in self.view(verdict).devices
-            )
-        return room
+        nodes, found = self._roomy
+        if nodes is not self.open:
+            found = heapq.nsmallest(_MOST_ROOMY, self.open[:_MOST_NODES], key=lambda item: -self.state.room(item.node))
+            self._roomy = (self.open, found)
+        return found[:most]
 
     def near(self, most: int) -> list[NodeVerdict]:
         """The ``most`` nodes that lack least, and as many with most free devices."""

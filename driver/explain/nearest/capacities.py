@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.allocator.demands import Demand
+from driver.allocator.identity import PoolId
 from driver.allocator.taints import refusing_taints
 from driver.allocator.view import CounterKey, PooledDevice
 from driver.api.quantity import Quantity
@@ -52,13 +53,14 @@ def smaller_capacities(bench: Bench) -> Iterator[Option]:
 def _parts(bench: Bench, wish: Wish) -> list[tuple[NodeVerdict, list[_Part]]]:
     """Per node: what its devices have, the largest first."""
     found: list[tuple[NodeVerdict, list[_Part]]] = []
+    known: dict[object, _Part | None] = {}
     # As many as possible of those where nothing but the amount is in the way: which has most left, no verdict tells.
     nodes = [item for item in bench.open if bench.after(item, wish, Step.IN_USE) >= wish.need][:_NODES]
     for verdict in nodes or bench.nearest(_NODES, lambda item: -bench.after(item, wish, Step.SELECTOR)):
         parts = [
             part
             for device in _usable(bench, verdict, wish.demand)
-            if (part := _part(bench, device, wish.demand)) is not None
+            if (part := _known_part(bench, device, wish.demand, known)) is not None
         ]
         if parts:
             found.append((verdict, sorted(parts, key=lambda part: -part.share)))
@@ -68,18 +70,24 @@ def _parts(bench: Bench, wish: Wish) -> list[tuple[NodeVerdict, list[_Part]]]:
 def _usable(bench: Bench, verdict: NodeVerdict, demand: Demand) -> Iterator[PooledDevice]:
     """The devices that only a smaller amount may keep from the demand."""
     ledger, view = bench.state.ledger, bench.view(verdict)
-    free: dict[CounterKey, int] | None = None
+    free: dict[PoolId, dict[CounterKey, int]] = {}
     for device in bench.selected(view, demand):
         if ledger.is_whole(device.id) or refusing_taints(device.device.taints, demand.tolerations):
             continue
         if device.counters and not ledger.is_shared(device.id):
-            if free is None:
-                free = {}
-                for pool in view.pools:
-                    free |= ledger.free_counters(pool)
-            if any(free.get(key, 0) < amount for key, amount in device.counters.items()):
+            free = free or {pool.id: ledger.free_counters(pool) for pool in view.pools}
+            left = free.get(device.id.pool_id, {})
+            if any(left.get(key, 0) < amount for key, amount in device.counters.items()):
                 continue
         yield device
+
+
+def _known_part(bench: Bench, device: PooledDevice, demand: Demand, known: dict[object, _Part | None]) -> _Part | None:
+    """Of devices of the same capacities, used alike, one is looked at."""
+    key = (id(device.device.capacity), device.shareable, frozenset(bench.state.ledger.consumed(device.id).items()))
+    if key not in known:
+        known[key] = _part(bench, device, demand)
+    return known[key]
 
 
 def _part(bench: Bench, device: PooledDevice, demand: Demand) -> _Part | None:

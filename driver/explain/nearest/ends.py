@@ -72,12 +72,9 @@ def ends_of(bench: Bench, found: Ends) -> Proposal:
             ends=tuple(names),
             pods=tuple(pods),
         )
-    held = [
-        f"a share of {part.device.device}" if part.share_id is not None else part.device.device
-        for item in claims
-        for part in item.holds
-    ]
-    who = f"{names[0]} has" if len(names) == 1 else f"{len(names)} claims have"
+    held = [part.device.device for item in claims for part in item.holds]
+    # Of a device that is shared, all of it or a part: either is in the way.
+    who = f"{names[0]} uses" if len(names) == 1 else f"{len(names)} claims use"
     return Proposal(
         kind=ChangeKind.END_CLAIMS,
         text=f"end {listed} on node {node}: {who} {_listed(held)}",
@@ -154,12 +151,12 @@ def _holders(bench: Bench, view: NodeView) -> list[ClaimState]:
     state = bench.state
     wanted = [device for wish in bench.wishes for device in bench.selected(view, wish.demand)]
     identities = {device.id for device in wanted}
-    counters = {key for device in wanted for key in device.counters}
+    counters = {(device.id[:2], key) for device in wanted for key in device.counters}
     mine = {item.key for item in (*bench.case.claims, *bench.case.allocated)}
     found: dict[str, ClaimState] = {}
     for device in view.devices:
         if not (state.ledger.is_whole(device.id) or state.ledger.is_shared(device.id)):
             continue
-        if device.id in identities or not counters.isdisjoint(device.counters):
+        if device.id in identities or any((device.id[:2], key) in counters for key in device.counters):
             found |= {item.key: item for item in state.holders(device.id) if item.key not in mine}
     return sorted(found.values(), key=lambda item: (not item.pods, item.key))

@@ -14,6 +14,7 @@ from driver.explain.explanation import ChangeKind, ObjectRef, Proposal
 from driver.explain.nearest.bench import Bench
 from driver.explain.placement import placement
 from driver.explain.reasons import Reason
+from driver.explain.texts import taint_text
 
 __all__ = ["other_places"]
 
@@ -99,9 +100,7 @@ def _steps(pod: PodState | None, node: NodeState) -> list[_Step]:
         item for item in node.taints if item.key not in _CORDON | _NOT_READY and item.effect != "PreferNoSchedule"
     ]
     if others and pod is not None:
-        told = ", ".join(
-            f"{item.key}={item.value}:{item.effect}" if item.value else f"{item.key}:{item.effect}" for item in others
-        )
+        told = ", ".join(map(taint_text, others))
         added = tuple(
             PodToleration(key=item.key, operator="Equal", value=item.value, effect=item.effect) for item in others
         )

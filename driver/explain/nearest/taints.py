@@ -14,6 +14,7 @@ from driver.explain.explanation import ChangeKind, Step
 from driver.explain.nearest.bench import Bench, Wish
 from driver.explain.nearest.edits import put
 from driver.explain.nearest.options import Change, Effort, Option
+from driver.explain.texts import taint_text
 
 __all__ = ["without_taints"]
 
@@ -44,14 +45,14 @@ def without_taints(bench: Bench) -> Iterator[Option]:
         changes = _changes(list(wishes[taint].values()), [taint])
         near = tuple(nodes.values())[:_NODES]
         yield replace(_gone(bench, taint, found[taint], changes), nodes=near)
-        text = f"tolerate the device taint {_name(taint)}"
+        text = f"tolerate the device taint {taint_text(taint)}"
         yield Option(effort=Effort.GIVE_UP, text=text, changes=changes, nodes=near)
     if len(taints) > 1:
         touched = {wish.place: wish for taint in taints for wish in wishes[taint].values()}
         yield Option(
             effort=Effort.GIVE_UP,
             cost=len(taints),
-            text=f"tolerate the device taints {', '.join(map(_name, taints))}",
+            text=f"tolerate the device taints {', '.join(map(taint_text, taints))}",
             changes=_changes(list(touched.values()), taints),
         )
 
@@ -71,7 +72,7 @@ def _gone(bench: Bench, taint: DeviceTaint, devices: list[DeviceId], changes: tu
             effort=Effort.OTHERS,
             cost=len(rules),
             text=f"delete {'the ' if len(rules) > 1 else ''}{_RULE}{', '.join(rules)}, which taints {which}"
-            f" with {_name(taint)}",
+            f" with {taint_text(taint)}",
             changes=changes,
             kind=ChangeKind.CHANGE_DEVICE_TAINT,
             commands=tuple(f"kubectl delete devicetaintrule {rule}" for rule in rules),
@@ -79,7 +80,7 @@ def _gone(bench: Bench, taint: DeviceTaint, devices: list[DeviceId], changes: tu
     return Option(
         effort=Effort.OTHERS,
         cost=len(devices),
-        text=f"repair device {which}: tainted with {_name(taint)} by {' and '.join(sorted(sources))}",
+        text=f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}",
         changes=changes,
         kind=ChangeKind.CHANGE_DEVICE_TAINT,
     )
@@ -101,7 +102,3 @@ def _changes(wishes: list[Wish], taints: list[DeviceTaint]) -> tuple[Change, ...
         )
         for wish in wishes
     )
-
-
-def _name(taint: DeviceTaint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

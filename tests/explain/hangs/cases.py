@@ -242,6 +242,13 @@ CASES: Final = (
         says=("modle", "model"),
     ),
     Hang(
+        name="selector-that-fails-on-another-node",
+        reason=Reason.SELECTOR_FAILS,
+        objects=(node("n1"), node("n2"), _fpgas("n1", 1, model="Alveo U250"), _fpgas("n2", 1)),
+        hanging=_wants(request("fpga", "fpga", 'device.attributes["rootport.dev"].model == "Alveo U250"')),
+        says=("model", "n2"),
+    ),
+    Hang(
         name="no-slices-at-all",
         reason=Reason.NO_DEVICES,
         objects=(node("n1"),),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
 from cluster.control_plane import ControlPlane
+from explain.json_patch import patched
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
@@ -25,7 +26,7 @@ from driver.adapters.kubernetes.snapshot import read_cluster
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ChangeKind, Explanation, ObjectRef, Proposal
 
-__all__ = ["NAMESPACE", "World", "claim", "device", "eventually", "node", "patched", "pod", "request", "slice_of"]
+__all__ = ["NAMESPACE", "World", "claim", "device", "eventually", "node", "pod", "request", "slice_of"]
 
 NAMESPACE: Final = "hang"
 ROOM: Final = {"cpu": "8", "memory": "64Gi", "pods": "300"}
@@ -209,35 +210,6 @@ DOINGS: Final[Mapping[ChangeKind, Callable[[World, Proposal, str], None]]] = {
     ChangeKind.CHANGE_NODE: _change_node,
     ChangeKind.CHANGE_DEVICE_TAINT: _change_node,
 }
-
-
-def patched(document: JsonObject, operations: Iterable[Mapping[str, Any]]) -> JsonObject:
-    """JSON Patch (RFC 6902): the operations that explain uses."""
-    result: Any = deepcopy(document)
-    for operation in operations:
-        *parents, last = [
-            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].removeprefix("/").split("/")
-        ]
-        target = result
-        for part in parents:
-            target = target[int(part)] if isinstance(target, list) else target[part]
-        key: Any = (len(target) if last == "-" else int(last)) if isinstance(target, list) else last
-        match operation["op"]:
-            case "remove":
-                del target[key]
-            case "add" if isinstance(target, list):
-                target.insert(key, deepcopy(operation["value"]))
-            case "replace":
-                target[key]  # it must be there
-                target[key] = deepcopy(operation["value"])
-            case "add":
-                target[key] = deepcopy(operation["value"])
-            case "test":
-                assert target[key] == operation["value"]
-            case other:
-                raise AssertionError(f"unknown operation {other}")
-    found: JsonObject = result
-    return found
 
 
 def eventually(what: str, done: Callable[[], Any], *, timeout_s: float = 30) -> Any:
