@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from driver.allocator.candidates import MAX_RESULTS, Scene, gather_requests
-from driver.allocator.demands import ClaimDemand, read_claim
+from driver.allocator.demands import ClaimDemand, claim_name, read_claim
 from driver.allocator.errors import AllocationError, SearchLimitError
 from driver.allocator.ledger import Ledger
 from driver.allocator.search import search
-from driver.api.resource_v1 import DeviceToleration, ResourceClaim
+from driver.api.resource_v1 import DeviceToleration, Node, ResourceClaim
 from driver.explain.cluster import ClaimState, NodeState
 from driver.explain.state import ClusterState
 
@@ -35,6 +36,23 @@ _ALTERNATIVE: Final = 32
 _EVERY_TAINT: Final = (DeviceToleration(operator="Exists"),)
 
 
+_ANSWERS: Final = 4096
+
+
+class _Answer(NamedTuple):
+    """What was said, of what the node was then, and how much work it was."""
+
+    version: int
+    node: Node
+    fits: bool
+    work: int
+    gave_up: bool
+    problem: str
+
+
+_REMEMBERED: Final[WeakKeyDictionary[ClusterState, dict[object, _Answer]]] = WeakKeyDictionary()
+
+
 class Trial:
     """Asks the allocator's own search about a cluster, and leaves the cluster's state as it was.
 
@@ -42,6 +60,7 @@ class Trial:
 
     Args:
         state: What is known of the cluster.
+        remembers: The same questions will be asked again of nodes on which nothing changed.
 
     Attributes:
         trials: How often it was asked, to bound the work.
@@ -52,8 +71,9 @@ class Trial:
         problem: Why the last answer was no where it is more than a lack of devices; empty otherwise.
     """
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, *, remembers: bool = False) -> None:
         self._state = state
+        self._answers = _REMEMBERED.setdefault(state, {}) if remembers else None
         self.trials = 0
         self.gave_up = 0
         self.work = 0
@@ -85,12 +105,51 @@ class Trial:
             demands = self._read(claims)
             if tolerate_all_taints:
                 demands = tuple(map(_tolerant, demands))
-            with _without(self._state.ledger, ended):
-                return self._search(node, claims, demands)
         except AllocationError as error:
-            self.gave_up += isinstance(error, SearchLimitError)
             self.problem = error.message
             return False
+        known = self._known(node, claims, demands, ended)
+        self.work += known.work
+        self.gave_up += known.gave_up
+        self.problem = known.problem
+        return known.fits
+
+    def _known(
+        self,
+        node: NodeState,
+        claims: Sequence[ResourceClaim],
+        demands: Sequence[ClaimDemand],
+        ended: Collection[ClaimState],
+    ) -> _Answer:
+        version = self._state.version(node.node.metadata.name)
+        if self._answers is None:
+            return self._asked(node, claims, demands, ended, version)
+        who = tuple([claim_name(claim) for claim in claims])
+        key = (who, demands, node.node.metadata.name, frozenset([claim.key for claim in ended]))
+        known = self._answers.get(key)
+        if known is None or known.version != version or known.node is not node.node:
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            known = self._answers[key] = self._asked(node, claims, demands, ended, version)
+        return known
+
+    def _asked(
+        self,
+        node: NodeState,
+        claims: Sequence[ResourceClaim],
+        demands: Sequence[ClaimDemand],
+        ended: Collection[ClaimState],
+        version: int,
+    ) -> _Answer:
+        before = self.work
+        fits, gave_up, problem = False, False, ""
+        try:
+            with _without(self._state.ledger, ended):
+                fits = self._search(node, claims, demands)
+        except AllocationError as error:
+            gave_up, problem = isinstance(error, SearchLimitError), error.message
+        work, self.work = self.work - before, before
+        return _Answer(version, node.node, fits, work, gave_up, problem)
 
     def _read(self, claims: Sequence[ResourceClaim]) -> tuple[ClaimDemand, ...]:
         same = len(claims) == len(self._claims) and all(map(_is, claims, self._claims))

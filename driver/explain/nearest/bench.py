@@ -108,7 +108,7 @@ class Bench:
         # Of which nodes, and the roomiest of them.
         self._roomy: tuple[Sequence[NodeVerdict], list[NodeVerdict]] = ((), [])
         self.samples = tuple(_samples(self.open))
-        self._trial = Trial(state)
+        self._trial = Trial(state, remembers=True)
         self._budget = _Budget(trials)
 
     @property
