@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -111,6 +112,8 @@ def command(
     try:
         kind, given_namespace, name = _subject(kind, name, namespace)
         state, namespace = _state(cluster, given_namespace)
+        # It stays until the end, and to look for garbage in a large cluster takes most of a second.
+        gc.freeze()
         subject = ObjectRef(kind=kind, namespace=namespace, name=name)
         explanation = Explainer(state, proposals=proposals).explain(subject)
     except RootportError as error:

@@ -254,6 +254,8 @@ def _distinct_problem(place: int, constraint: Constraint, members: Sequence[_Mem
 
 
 def _match_problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
+    if any(_lack(members, value, free=True) == 0 for value in _values(members, free=True)):
+        return None
     values = sorted(_values(members, free=False), key=str)
     kinds = [{kind for kind, _ in _values([member], free=False)} for member in members]
     if len(members) > 1 and not set.intersection(*kinds):

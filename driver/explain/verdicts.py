@@ -21,6 +21,7 @@ from driver.explain.first_fit import is_obvious
 from driver.explain.funnel import STEPS, Funnels, Sieve
 from driver.explain.likeness import Likeness
 from driver.explain.reasons import Reason
+from driver.explain.sets import too_many_sets
 from driver.explain.state import ClusterState
 from driver.explain.trial import Trial, weight
 
@@ -225,9 +226,13 @@ class Verdicts:
         constrained = any(demand.constraints for demand in demands)
         stops, problem, gave_up = False, "", self._trial.gave_up
         if fails or short is None:
-            hopeless = self._hopeless(look, demands) if constrained and not fails else None
-            if hopeless is not None:
-                return _constrained(hopeless, left, "")
+            if constrained and not fails and _asks_plainly(look, demands):
+                # Alone, or beside others like it: no search has to find that out.
+                hopeless = self.constraint_problem(look, demands)
+                if hopeless is not None:
+                    return _constrained(hopeless, left, "")
+                if too_many_sets(demands, sieves, self._constraints):
+                    return Judgement(reason=Reason.REQUESTS_COMPETE, lacks=1, left=left)
             if is_obvious(demands, sieves, self._constraints) or self._trial.fits(node, claims):
                 return Judgement(reason=None, left=left)
             problem = self._trial.problem
@@ -249,24 +254,6 @@ class Verdicts:
         if self._trial.gave_up > gave_up:
             return Judgement(reason=Reason.SEARCH_LIMIT, lacks=1, left=left, problem=problem)
         return self._together(look, demands, left, problem)
-
-    def _hopeless(self, look: Look, demands: Sequence[ClaimDemand]) -> ConstraintProblem | None:
-        """The constraint that cannot be met even if it were alone, which no search has to find out.
-
-        Not asked where a search may say more than no, or a device count for less than it seems: all devices, admin
-        access, attributes of no known type.
-        """
-        if any(demand.admin or not demand.count for _, _, demand in demands_of(demands)):
-            return None
-        if any(_least(place, claim, look.sieves) > MAX_RESULTS for place, claim in enumerate(demands)):
-            return None
-        lists = look.scene.features.list_type_attributes
-        attributes = {constraint.attribute for claim in demands for constraint in claim.constraints}
-        if any(
-            frozenset() in column(part, name, lists=lists) for name in attributes for part in look.scene.view.slices
-        ):
-            return None
-        return self.constraint_problem(look, demands)
 
     def _reason(self, look: Look, place: int, name: str, step: Step) -> Reason:
         sieve = look.sieves[place, name]
@@ -316,6 +303,22 @@ def _work_per_device(demands: Sequence[ClaimDemand]) -> tuple[int, int]:
     kinds = {demand.kind: demand for _, _, demand in demands_of(demands)}
     characters = sum(len(text) for demand in kinds.values() for text in demand.selectors)
     return _SIFTED * (len(kinds) + characters // _CHARACTERS), _CONSTRAINED * weight(demands)
+
+
+def _asks_plainly(look: Look, demands: Sequence[ClaimDemand]) -> bool:
+    """Whether a search would say no more than no, and each device counts for what it seems.
+
+    Not with all devices, admin access, more devices than a claim may get, or attributes of no known type.
+    """
+    if any(demand.admin or not demand.count for _, _, demand in demands_of(demands)):
+        return False
+    if any(_least(place, claim, look.sieves) > MAX_RESULTS for place, claim in enumerate(demands)):
+        return False
+    lists = look.scene.features.list_type_attributes
+    attributes = {constraint.attribute for claim in demands for constraint in claim.constraints}
+    return not any(
+        frozenset() in column(part, name, lists=lists) for name in attributes for part in look.scene.view.slices
+    )
 
 
 def unusable_pool(scene: Scene, demand: Demand) -> Pool | None:

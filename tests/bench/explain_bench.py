@@ -88,10 +88,13 @@ def measure(nodes: int, *, mixed: bool) -> dict[str, Any]:
     if state.notes:
         raise SystemExit(f"objects that cannot be read: {state.notes}")
     gc.collect()
+    gc.freeze()  # as the command and the controller do
     loaded = _resident_mb()
     explainer = Explainer(state)
     _wait_for(state, pending_claim("warm", count=8, model="Hopper"))
     first_s = _timed(lambda: explainer.explain(ObjectRef(kind="ResourceClaim", namespace="ml", name="warm")))
+    gc.collect()
+    gc.freeze()
     claims = {wire["metadata"]["name"]: _explained(state, explainer, wire, nodes, mixed=mixed) for wire in WAITING}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

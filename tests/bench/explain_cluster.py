@@ -118,8 +118,7 @@ def pending_pairs(name: str, pairs: int) -> Json:
     claim["spec"]["devices"] = {
         "requests": [request | {"name": f"{request['name']}-{n}"} for n in range(pairs) for request in (gpu, nic)],
         "constraints": [
-            {"requests": [f"gpu-{n}", f"nic-{n}"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
-            for n in range(pairs)
+            {"requests": [f"gpu-{n}", f"nic-{n}"], "matchAttribute": "rootport.dev/pcieSwitch"} for n in range(pairs)
         ],
     }
     return claim
