@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.explanation import Finding
+from driver.explain.look import Judgement
 from driver.explain.reasons import Reason
-from driver.explain.verdicts import Judgement
 
 __all__ = ["conclude", "nothing_known"]
 

@@ -20,6 +20,7 @@ from driver.explain.checks import (
 from driver.explain.cluster import ClaimState, NodeState, PodState
 from driver.explain.conclusion import conclude
 from driver.explain.explanation import Explanation, Finding, NodeGroup, ObjectRef, Proposal
+from driver.explain.look import Judgement
 from driver.explain.messages import judgement_text
 from driver.explain.node_verdicts import DRIVERS_FAULT, NodeVerdicts
 from driver.explain.proposals import proposals
@@ -29,7 +30,7 @@ from driver.explain.requests import request_funnels
 from driver.explain.state import ClusterState
 from driver.explain.texts import plural
 from driver.explain.trial import Trial
-from driver.explain.verdicts import Judgement, Verdicts
+from driver.explain.verdicts import Verdicts
 
 __all__ = ["Explainer"]
 

@@ -14,12 +14,13 @@ from driver.explain.case import Case
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintProblem
 from driver.explain.funnel import Sieve
+from driver.explain.look import Judgement, Look, unusable_pool
 from driver.explain.reasons import Reason
 from driver.explain.selector_texts import error_text, refusals
 from driver.explain.state import ClusterState
 from driver.explain.texts import amount, device_names, listed, plural, short, taint_text
 from driver.explain.usage import counters_text, fragment_text, held_by, largest_fragment
-from driver.explain.verdicts import Judgement, Look, Verdicts, unusable_pool
+from driver.explain.verdicts import Verdicts
 from driver.explain.vocabulary import suggest
 
 __all__ = ["asks", "judgement_text", "taints_text"]

@@ -11,11 +11,12 @@ from driver.explain.case import Case, NodeVerdict
 from driver.explain.checks import claim_ref
 from driver.explain.cluster import NodeState
 from driver.explain.explanation import Finding
+from driver.explain.look import Judgement
 from driver.explain.placement import placement
 from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
 from driver.explain.texts import plural
-from driver.explain.verdicts import Judgement, Verdicts
+from driver.explain.verdicts import Verdicts
 
 __all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
 

@@ -12,8 +12,8 @@ from driver.allocator.selection import SelectionFailure
 from driver.cel.terms import ABSENT, compile_terms
 from driver.errors import InputError
 from driver.explain.funnel import Sieve
+from driver.explain.look import Look
 from driver.explain.texts import listed, plural, short
-from driver.explain.verdicts import Look
 from driver.explain.vocabulary import suggest
 
 __all__ = ["Refused", "error_text", "refusals", "refused_by", "told"]

@@ -10,9 +10,9 @@ from driver.allocator.identity import PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PooledDevice
 from driver.explain.funnel import Sieve, lacking_counters, whole_amounts
+from driver.explain.look import Look
 from driver.explain.state import ClusterState
 from driver.explain.texts import amount, holders_text, listed, plural
-from driver.explain.verdicts import Look
 from driver.layout.attributes import TYPE
 
 __all__ = ["Fragment", "counter_holders", "counters_text", "fragment_text", "largest_fragment", "mode_of"]

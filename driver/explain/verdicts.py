@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS, Scene
-from driver.allocator.constraints import column
-from driver.allocator.demands import ClaimDemand, Demand, RequestDemand
+from driver.allocator.demands import ClaimDemand
 from driver.allocator.errors import AllocationError
-from driver.allocator.identity import PoolId
-from driver.allocator.pools import CounterKey, Pool, PoolState
+from driver.allocator.pools import PoolState
 from driver.api.resource_v1 import ResourceClaim
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintChecker, ConstraintProblem
@@ -20,12 +18,13 @@ from driver.explain.explanation import Step
 from driver.explain.first_fit import is_obvious
 from driver.explain.funnel import STEPS, Funnels, Sieve
 from driver.explain.likeness import Likeness
+from driver.explain.look import Judgement, Look, asks_plainly, demands_of, least_of, short_request, unusable_pool
 from driver.explain.reasons import Reason
 from driver.explain.sets import too_many_sets
 from driver.explain.state import ClusterState
 from driver.explain.trial import Trial, weight
 
-__all__ = ["MAX_WORK", "Judgement", "Look", "Verdicts", "demands_of", "unusable_pool"]
+__all__ = ["MAX_WORK", "Verdicts"]
 
 _CASES: Final = 32
 """For how many kinds of cases the nodes' judgements are remembered."""
@@ -52,31 +51,6 @@ _SELECTING: Final = frozenset({Step.CLASS, Step.SELECTOR})
 _IN_USE: Final = frozenset({Step.IN_USE, Step.ROOM, Step.COUNTERS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Judgement:
-    """What a node's devices say.
-
-    Attributes:
-        reason: Why they do not do; None where they do.
-        claim: The place of the claim that decides.
-        request: The name of the request, or of the alternative, that decides; empty where none does.
-        lacks: How many devices are missing at the step that decides.
-        left: Per demand, how many devices are left after each step; empty where the node was skipped.
-        problem: What the allocator says, where that is more than "no".
-        stops: kube-scheduler ends with an error when it comes to this node, whatever other nodes say.
-        skipped: The node was not looked at: the nodes before it took :data:`MAX_WORK`.
-    """
-
-    reason: Reason | None
-    claim: int = 0
-    request: str = ""
-    lacks: int = 0
-    left: tuple[tuple[int, ...], ...]
-    problem: str = ""
-    stops: bool = False
-    skipped: bool = False
-
-
 _SKIPPED: Final = Judgement(
     reason=Reason.SEARCH_LIMIT,
     lacks=MAX_RESULTS,
@@ -85,21 +59,6 @@ _SKIPPED: Final = Judgement(
     " alternatives, selectors or constraints",
     skipped=True,
 )
-
-
-@dataclass(slots=True, eq=False)
-class Look:
-    """A close look at one node.
-
-    Attributes:
-        scene: The node.
-        sieves: What each demand finds there, by the claim's place and the demand's name.
-        free_counters: What is left of the pools' counters, as far as somebody asked.
-    """
-
-    scene: Scene
-    sieves: dict[tuple[int, str], Sieve]
-    free_counters: dict[PoolId, Mapping[CounterKey, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -122,14 +81,6 @@ class _Said:
             self.by_node.clear()
         if len(self.by_kind) > more_than:
             self.by_kind.clear()
-
-
-def demands_of(demands: Sequence[ClaimDemand]) -> Iterator[tuple[int, RequestDemand, Demand]]:
-    """All alternatives of all requests of all claims, in order, with the claim's place."""
-    for place, demand in enumerate(demands):
-        for request in demand.requests:
-            for alternative in request.alternatives:
-                yield place, request, alternative
 
 
 class Verdicts:
@@ -222,11 +173,11 @@ class Verdicts:
         sieves = look.sieves
         left = tuple([sieve.left for sieve in sieves.values()])
         fails = any(sieve.failures for sieve in sieves.values())
-        short = _short(demands, sieves)
+        short = short_request(demands, sieves)
         constrained = any(demand.constraints for demand in demands)
         stops, problem, gave_up = False, "", self._trial.gave_up
         if fails or short is None:
-            if constrained and not fails and _asks_plainly(look, demands):
+            if constrained and not fails and asks_plainly(look, demands):
                 # Alone, or beside others like it: no search has to find that out.
                 hopeless = self.constraint_problem(look, demands)
                 if hopeless is not None:
@@ -282,7 +233,7 @@ class Verdicts:
                     reason=reason, claim=place, request=demand.name, lacks=1, left=left, problem=problem, stops=True
                 )
         for place, claim in enumerate(demands):
-            least = _least(place, claim, look.sieves)
+            least = least_of(place, claim, look.sieves)
             if least > MAX_RESULTS:
                 return Judgement(
                     reason=Reason.TOO_MANY_DEVICES, claim=place, lacks=least - MAX_RESULTS, left=left, problem=problem
@@ -303,70 +254,6 @@ def _work_per_device(demands: Sequence[ClaimDemand]) -> tuple[int, int]:
     kinds = {demand.kind: demand for _, _, demand in demands_of(demands)}
     characters = sum(len(text) for demand in kinds.values() for text in demand.selectors)
     return _SIFTED * (len(kinds) + characters // _CHARACTERS), _CONSTRAINED * weight(demands)
-
-
-def _asks_plainly(look: Look, demands: Sequence[ClaimDemand]) -> bool:
-    """Whether a search would say no more than no, and each device counts for what it seems.
-
-    Not with all devices, admin access, more devices than a claim may get, or attributes of no known type.
-    """
-    if any(demand.admin or not demand.count for _, _, demand in demands_of(demands)):
-        return False
-    if any(_least(place, claim, look.sieves) > MAX_RESULTS for place, claim in enumerate(demands)):
-        return False
-    lists = look.scene.features.list_type_attributes
-    attributes = {constraint.attribute for claim in demands for constraint in claim.constraints}
-    return not any(
-        frozenset() in column(part, name, lists=lists) for name in attributes for part in look.scene.view.slices
-    )
-
-
-def unusable_pool(scene: Scene, demand: Demand) -> Pool | None:
-    """A pool of the node that cannot be used, and could have devices for ``demand``.
-
-    Nobody can ask a selector about devices that are not there: a pool counts unless the class names other drivers only.
-    """
-    texts = demand.class_selectors
-    drivers = {pool.id.driver for pool in scene.view.pools}
-    named = {driver for driver in drivers if any(driver in text for text in texts)}
-    for pool in scene.view.pools:
-        if pool.state is not PoolState.USABLE and (not named or pool.id.driver in named):
-            return pool
-    return None
-
-
-def _short(
-    demands: Sequence[ClaimDemand], sieves: Mapping[tuple[int, str], Sieve]
-) -> tuple[int, str, Step, int] | None:
-    """The request that has too few devices by itself: (claim, alternative, step, how many all such requests lack).
-
-    Of a request's alternatives the one that comes furthest speaks; of the requests, the one that fails earliest.
-    """
-    first: tuple[int, str, Step] | None = None
-    lacks = 0
-    for place, claim in enumerate(demands):
-        for request in claim.requests:
-            best: tuple[int, int, str] | None = None
-            for demand in request.alternatives:
-                sieve = sieves[place, demand.name]
-                step = sieve.short_at
-                if step is None:
-                    break
-                found = (STEPS.index(step), -sieve.lacks, demand.name)
-                if best is None or found[:2] > best[:2]:
-                    best = found
-            else:
-                if best is None:
-                    continue
-                lacks -= best[1]
-                if first is None or best[0] < STEPS.index(first[2]):
-                    first = (place, best[2], STEPS[best[0]])
-    return None if first is None else (*first, lacks)
-
-
-def _least(place: int, claim: ClaimDemand, sieves: Mapping[tuple[int, str], Sieve]) -> int:
-    """The fewest devices that serve a claim."""
-    return sum(min(sieves[place, demand.name].need for demand in request.alternatives) for request in claim.requests)
 
 
 def _constrained(problem: ConstraintProblem, left: tuple[tuple[int, ...], ...], said: str) -> Judgement:
