@@ -131,8 +131,8 @@ def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: Ob
     missing = sorted({name for _, name in _class_names(spec) if name and name not in state.classes})
     if missing:
         vocabulary = Vocabulary(state.classes)
-        near = [f"did you mean {meant}?" for name in missing if (meant := vocabulary.suggest_class(name)) is not None]
-        there = f" ({' '.join(near)})" if near else _there_are("class", list(state.classes))
+        near = [hint for name in missing if (hint := vocabulary.class_hint(name))]
+        there = f" ({'; '.join(near)})" if near else _there_are("class", list(state.classes))
         request = next(request for request, name in _class_names(spec) if name == missing[0])
         classes = "DeviceClass" if len(missing) == 1 else "DeviceClasses"
         verb = "is" if len(missing) == 1 else "are"

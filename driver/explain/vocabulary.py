@@ -14,8 +14,9 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
 from driver.layout import attributes as published
+from driver.model.devices import DeviceType
 
-__all__ = ["OWN_ATTRIBUTES", "OWN_CAPACITIES", "Vocabulary", "attribute_text", "suggest"]
+__all__ = ["OWN_ATTRIBUTES", "OWN_CAPACITIES", "OWN_CLASSES", "Vocabulary", "attribute_text", "suggest"]
 
 _OWN_CAPACITY_NAMES: Final = frozenset({"BANDWIDTH", "CORE", "MEMORY", "MEMORY_RATIO", "SHARES", "VFS"})
 
@@ -31,6 +32,9 @@ OWN_ATTRIBUTES: Final[frozenset[str]] = frozenset(
 
 OWN_CAPACITIES: Final[frozenset[str]] = frozenset(_full(getattr(published, name)) for name in _OWN_CAPACITY_NAMES)
 """Full names of the capacities that Rootport can publish."""
+
+OWN_CLASSES: Final[frozenset[str]] = frozenset(f"{kind}.{DRIVER_NAME}" for kind in DeviceType)
+"""The DeviceClasses that Rootport is installed with: one for each type of device."""
 
 # What people write who know other drivers or tools, where spelling alone does not lead there.
 _OTHER_WORDS: Final[Mapping[str, str]] = {
@@ -168,12 +172,19 @@ class Vocabulary:
         return _nearest(value, known[:_MOST_COMPARED])
 
     def suggest_class(self, name: str) -> str | None:
-        """The DeviceClass that was meant; None where there is one of that name, or none is near."""
-        if name in self.classes:
+        """The DeviceClass that was meant; None where there is one of that name, or should be, or none is near."""
+        if name in self.classes or name in OWN_CLASSES:
             return None
         known = sorted(self.classes)
         by_start = {text.partition(".")[0]: text for text in reversed(known)}
         return _alike(name, known) or by_start.get(name.partition(".")[0].lower()) or _nearest(name, known)
+
+    def class_hint(self, name: str) -> str:
+        """What to say of a DeviceClass that is not there; empty where nothing is known of it."""
+        if name in OWN_CLASSES:
+            return f"{name} is one of Rootport's own: kubectl apply -k resourceclasses/ makes it"
+        meant = self.suggest_class(name)
+        return f"did you mean {meant}?" if meant is not None else ""
 
 
 def suggest(name: str, known: Collection[str]) -> str | None:

@@ -54,8 +54,7 @@ def claim_mistakes(claim: ResourceClaim, classes: Mapping[str, DeviceClass] | No
 
 
 def _unknown_class(name: str, known: Collection[str]) -> str:
-    near = Vocabulary(known).suggest_class(name)
-    hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known))}"
+    hint = Vocabulary(known).class_hint(name) or f"known: {', '.join(sorted(known))}"
     return f"there is no DeviceClass {name!r}; {hint}"
 
 

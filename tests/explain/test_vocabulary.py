@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from driver.adapters.manifests import read_manifest_text
 from driver.api.resource_v1 import Device
-from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
+from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, OWN_CLASSES, Vocabulary
+from resourceclasses import device_classes_text
 
 
 def device(name: str = "d", capacity: dict[str, Any] | None = None, **attributes: object) -> Device:
@@ -139,3 +141,14 @@ def test_every_name_that_rootport_publishes_is_in_its_own_vocabulary() -> None:
     assert {"rootport.dev/model", "resource.kubernetes.io/pcieRoot", "rootport.dev/rail"} <= OWN_ATTRIBUTES
     assert {"rootport.dev/core", "rootport.dev/vfs", "rootport.dev/bandwidth"} <= OWN_CAPACITIES
     assert not OWN_ATTRIBUTES & OWN_CAPACITIES
+
+
+def test_a_class_of_rootports_own_is_to_be_installed_and_no_other_one_is_meant() -> None:
+    there = Vocabulary(["gpu.rootport.dev"])
+    assert there.suggest_class("fpga.rootport.dev") is None
+    assert "kubectl apply -k" in there.class_hint("fpga.rootport.dev")
+    assert there.class_hint("gpus.rootport.dev") == "did you mean gpu.rootport.dev?"
+    assert there.class_hint("gpu.rootport.dev") != ""
+    assert there.class_hint("something.else.example") == ""
+    of_manifests = {item.device_class.metadata.name for item in read_manifest_text(device_classes_text(), "x").classes}
+    assert of_manifests == OWN_CLASSES
