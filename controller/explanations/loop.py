@@ -201,7 +201,7 @@ class ExplanationLoop:
         found = state.pod(pod.key)
         if found is None or found.uid != pod.uid or not (claims := _pending_claims(state, found)):
             return None
-        ref = ObjectRef(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        ref = pod.ref
         try:
             explanation = self._explain(state, ref)
         except InputError as error:

@@ -1,21 +1,43 @@
-"""Which taints keep a device from a request.
+"""Which taints keep a device from a request, and a node from a pod: the rule is the same.
 
 Source: taintPreventsAllocation in k8s.io/dynamic-resource-allocation v0.36.3,
-structured/internal/incubating/allocator_incubating.go; ToleratesTaint in its package resourceclaim.
+structured/internal/incubating/allocator_incubating.go; ToleratesTaint in its package resourceclaim. Of nodes:
+ToleratesTaint in k8s.io/api v0.36.3, core/v1/toleration.go (operators Lt and Gt match nothing: the gate
+TaintTolerationComparisonOperators is alpha).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from driver.api.resource_v1 import DeviceTaint, DeviceToleration
+from typing import Final, Protocol, TypeVar
 
 __all__ = ["refusing_taints"]
 
-_REFUSING = frozenset({"NoSchedule", "NoExecute"})
+_REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
-def refusing_taints(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> tuple[DeviceTaint, ...]:
+class _Taint(Protocol):
+    """A DeviceTaint, or a node's."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class _Toleration(_Taint, Protocol):
+    """A DeviceToleration, or a pod's."""
+
+    @property
+    def operator(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_Taint)
+
+
+def refusing_taints(taints: Iterable[_T], tolerations: Iterable[_Toleration]) -> tuple[_T, ...]:
     """The taints that refuse a request with these tolerations; in order."""
     tolerated = tuple(tolerations)
     return tuple(
@@ -25,7 +47,7 @@ def refusing_taints(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceT
     )
 
 
-def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+def _tolerates(toleration: _Toleration, taint: _Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -17,20 +17,10 @@ from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
 from driver.explain.vocabulary import Vocabulary
 
-__all__ = ["DEFAULT_SCHEDULER", "check_claim", "check_parameters", "check_pod_claim", "claim_ref", "pod_ref"]
+__all__ = ["DEFAULT_SCHEDULER", "check_claim", "check_parameters", "check_pod_claim", "fewest_devices"]
 
 DEFAULT_SCHEDULER = "default-scheduler"
 _SHOWN = 3
-
-
-def claim_ref(claim: ClaimState) -> ObjectRef:
-    """How an explanation names a claim."""
-    return ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid)
-
-
-def pod_ref(pod: PodState) -> ObjectRef:
-    """How an explanation names a pod."""
-    return ObjectRef(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
 
 
 def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> ClaimState | Finding | None:
@@ -71,7 +61,7 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
 
 def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) -> ClaimDemand | Finding | None:
     """What a claim asks for; why it can be allocated nowhere, or not for ``pod``; None where it is allocated for it."""
-    ref = claim_ref(claim)
+    ref = claim.ref
     if claim.deleting:
         return Finding(
             reason=Reason.CLAIM_DELETED,
@@ -123,7 +113,7 @@ def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
     return Finding(
         reason=Reason.PARAMETERS_INVALID,
         message=f"claim {claim.key} has parameters that no node will prepare: {_some(problems)}",
-        claim=claim_ref(claim),
+        claim=claim.ref,
     )
 
 
@@ -142,7 +132,7 @@ def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: Ob
             claim=ref,
             request=request,
         )
-    least = _least(spec)
+    least = fewest_devices(spec)
     if least > MAX_RESULTS:
         return Finding(
             reason=Reason.TOO_MANY_DEVICES,
@@ -186,7 +176,7 @@ def _class_names(spec: ResourceClaim) -> Iterator[tuple[str, str]]:
             yield f"{request.name}/{part.name}", part.device_class_name
 
 
-def _least(spec: ResourceClaim) -> int:
+def fewest_devices(spec: ResourceClaim) -> int:
     """The fewest devices that serve the claim on any node."""
     total = 0
     for request in spec.spec.devices.requests:

@@ -11,6 +11,7 @@ from enum import Enum
 
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
+from driver.explain.explanation import ObjectRef
 
 __all__ = [
     "ClaimState",
@@ -138,6 +139,11 @@ class PodState:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def ref(self) -> ObjectRef:
+        """How an explanation names it."""
+        return ObjectRef(kind="Pod", namespace=self.namespace, name=self.name, uid=self.uid)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailure:
@@ -191,6 +197,16 @@ class ClaimState:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> ObjectRef:
+        """How an explanation names it."""
+        return ObjectRef(kind="ResourceClaim", namespace=self.namespace, name=self.name, uid=self.uid)
+
+    @property
+    def pod_refs(self) -> tuple[ObjectRef, ...]:
+        """How an explanation names the pods that it is reserved for."""
+        return tuple(ObjectRef(kind="Pod", namespace=self.namespace, name=name, uid=uid) for name, uid in self.pods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

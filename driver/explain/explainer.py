@@ -14,8 +14,6 @@ from driver.explain.checks import (
     check_claim,
     check_parameters,
     check_pod_claim,
-    claim_ref,
-    pod_ref,
 )
 from driver.explain.cluster import ClaimState, NodeState, PodState
 from driver.explain.conclusion import conclude
@@ -72,11 +70,11 @@ class Explainer:
             pod = state.pod(key)
             if pod is None:
                 raise _not_there("pod", key, state.pod_keys())
-            return self._pod(pod_ref(pod), pod)
+            return self._pod(pod.ref, pod)
         raise InputError(f"{subject}: cannot be explained", hint="ask about a ResourceClaim or a Pod")
 
     def _claim(self, claim: ClaimState) -> Explanation:
-        ref = claim_ref(claim)
+        ref = claim.ref
         pods = [pod for pod in self._state.pods_of(claim.key) if not pod.ended]
         if claim.allocated and not claim.deleting:
             return self._allocated(ref, claim, pods)
@@ -111,7 +109,7 @@ class Explainer:
         return Explanation(
             subject=ref,
             claims=(ref,),
-            pod=pod_ref(pod) if pod is not None else None,
+            pod=pod.ref if pod is not None else None,
             fits=not findings,
             findings=(*findings, allocated),
             scheduler_message=pod.scheduler_message if pod is not None and not pod.node else "",
@@ -166,8 +164,8 @@ class Explainer:
             findings.append(Finding(reason=Reason.ALLOCATED, message=message))
         return Explanation(
             subject=subject,
-            claims=tuple(claim_ref(claim) for claim in claims),
-            pod=pod_ref(pod),
+            claims=tuple(claim.ref for claim in claims),
+            pod=pod.ref,
             fits=findings[0].reason is Reason.ALLOCATED,
             findings=tuple(findings),
             notes=tuple(self._state.notes),
@@ -228,8 +226,8 @@ class Explainer:
             suggested = proposals(state, case, verdicts)
         return Explanation(
             subject=subject,
-            claims=tuple(claim_ref(claim) for claim in claims),
-            pod=pod_ref(pod) if pod is not None else None,
+            claims=tuple(claim.ref for claim in claims),
+            pod=pod.ref if pod is not None else None,
             fits=fits,
             findings=findings,
             nodes=len(state.nodes) if complete else 0,
@@ -259,7 +257,7 @@ class Explainer:
             else:
                 judgement = judged[name]
                 message = self._told(case, first.node, judgement, reason)
-                claim, request = claim_ref(case.claims[judgement.claim]), judgement.request
+                claim, request = case.claims[judgement.claim].ref, judgement.request
                 lacks = judgement.lacks if not judgement.skipped else None
             if count > 1:
                 message += f" (the nearest of {count} nodes)" if lacks else f" (and {count - 1} more like it)"

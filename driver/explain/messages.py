@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS
@@ -28,31 +29,21 @@ __all__ = ["asks", "judgement_text", "taints_text"]
 _ABOUT_ALL: Final = frozenset({Reason.REQUESTS_COMPETE, Reason.SEARCH_LIMIT, Reason.TOO_MANY_DEVICES})
 
 
+@dataclass(frozen=True, slots=True)
 class _Teller:
-    """Tells what one node's judgement means.
+    """Tells what one node's judgement means; its fields are the arguments of :func:`judgement_text`."""
 
-    Args:
-        state: The cluster.
-        verdicts: Whose judgement it is.
-        case: What is asked about.
-        node: The node.
-        judgement: What it says.
-        would_do: Whether it would fit there if no claim held anything of the node.
-    """
+    state: ClusterState
+    verdicts: Verdicts
+    case: Case
+    node: NodeState
+    judgement: Judgement
+    would_do: Callable[[], bool]
 
-    def __init__(
-        self,
-        state: ClusterState,
-        verdicts: Verdicts,
-        case: Case,
-        node: NodeState,
-        judgement: Judgement,
-        would_do: Callable[[], bool],
-    ) -> None:
-        self.state, self.verdicts, self.case, self.judgement = state, verdicts, case, judgement
-        self.name = node.node.metadata.name
-        self.node = node
-        self.would_do = would_do
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return self.node.node.metadata.name
 
     def text(self) -> str:
         judgement = self.judgement

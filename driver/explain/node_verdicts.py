@@ -8,7 +8,6 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.explain.case import Case, NodeVerdict
-from driver.explain.checks import claim_ref
 from driver.explain.cluster import NodeState
 from driver.explain.explanation import Finding
 from driver.explain.look import Judgement
@@ -130,7 +129,7 @@ def _brief(case: Case, reason: Reason, judgement: Judgement) -> Finding:
     return Finding(
         reason=reason,
         message=f"{who}{request}{lacks}",
-        claim=claim_ref(claim) if claim is not None else None,
+        claim=claim.ref if claim is not None else None,
         request=judgement.request,
         nodes=1,
         driver_fault=reason in DRIVERS_FAULT,

@@ -2,8 +2,7 @@
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins: nodeunschedulable, tainttoleration (NoSchedule and
 NoExecute refuse), nodeaffinity (terms that cannot be parsed match nothing), and dynamicresources (a claim that is
-allocated already binds the pod to its nodes); ToleratesTaint in k8s.io/api v0.36.3, core/v1/toleration.go (operators
-Lt and Gt match nothing: the gate TaintTolerationComparisonOperators is alpha).
+allocated already binds the pod to its nodes). What tolerates a taint: :mod:`driver.allocator.taints`.
 
 A node that is not ready keeps pods away by the taints that kube-controller-manager gives it; they are looked at first,
 because what is wrong then is the node.
@@ -16,15 +15,15 @@ from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.allocator.node_selection import matches_node
+from driver.allocator.taints import refusing_taints
 from driver.api.resource_v1 import Node, NodeSelector
 from driver.explain.cluster import ClaimState, NodeState, NodeTaint, PodState, PodToleration
-from driver.explain.explanation import Finding, ObjectRef
+from driver.explain.explanation import Finding
 from driver.explain.reasons import Reason
 from driver.explain.texts import taint_text
 
 __all__ = ["placement"]
 
-_REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 _CORDONED: Final = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
@@ -48,7 +47,7 @@ def placement(pod: PodState | None, node: NodeState, allocated: Sequence[ClaimSt
 
 
 def _readiness(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
-    refusing = next((taint for taint in _untolerated(node.taints, tolerations) if taint.key in _NOT_READY), None)
+    refusing = next((taint for taint in refusing_taints(node.taints, tolerations) if taint.key in _NOT_READY), None)
     if refusing is None:
         return None
     name = node.node.metadata.name
@@ -57,14 +56,14 @@ def _readiness(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding
 
 
 def _cordon(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
-    if not node.unschedulable or _tolerated(_CORDONED, tolerations):
+    if not node.unschedulable or not refusing_taints((_CORDONED,), tolerations):
         return None
     name = node.node.metadata.name
     return Finding(reason=Reason.NODE_UNSCHEDULABLE, message=f"node {name} is cordoned (kubectl cordon)", nodes=1)
 
 
 def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | None:
-    untolerated = _untolerated(node.taints, tolerations)
+    untolerated = refusing_taints(node.taints, tolerations)
     if not untolerated:
         return None
     name, shown = node.node.metadata.name, ", ".join(taint_text(taint) for taint in untolerated)
@@ -93,7 +92,7 @@ def _affinity(pod: PodState, node: NodeState) -> Finding | None:
 def _elsewhere(node: NodeState, allocated: Sequence[ClaimState]) -> Finding | None:
     for claim in allocated:
         if claim.available_on is not None and not _usable(node.node, claim.available_on):
-            ref = ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid)
+            ref = claim.ref
             message = f"{ref} is allocated{_where(claim.available_on)}, not on node {node.node.metadata.name}"
             return Finding(reason=Reason.CLAIM_ELSEWHERE, message=message, claim=ref, nodes=1)
     return None
@@ -121,21 +120,3 @@ def _usable(node: Node, selector: NodeSelector) -> bool:
         return matches_node(node, node_name=None, all_nodes=None, selector=selector)
     except AllocationError:
         return False
-
-
-def _untolerated(taints: Sequence[NodeTaint], tolerations: Sequence[PodToleration]) -> tuple[NodeTaint, ...]:
-    return tuple(taint for taint in taints if taint.effect in _REFUSING and not _tolerated(taint, tolerations))
-
-
-def _tolerated(taint: NodeTaint, tolerations: Sequence[PodToleration]) -> bool:
-    return any(_tolerates(item, taint) for item in tolerations)
-
-
-def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in {"", "Equal"}:
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"

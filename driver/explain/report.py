@@ -11,6 +11,7 @@ from typing import Final
 from driver.explain.explanation import Explanation, FunnelStep, NodeGroup, Proposal, RequestFunnel, Step
 from driver.explain.ranking import PLACEMENT_REASONS
 from driver.explain.reasons import Reason
+from driver.explain.texts import plural
 
 __all__ = ["WIDTH", "Line", "Tone", "report", "report_text"]
 
@@ -151,7 +152,7 @@ def _funnels(explanation: Explanation, width: int) -> Iterator[Line]:
     hidden = len(explanation.requests) - sum(map(len, shown))
     if hidden:
         enough = " with enough devices, each by itself" if len(shown) >= len(short) else ""
-        yield from _wrapped(f"{_plural(hidden, 'more request')}{enough} (-o json)", width, tone=Tone.FAINT)
+        yield from _wrapped(f"{plural(hidden, 'more request')}{enough} (-o json)", width, tone=Tone.FAINT)
 
 
 def _asked(explanation: Explanation) -> int:
@@ -169,7 +170,7 @@ def _funnel(
 ) -> Iterator[Line]:
     """One table for requests that ask alike."""
     request = alike[0]
-    need = "all devices" if request.need is None else _plural(request.need, "device")
+    need = "all devices" if request.need is None else plural(request.need, "device")
     names = [each.request for each in alike]
     each = "each " if len(names) > 1 else ""
     claim = f" of {request.claim}" if several_claims else ""
@@ -251,7 +252,7 @@ def _remarks(explanation: Explanation, width: int) -> Iterator[Line]:
 
 def _rest(count: int, what: str, *, indent: int = 0) -> Iterator[Line]:
     if count > 0:
-        yield Line(f"{' ' * indent}… {_plural(count, f'more {what}')} (-o json)", Tone.FAINT)
+        yield Line(f"{' ' * indent}… {plural(count, f'more {what}')} (-o json)", Tone.FAINT)
 
 
 def _wrapped(
@@ -293,8 +294,4 @@ def _listed(names: list[str]) -> str:
 
 
 def _nodes(count: int) -> str:
-    return _plural(count, "node")
-
-
-def _plural(count: int, one: str) -> str:
-    return f"{count} {one}" if count == 1 else f"{count} {one}s"
+    return plural(count, "node")

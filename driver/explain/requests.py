@@ -9,7 +9,6 @@ from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.explain.case import Case, NodeVerdict
-from driver.explain.checks import claim_ref
 from driver.explain.explanation import FunnelStep, RequestFunnel, Step
 from driver.explain.funnel import STEPS, Sieve
 from driver.explain.look import Look, demands_of
@@ -53,7 +52,7 @@ def request_funnels(
             alike[demand.kind] = _steps(state, looks, considered, key, number)
         funnels.append(
             RequestFunnel(
-                claim=claim_ref(case.claims[place]),
+                claim=case.claims[place].ref,
                 request=demand.name,
                 device_class=demand.device_class,
                 need=demand.count,

@@ -16,6 +16,7 @@ from driver.allocator.errors import AllocationError
 from driver.allocator.view import NodeView, PooledDevice
 from driver.api.resource_v1 import ResourceClaim
 from driver.explain.case import Case, NodeVerdict
+from driver.explain.checks import fewest_devices
 from driver.explain.cluster import ClaimState, NodeState
 from driver.explain.explanation import Step
 from driver.explain.nearest.edits import demand_path, edited
@@ -169,7 +170,7 @@ class Bench:
             claims = edited(self.claims, option.changes)
         except ValueError:
             return None
-        if any(_least(claim) > MAX_RESULTS for claim in claims):
+        if any(fewest_devices(claim) > MAX_RESULTS for claim in claims):
             return None  # no node can help: spare the trials
         for verdict in nodes:
             if self.fits(verdict.node, claims, ended=ended):
@@ -272,13 +273,3 @@ def _samples(nodes: Sequence[NodeVerdict]) -> list[NodeVerdict]:
         if counts[kind] <= _OF_A_KIND:
             found.append(item)
     return found
-
-
-def _least(claim: ResourceClaim) -> int:
-    """The fewest devices that a claim asks for."""
-    return sum(
-        min((part.count for part in request.first_available), default=0)
-        if request.first_available
-        else (request.exactly.count if request.exactly is not None else 0)
-        for request in claim.spec.devices.requests
-    )

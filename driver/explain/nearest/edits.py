@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from driver.api.resource_v1 import ResourceClaim
 from driver.explain.cluster import ClaimState
-from driver.explain.explanation import ClaimPatch, ObjectRef
+from driver.explain.explanation import ClaimPatch
 from driver.explain.nearest.options import Change, Operation
 
 __all__ = ["DEVICES", "claim_patches", "demand_path", "drop", "edited", "pointer", "put"]
@@ -50,7 +50,7 @@ def claim_patches(claims: Sequence[ClaimState], changes: Iterable[Change]) -> tu
     """The patches of the claims that change, in the claims' order."""
     return tuple(
         ClaimPatch(
-            claim=ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid),
+            claim=claim.ref,
             operations=operations,
         )
         for place, claim in enumerate(claims)

@@ -10,7 +10,7 @@ from typing import Final
 from driver.allocator.view import NodeView
 from driver.explain.case import NodeVerdict
 from driver.explain.cluster import ClaimState
-from driver.explain.explanation import ChangeKind, ObjectRef, Proposal
+from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.nearest.bench import Bench
 
 __all__ = ["Ends", "ends", "ends_of"]
@@ -54,12 +54,8 @@ def ends(bench: Bench) -> Ends | None:
 def ends_of(bench: Bench, found: Ends) -> Proposal:
     """The proposal; claims that are ending already are only waited for."""
     claims, node = found.claims, found.node
-    names = [ObjectRef(kind="ResourceClaim", namespace=item.namespace, name=item.name, uid=item.uid) for item in claims]
-    pods = [
-        ObjectRef(kind="Pod", namespace=item.namespace, name=name, uid=uid)
-        for item in claims
-        for name, uid in item.pods
-    ]
+    names = [item.ref for item in claims]
+    pods = [pod for item in claims for pod in item.pod_refs]
     listed = _listed([*map(str, pods)] if pods else [*map(str, names)])
     devices = "its devices" if len(claims) == 1 else "their devices"
     if all(_is_ending(bench, item) for item in claims):

@@ -10,7 +10,7 @@ from typing import Final
 
 from driver.explain.case import NodeVerdict
 from driver.explain.cluster import NodeState, NodeTaint, PodState, PodToleration
-from driver.explain.explanation import ChangeKind, ObjectRef, Proposal
+from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.nearest.bench import Bench
 from driver.explain.placement import placement
 from driver.explain.reasons import Reason
@@ -165,8 +165,8 @@ def _elsewhere(bench: Bench, verdict: NodeVerdict) -> list[Proposal]:
         if placement(bench.case.pod, verdict.node, (item,)) is not None:
             claim = item
             break
-    pods = tuple(ObjectRef(kind="Pod", namespace=claim.namespace, name=name, uid=uid) for name, uid in claim.pods)
-    reference = ObjectRef(kind="ResourceClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid)
+    pods = claim.pod_refs
+    reference = claim.ref
     name = verdict.node.node.metadata.name
     if pods:
         who = ", ".join(map(str, pods))

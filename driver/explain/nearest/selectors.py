@@ -17,6 +17,7 @@ from driver.explain.explanation import Step
 from driver.explain.nearest.bench import Bench, Wish
 from driver.explain.nearest.edits import drop, put
 from driver.explain.nearest.options import Change, Effort, Option
+from driver.explain.texts import short
 from driver.explain.vocabulary import Vocabulary
 
 __all__ = ["other_selectors"]
@@ -82,20 +83,20 @@ def _rewritten(failed: _Failed, places: list[tuple[Wish, int]], vocabulary: Voca
     if failed.errors:
         guarded = _guarded(terms)
         if guarded != terms.expression:
-            text = f"ask only devices that have the attribute: {_shown(guarded)}"
+            text = f"ask only devices that have the attribute: {short(guarded, _SHOWN)}"
             yield _option(places, guarded, text, Effort.MISTAKE, 1)
     for index in sorted(failed.seen)[:_MOST_TERMS]:
         term = terms.terms[index]
         renamed = _renamed(term.text, term.reads or (), vocabulary)
         if renamed is not None:
-            text = f"write {_shown(renamed)} instead of {_shown(term.text)}"
+            text = f"write {short(renamed, _SHOWN)} instead of {short(term.text, _SHOWN)}"
             yield _option(places, terms.replaced(index, renamed), text, Effort.MISTAKE, 1)
         for other, is_near in _other_values(term.text, term.reads or (), failed.seen[index], vocabulary):
-            text = f"ask for {_shown(other)} instead of {_shown(term.text)}"
+            text = f"ask for {short(other, _SHOWN)} instead of {short(term.text, _SHOWN)}"
             effort = Effort.MISTAKE if is_near else Effort.GIVE_UP
             yield _option(places, terms.replaced(index, other), text, effort, 1)
         if len(terms.terms) > 1:
-            text = f"leave out the term {_shown(term.text)}"
+            text = f"leave out the term {short(term.text, _SHOWN)}"
             yield _option(places, terms.without(index), text, Effort.GIVE_UP, 2)
     operations = tuple(
         Change(
@@ -108,7 +109,7 @@ def _rewritten(failed: _Failed, places: list[tuple[Wish, int]], vocabulary: Voca
         )
         for wish, index in places
     )
-    text = f"leave out the selector {_shown(terms.expression)} of {_requests(places)}"
+    text = f"leave out the selector {short(terms.expression, _SHOWN)} of {_requests(places)}"
     yield Option(effort=Effort.GIVE_UP, cost=2 + len(terms.terms), text=text, changes=operations)
 
 
@@ -187,9 +188,3 @@ def _unquoted(value: str) -> str:
 def _requests(places: list[tuple[Wish, int]]) -> str:
     names = list(dict.fromkeys(wish.demand.name for wish, _ in places))
     return f"request {names[0]}" if len(names) == 1 else f"requests {', '.join(names)}"
-
-
-def _shown(text: str) -> str:
-    """On one line, of bounded length."""
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _SHOWN else f"{plain[: _SHOWN - 1]}…"

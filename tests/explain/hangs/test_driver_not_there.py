@@ -12,10 +12,9 @@ from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 from cluster.driver import install, start_controller
 from simulated_nodes import Nodes
-from world import NAMESPACE, World, claim, eventually, node, pod, request
+from world import World, claim, eventually, node, pod, request, start_schedulers
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.nccl import read_topology
 from driver.explain.reasons import Reason
 
@@ -29,25 +28,12 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     plane = ControlPlane(tmp_path_factory.mktemp("gates") / "plane", cluster_binaries, feature_gates=_GATES)
     try:
         plane.start()
-        plane.kubectl("create", "namespace", NAMESPACE)
-        plane.kubectl("create", "serviceaccount", "default", f"--namespace={NAMESPACE}")
         install(plane)
         start_controller(plane, plane.processes, "--health-port=0", "--fresh-for=2", "--grace-period=3")
-        plane.start_scheduler("--secure-port=0", f"--feature-gates={_GATES}")
-        plane.start_controller_manager("--secure-port=0", "--controllers=resourceclaim-controller")
+        start_schedulers(plane, feature_gates=_GATES)
         yield plane
     finally:
         plane.stop()
-
-
-@pytest.fixture
-def world(plane: ControlPlane) -> Iterator[World]:
-    with KubernetesApi.connect(kubeconfig=plane.kubeconfig) as api:
-        world = World(plane, api)
-        try:
-            yield world
-        finally:
-            world.clean()
 
 
 def test_a_gate_that_is_off_and_a_silent_node_are_named(plane: ControlPlane, world: World) -> None:

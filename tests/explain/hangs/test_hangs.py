@@ -10,9 +10,8 @@ from cases import CASES, POD, Hang
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 from cluster.driver import MANIFESTS
-from world import NAMESPACE, World, eventually
+from world import World, eventually, start_schedulers
 
-from driver.adapters.kubernetes.api import KubernetesApi
 from driver.explain.explanation import ChangeKind
 
 _GATES = "DRADeviceTaintRules=true"
@@ -30,26 +29,12 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     )
     try:
         plane.start()
-        plane.kubectl("create", "namespace", NAMESPACE)
-        plane.kubectl("create", "serviceaccount", "default", f"--namespace={NAMESPACE}")
         plane.kubectl("apply", f"--filename={MANIFESTS / 'device-classes.yaml'}")
         plane.kubectl("apply", f"--filename={MANIFESTS / 'crds'}")
-        plane.start_scheduler("--secure-port=0", f"--feature-gates={_GATES}")
-        plane.start_controller_manager("--secure-port=0", "--controllers=resourceclaim-controller")
+        start_schedulers(plane, feature_gates=_GATES)
         yield plane
     finally:
         plane.stop()
-
-
-@pytest.fixture
-def world(plane: ControlPlane) -> Iterator[World]:
-    """A cluster without nodes, slices, claims and pods."""
-    with KubernetesApi.connect(kubeconfig=plane.kubeconfig) as api:
-        world = World(plane, api)
-        try:
-            yield world
-        finally:
-            world.clean()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

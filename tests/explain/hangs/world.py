@@ -26,7 +26,18 @@ from driver.adapters.kubernetes.snapshot import read_cluster
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ChangeKind, Explanation, ObjectRef, Proposal
 
-__all__ = ["NAMESPACE", "World", "claim", "device", "eventually", "node", "pod", "request", "slice_of"]
+__all__ = [
+    "NAMESPACE",
+    "World",
+    "claim",
+    "device",
+    "eventually",
+    "node",
+    "pod",
+    "request",
+    "slice_of",
+    "start_schedulers",
+]
 
 NAMESPACE: Final = "hang"
 ROOM: Final = {"cpu": "8", "memory": "64Gi", "pods": "300"}
@@ -162,6 +173,14 @@ class World:
             self._api.delete(resource, name, namespace=namespace)
         except NotFoundError:
             pass
+
+
+def start_schedulers(plane: ControlPlane, *, feature_gates: str) -> None:
+    """What places pods and makes their claims, and the namespace for both; nobody else makes its service account."""
+    plane.kubectl("create", "namespace", NAMESPACE)
+    plane.kubectl("create", "serviceaccount", "default", f"--namespace={NAMESPACE}")
+    plane.start_scheduler("--secure-port=0", f"--feature-gates={feature_gates}")
+    plane.start_controller_manager("--secure-port=0", "--controllers=resourceclaim-controller")
 
 
 def _change_claim(world: World, proposal: Proposal, pod: str) -> None:
