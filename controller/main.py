@@ -211,9 +211,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     if webhook_port:
         # Not before: it costs some megabytes that a controller without it does not pay.
         from controller.admission.advice import Advisor  # noqa: PLC0415
-        from controller.admission.callers import Callers  # noqa: PLC0415
         from controller.admission.webhook import Webhook, WebhookOptions  # noqa: PLC0415
         from controller.explanations.routes import explain_routes  # noqa: PLC0415
+        from controller.serving.callers import Callers  # noqa: PLC0415
 
         webhook = Webhook(
             KubernetesApi.connect(kubeconfig=kubeconfig),

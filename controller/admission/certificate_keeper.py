@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from controller.admission.certificates import ServingCertificate, read_authorities, read_certificate, to_bundle
 from controller.admission.rotation import Held, Lifetimes, decide
+from controller.serving.certificates import ServingCertificate, read_authorities, read_certificate, to_bundle
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ConflictError, NotFoundError
 from driver.adapters.kubernetes.resources import SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS, JsonObject

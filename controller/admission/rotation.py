@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from controller.admission.certificates import Authority, ServingCertificate, issue
+from controller.serving.certificates import Authority, ServingCertificate, issue
 
 __all__ = ["Held", "Lifetimes", "decide"]
 

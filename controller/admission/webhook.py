@@ -11,11 +11,11 @@ from http import HTTPStatus
 from typing import Final
 
 from controller.admission.certificate_keeper import CertificateKeeper, FailurePolicy, KeeperOptions
-from controller.admission.certificates import ServingCertificate
-from controller.admission.exchange import Request, Response, Route
 from controller.admission.review import Advise, BadReviewError, review
 from controller.admission.rotation import Lifetimes
-from controller.admission.secure_server import SecureServer
+from controller.serving.certificates import ServingCertificate
+from controller.serving.exchange import Request, Response, Route
+from controller.serving.secure_server import SecureServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.api.validation.errors import shown
 from driver.errors import InputError

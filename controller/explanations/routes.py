@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from controller.admission.callers import Caller, NotAuthenticatedError
-from controller.admission.exchange import Request, Response, Route
 from controller.explanations.turns import BusyError
+from controller.serving.callers import Caller, NotAuthenticatedError
+from controller.serving.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError
 from driver.explain.explanation import Explanation, ObjectRef
@@ -49,7 +49,7 @@ class Asked(Protocol):
 
 
 class Rights(Protocol):
-    """Who asks, and what they may; :class:`controller.admission.callers.Callers`."""
+    """Who asks, and what they may; :class:`controller.serving.callers.Callers`."""
 
     def caller(self, request: Request) -> Caller:
         """Who sent it."""

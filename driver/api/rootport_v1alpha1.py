@@ -20,16 +20,22 @@ from driver.api.resource_v1 import ObjectMeta, Wire
 __all__ = [
     "API_VERSION",
     "MAX_ALLOCATIONS",
+    "MAX_FAULTS",
     "MAX_NEAR",
     "MAX_NOTES",
     "MAX_NOTE_LENGTH",
+    "MAX_PODS",
     "Condition",
     "Device",
-    "DeviceAllocated",
     "DeviceAllocation",
+    "DeviceAmounts",
     "DeviceCounts",
+    "DeviceFault",
+    "DeviceFragment",
     "DeviceIsolation",
     "DeviceMode",
+    "DevicePartition",
+    "DevicePod",
     "DeviceSpec",
     "DeviceStatus",
     "Fpga",
@@ -63,6 +69,12 @@ MAX_NEAR: Final = 64
 
 MAX_ALLOCATIONS: Final = 256
 """How many allocations a Device names; shares are of at least one percent."""
+
+MAX_FAULTS: Final = 512
+"""How many faults a NodeInventory names; the mildest beyond that are left out."""
+
+MAX_PODS: Final = 16
+"""How many pods of one allocation a Device names."""
 
 _MAX_DEVICES: Final = 512
 _MAX_VFS: Final = 1024
@@ -103,6 +115,10 @@ MemorySize: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength"
 DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
 """How a device is given; :class:`DeviceStatus` says what each means."""
 NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
+Bandwidth: TypeAlias = MemorySize
+"""Bits per second."""
+FaultReason: TypeAlias = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z]([A-Za-z0-9]*)$")]
+Time: TypeAlias = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Minors: TypeAlias = Annotated[tuple[UInt32, ...], Field(max_length=_MAX_PORTS)]
 
 _IMMUTABLE: Final[dict[str, Any]] = {
@@ -145,7 +161,7 @@ class Condition(_Object):
     ]
     status: Literal["True", "False", "Unknown"]
     observed_generation: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
-    last_transition_time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    last_transition_time: Time
     reason: Annotated[str, Field(max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
     message: Annotated[str, Field(max_length=4096)]
 
@@ -443,6 +459,24 @@ class NodeInventorySpec(_Object):
     notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)] = ()
 
 
+class DeviceFault(_Object):
+    """One thing that is wrong with one device.
+
+    Attributes:
+        device: The device's name: a GPU, a NIC or an FPGA, whose partitions and virtual functions have its faults.
+        reason: What is wrong, in one CamelCase word such as Xid79 or LinkDown.
+        effect: The effect of the taint that the device gets in the ResourceSlices; with None it gets no taint.
+        since: When it began (RFC 3339).
+        message: What is wrong and what to do, for a person.
+    """
+
+    device: DeviceLabel
+    reason: FaultReason
+    effect: Literal["None", "NoSchedule", "NoExecute"]
+    since: Time
+    message: Note
+
+
 class NodeInventoryStatus(_Object):
     """What the plugin says about itself and the node.
 
@@ -450,11 +484,27 @@ class NodeInventoryStatus(_Object):
         conditions: Ready, and what the plugin's checks of the node found.
         plugin_version: The version of the plugin that wrote the inventory.
         observed_generation: The metadata.generation that the status is about.
+        watched: The names of the GPUs, NICs and FPGAs whose health is watched; one that is here and has no fault is
+            healthy.
+        faults: What is wrong with them.
     """
 
     conditions: Conditions = ()
     plugin_version: Text | None = None
     observed_generation: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
+    watched: Annotated[
+        tuple[DeviceLabel, ...], Field(max_length=3 * _MAX_DEVICES, json_schema_extra={"x-kubernetes-list-type": "set"})
+    ] = ()
+    faults: Annotated[
+        tuple[DeviceFault, ...],
+        Field(
+            max_length=MAX_FAULTS,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["device", "reason"],
+            },
+        ),
+    ] = ()
 
 
 class NodeInventory(_Object):
@@ -495,7 +545,8 @@ class DeviceSpec(_Object):
         model: The product's name.
         memory: A GPU's memory.
         architecture: A GPU's architecture.
-        device_paths: The character devices of an FPGA's users.
+        device_paths: Its device nodes, such as /dev/nvidia0, /dev/infiniband/uverbs0, or the character devices of an
+            FPGA's users.
         rdma_device: A NIC's RDMA device, such as mlx5_0.
         if_names: A NIC's network interfaces.
         link_type: What a NIC's ports speak; ethernet is RoCE. Absent where the ports differ, as below.
@@ -551,6 +602,20 @@ class DeviceIsolation(_Object):
     version: Text | None = None
 
 
+class DevicePod(_Object):
+    """A pod that has what a claim was given; it is in the claim's namespace.
+
+    Attributes:
+        name: The pod's name.
+        uid: The pod's UID.
+        containers: The containers that name the claim or the request; absent before they are known.
+    """
+
+    name: Annotated[str, Field(max_length=253)]
+    uid: Annotated[str, Field(max_length=64)]
+    containers: Annotated[tuple[Annotated[str, Field(max_length=63)], ...], Field(max_length=64)] = ()
+
+
 class DeviceAllocation(_Object):
     """What one claim was given of the device.
 
@@ -563,7 +628,10 @@ class DeviceAllocation(_Object):
         share_id: Which share of the device; empty where it is not given in shares.
         core: Percent of a GPU's core; absent for a partition.
         memory: Of a GPU's memory; absent where it is not known.
+        bandwidth: Bits per second of a NIC that is given in shares.
         isolation: Whether the limits hold, as the node's plugin says; absent before the claim is prepared.
+        pods: The pods that the claim is reserved for; at most 16 of them.
+        more_pods: How many more there are; absent for none.
     """
 
     namespace: Annotated[str, Field(max_length=63)]
@@ -574,19 +642,68 @@ class DeviceAllocation(_Object):
     share_id: Annotated[str, Field(max_length=64)] = Field(alias="shareID")
     core: Percent | None = None
     memory: MemorySize | None = None
+    bandwidth: Bandwidth | None = None
     isolation: DeviceIsolation | None = None
+    pods: Annotated[
+        tuple[DevicePod, ...],
+        Field(
+            max_length=MAX_PODS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
+        ),
+    ] = ()
+    more_pods: UInt32 | None = None
 
 
-class DeviceAllocated(_Object):
-    """How much of a GPU is allocated, in all.
+class DeviceAmounts(_Object):
+    """Amounts of a device; absent is what it does not have, or what is not known.
 
     Attributes:
-        core: Percent of its core; absent where it is given in partitions.
-        memory: Of its memory; absent where it is not known.
+        core: Percent of a GPU's core; of what is allocated in partitions, in proportion to their compute slices.
+        memory: Of a GPU's memory.
+        bandwidth: Bits per second of a NIC.
+        vfs: Virtual functions of a NIC that is given by them.
     """
 
     core: Percent | None = None
     memory: MemorySize | None = None
+    bandwidth: Bandwidth | None = None
+    vfs: UInt16 | None = None
+
+
+class DeviceFragment(_Object):
+    """The most that one more claim can get of a device.
+
+    Attributes:
+        core: Percent of a GPU's core, by a share.
+        memory: Of a GPU's memory, by a share or a partition.
+        profile: The largest MIG profile that a partition can still be made of; absent where there is none.
+        bandwidth: Bits per second of a NIC.
+        vfs: Virtual functions of a NIC.
+    """
+
+    core: Percent | None = None
+    memory: MemorySize | None = None
+    profile: Text | None = None
+    bandwidth: Bandwidth | None = None
+    vfs: UInt16 | None = None
+
+
+class DevicePartition(_Object):
+    """A MIG partition of a GPU that exists or is allocated.
+
+    Attributes:
+        device: The partition's name in the pool, as allocation results call it.
+        profile: Its profile, such as 1g.10gb.
+        start: The first memory slice of its placement.
+        size: The number of memory slices.
+        uuid: The MIG device's UUID; absent before it is made.
+    """
+
+    device: DeviceLabel
+    profile: Text
+    start: UInt32
+    size: UInt32
+    uuid: Text | None = None
 
 
 class DeviceStatus(_Object):
@@ -594,17 +711,31 @@ class DeviceStatus(_Object):
 
     Attributes:
         state: Healthy, Unhealthy, or Unknown where nobody watches it.
-        conditions: What the state is made of, and since when.
+        conditions: Healthy, and Degraded where something is wrong that keeps nobody away; since when, and why.
+        capacity: What it has.
+        allocatable: What of that can be given as things stand: nothing while it is unhealthy or not on offer.
         mode: How the device is given now, which excludes all other ways. whole, to one claim; shared, in shares of
             bytes of memory; ratio, in shares of percent of memory; mig, in MIG partitions. Absent while it is free.
-        allocated: How much of a GPU is allocated, in all; absent while it is free.
+        allocated: How much of it is allocated, in all; absent while it is free.
+        largest_free: The most that one more claim can get of it; absent where nothing is left.
+        partitions: The MIG partitions of a GPU that exist or are allocated.
         allocations: Which claims have it, or parts of it.
     """
 
     state: Literal["Healthy", "Unhealthy", "Unknown"]
     conditions: Conditions = ()
+    capacity: DeviceAmounts | None = None
+    allocatable: DeviceAmounts | None = None
     mode: DeviceMode | None = None
-    allocated: DeviceAllocated | None = None
+    allocated: DeviceAmounts | None = None
+    largest_free: DeviceFragment | None = None
+    partitions: Annotated[
+        tuple[DevicePartition, ...],
+        Field(
+            max_length=64,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["device"]},
+        ),
+    ] = ()
     allocations: Annotated[
         tuple[DeviceAllocation, ...],
         Field(

@@ -9,8 +9,8 @@ from typing import Final
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import (
     MAX_ALLOCATIONS,
-    DeviceAllocated,
     DeviceAllocation,
+    DeviceAmounts,
     DeviceMode,
     DeviceStatus,
 )
@@ -116,12 +116,12 @@ def _mode(device: AllocatableDevice, first: ClaimAllocation, allocations: tuple[
             return "whole"  # a VF as well, where its share is one of a pool
 
 
-def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceAllocated | None:
+def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceAmounts | None:
     if not isinstance(device, Gpu | GpuRatio | MigPartition):
         return None
     cores = [item.core for item in allocations if item.core is not None]
     memories = [item.memory.ceil() for item in allocations if item.memory is not None]
-    return DeviceAllocated(
+    return DeviceAmounts(
         core=min(sum(cores), _ALL) if cores else None,
         memory=Quantity.of(sum(memories), binary=True) if len(memories) == len(allocations) else None,
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cluster.control_plane import ControlPlane
 
-from controller.admission.callers import Callers, NotAuthenticatedError
-from controller.admission.exchange import Request
+from controller.serving.callers import Callers, NotAuthenticatedError
+from controller.serving.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 

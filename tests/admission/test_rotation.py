@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.admission.certificates import (
+from controller.admission.rotation import Held, Lifetimes, decide
+from controller.admission.webhook import certificate_host
+from controller.serving.certificates import (
     Authority,
     issue,
     read_authorities,
     read_certificate,
     to_bundle,
 )
-from controller.admission.rotation import Held, Lifetimes, decide
-from controller.admission.webhook import certificate_host
 from driver.errors import InputError
 
 _NAMES = frozenset({"rootport-webhook.rootport-system.svc", "127.0.0.1"})

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.admission.certificates import Authority, issue
-from controller.admission.exchange import Request, Response
-from controller.admission.secure_server import MAX_BODY_BYTES, SecureServer
+from controller.serving.certificates import Authority, issue
+from controller.serving.exchange import Request, Response
+from controller.serving.secure_server import MAX_BODY_BYTES, SecureServer
 
 _NAMES = ("127.0.0.1", "localhost")
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from controller.admission.callers import Caller, NotAuthenticatedError
-from controller.admission.exchange import Request, Response
 from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
 from controller.explanations.mirror import Mirror
 from controller.explanations.names import hide_names
@@ -18,6 +16,8 @@ from controller.explanations.records import Outcome, annotations_patch, pending_
 from controller.explanations.routes import explain_routes
 from controller.explanations.turns import BusyError
 from controller.packed import pack, packed, unpacked
+from controller.serving.callers import Caller, NotAuthenticatedError
+from controller.serving.exchange import Request, Response
 from driver.errors import InputError
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
 from driver.explain.reasons import Reason

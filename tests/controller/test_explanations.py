@@ -11,12 +11,12 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.admission.callers import Callers
-from controller.admission.exchange import Request
 from controller.explanations.loop import Pace
 from controller.explanations.routes import explain_routes
 from controller.explanations.service import Explanations
 from controller.publisher import Publisher, PublisherOptions
+from controller.serving.callers import Callers
+from controller.serving.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import EVENTS_K8S_IO, NODES, PODS, RESOURCE_CLAIMS, JsonObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -38,12 +38,15 @@ class Response:
         body: What is sent.
         content_type: What the body is.
         headers: Further headers.
+        stream: Sent piece by piece, in place of ``body``, until it ends or the client goes; each piece at once. The
+            server closes it. Only so many streams are open at a time: who comes too late gets 503.
     """
 
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: Iterator[bytes] | None = field(default=None, repr=False)
 
     @classmethod
     def of_json(cls, value: object, *, status: int = 200) -> Response:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from controller.admission.exchange import Request
+from controller.serving.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, JsonObject

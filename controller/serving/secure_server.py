@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
-from controller.admission.exchange import Request, Response, Route
+from controller.serving.exchange import Request, Response, Route
 from driver.errors import NodeError
 
 __all__ = ["MAX_BODY_BYTES", "SecureServer"]

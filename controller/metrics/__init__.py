@@ -1,0 +1,3 @@
+"""What Prometheus scrapes of the controller."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""HTTPS: the server, what goes in and out of it, and who asks."""
+
+__all__: list[str] = []

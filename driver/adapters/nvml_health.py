@@ -1,0 +1,3 @@
+"""What NVML tells about how a GPU is: one reading."""
+
+__all__: list[str] = []

@@ -1,0 +1,80 @@
+"""What is wrong with the devices of a node, as its plugin found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from driver.model.devices import DeviceName
+
+__all__ = ["UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
+
+UNHEALTHY_TAINT: Final = "rootport.dev/unhealthy"
+"""The key of the taint of a device with a fault; its value is the fault's reason."""
+
+
+class Effect(StrEnum):
+    """What a fault does to the device: the effects of a device taint (KEP-5055, k8s.io/api v0.36.3, resource/v1)."""
+
+    NONE = "None"
+    """It is told, and keeps nobody away: the device is degraded, not unhealthy."""
+
+    NO_SCHEDULE = "NoSchedule"
+    """Nothing new is given it; what has it keeps it."""
+
+    NO_EXECUTE = "NoExecute"
+    """Pods that have it are evicted as well."""
+
+
+_RANK: Final = {Effect.NO_EXECUTE: 0, Effect.NO_SCHEDULE: 1, Effect.NONE: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with one device.
+
+    Attributes:
+        device: The whole device: a GPU, a NIC or an FPGA. Its partitions and virtual functions have its faults.
+        reason: What is wrong, in one CamelCase word such as ``Xid79``, ``GpuLost`` or ``LinkDown``.
+        effect: What that does to the device.
+        since: When it began, in UTC and whole seconds.
+        message: What is wrong and what to do, for a person.
+    """
+
+    device: DeviceName
+    reason: str
+    effect: Effect
+    since: datetime
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealth:
+    """What a node's plugin says of its devices.
+
+    Attributes:
+        watched: The whole devices that somebody watches; of all others nothing is known.
+        faults: What is wrong; of a device each reason once.
+    """
+
+    watched: frozenset[DeviceName] = frozenset()
+    faults: tuple[Fault, ...] = ()
+
+    def of(self, device: DeviceName) -> tuple[Fault, ...]:
+        """A device's faults, the worst first: by effect, then by age."""
+        return _sorted(fault for fault in self.faults if fault.device == device)
+
+    def taints(self) -> dict[DeviceName, Fault]:
+        """The worst fault of each device that must not be given, by device."""
+        worst: dict[DeviceName, Fault] = {}
+        for fault in _sorted(self.faults):
+            if fault.effect is not Effect.NONE:
+                worst.setdefault(fault.device, fault)
+        return worst
+
+
+def _sorted(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: (_RANK[fault.effect], fault.since, fault.reason)))

@@ -1,0 +1,56 @@
+"""Between the health of a node's devices and the status of its NodeInventory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from driver.api.rootport_v1alpha1 import MAX_FAULTS, MAX_NOTE_LENGTH, DeviceFault, NodeInventoryStatus
+from driver.model.devices import DeviceName
+from driver.model.health import Effect, Fault, NodeHealth
+
+__all__ = ["device_faults", "node_health"]
+
+_RANK: Final = {Effect.NO_EXECUTE: 0, Effect.NO_SCHEDULE: 1, Effect.NONE: 2}
+
+
+def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
+    """The faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
+    worst = sorted(health.faults, key=lambda fault: (_RANK[fault.effect], fault.since, fault.device, fault.reason))
+    kept = sorted(worst[:MAX_FAULTS], key=lambda fault: (fault.device, fault.reason))
+    return tuple(
+        DeviceFault(
+            device=fault.device,
+            reason=fault.reason,
+            effect=fault.effect.value,
+            since=fault.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            message=fault.message[:MAX_NOTE_LENGTH],
+        )
+        for fault in kept
+    )
+
+
+def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
+    """The health that a stored NodeInventory tells; nothing is known where its status cannot be read.
+
+    Args:
+        inventory: A NodeInventory as the API server stores it.
+    """
+    try:
+        status = NodeInventoryStatus.model_validate(inventory.get("status") or {})
+        faults = tuple(
+            Fault(
+                device=DeviceName(item.device),
+                reason=item.reason,
+                effect=Effect(item.effect),
+                since=datetime.fromisoformat(item.since),
+                message=item.message,
+            )
+            for item in status.faults
+        )
+    except (ValidationError, ValueError):
+        return NodeHealth()
+    return NodeHealth(watched=frozenset(map(DeviceName, status.watched)), faults=faults)

@@ -1,0 +1,183 @@
+"""A node and its devices in a few words each: what a heat map or a table of the cluster shows.
+
+The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/user/http-api.md) and of
+``rootport status -o json``: fields are added, and never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import Device, DeviceAmounts
+
+__all__ = ["Amount", "DeviceOverview", "NodeOverview", "NodeState", "device_overview", "total"]
+
+NodeState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
+"""Ready: its plugin can prepare claims. NotReady: its plugin says that it cannot. Silent: nothing is heard of it."""
+
+_HEALTHY: Final = "Healthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much there is of something and how much is allocated: percent, bytes, bits per second or a number."""
+
+    used: int
+    total: int
+
+    @property
+    def free(self) -> int:
+        """What is left; never below 0."""
+        return max(self.total - self.used, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOverview:
+    """One GPU, NIC, VF or FPGA.
+
+    Attributes:
+        name: In the node's pool.
+        type: gpu, rdma, rdma-vf or fpga.
+        index: Its order among the node's devices of its type.
+        model: The product's name; empty where it is not known.
+        parent: Of a VF the name of its NIC; empty else.
+        state: Healthy, Unhealthy or Unknown.
+        reason: Why it is not healthy, or in what way it is degraded: a CamelCase word; empty where all is well.
+        mode: How it is given: whole, shared, ratio or mig; empty while it is free.
+        offered: Whether it is in a ResourceSlice.
+        core: Percent of a GPU's core.
+        memory: Bytes of a GPU's memory.
+        bandwidth: Bits per second of a NIC.
+        vfs: Virtual functions of a NIC.
+        free_core: Percent of core that one more share can get.
+        free_memory: Bytes of memory that one more share or partition can get.
+        free_profile: The largest MIG profile that can still be made; empty for none.
+        holders: How many claims have it, or parts of it.
+    """
+
+    name: str
+    type: str
+    index: int
+    model: str = ""
+    parent: str = ""
+    state: Literal["Healthy", "Unhealthy", "Unknown"] = "Unknown"
+    reason: str = ""
+    mode: str = ""
+    offered: bool = True
+    core: Amount | None = None
+    memory: Amount | None = None
+    bandwidth: Amount | None = None
+    vfs: Amount | None = None
+    free_core: int | None = None
+    free_memory: int | None = None
+    free_profile: str = ""
+    holders: int = 0
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON; what is empty is left out, an amount is ``[used, total]``."""
+        wire: dict[str, Any] = {"name": self.name, "type": self.type, "index": self.index, "state": self.state}
+        amounts = {name: getattr(self, name) for name in ("core", "memory", "bandwidth", "vfs")}
+        wire |= {name: [item.used, item.total] for name, item in amounts.items() if item is not None}
+        optional = {
+            "model": self.model,
+            "parent": self.parent,
+            "reason": self.reason,
+            "mode": self.mode,
+            "freeCore": self.free_core,
+            "freeMemory": self.free_memory,
+            "freeProfile": self.free_profile,
+            "holders": self.holders,
+        }
+        wire |= {name: value for name, value in optional.items() if value}
+        return wire if self.offered else wire | {"offered": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOverview:
+    """One node.
+
+    Attributes:
+        name: The node's name.
+        state: Whether claims can be prepared there.
+        reason: Why not; empty where they can.
+        devices: Its devices, in the inventory's order.
+    """
+
+    name: str
+    state: NodeState = "Ready"
+    reason: str = ""
+    devices: tuple[DeviceOverview, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON."""
+        wire: dict[str, Any] = {"name": self.name, "state": self.state}
+        if self.reason:
+            wire["reason"] = self.reason
+        return wire | {"devices": [device.to_wire() for device in self.devices]}
+
+
+def device_overview(device: Device) -> DeviceOverview:
+    """A Device object in a few words."""
+    spec, status = device.spec, device.status
+    capacity = status.capacity if status else None
+    allocated = status.allocated if status else None
+    free = status.largest_free if status else None
+    return DeviceOverview(
+        name=spec.device_name,
+        type=spec.type,
+        index=spec.index,
+        model=spec.model or "",
+        parent=spec.parent or "",
+        state=status.state if status else "Unknown",
+        reason=_reason(device),
+        mode=(status.mode if status else None) or "",
+        offered=spec.left_out is None,
+        core=_percent(capacity, allocated),
+        memory=_quantity("memory", capacity, allocated),
+        bandwidth=_quantity("bandwidth", capacity, allocated),
+        vfs=_vfs(capacity, allocated),
+        free_core=free.core if free else None,
+        free_memory=free.memory.ceil() if free and free.memory is not None else None,
+        free_profile=(free.profile if free else None) or "",
+        holders=len({item.uid for item in status.allocations}) if status else 0,
+    )
+
+
+def _reason(device: Device) -> str:
+    """Of the condition Healthy where it is not True, else of Degraded where that is."""
+    conditions = {item.type: item for item in device.status.conditions} if device.status else {}
+    healthy, degraded = conditions.get(_HEALTHY), conditions.get("Degraded")
+    if healthy is not None and healthy.status != "True":
+        return healthy.reason
+    return degraded.reason if degraded is not None and degraded.status == "True" else ""
+
+
+def _percent(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Amount | None:
+    if capacity is None or capacity.core is None:
+        return None
+    return Amount(used=(allocated.core if allocated else None) or 0, total=capacity.core)
+
+
+def _vfs(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Amount | None:
+    if capacity is None or capacity.vfs is None:
+        return None
+    return Amount(used=(allocated.vfs if allocated else None) or 0, total=capacity.vfs)
+
+
+def _quantity(
+    field: Literal["memory", "bandwidth"], capacity: DeviceAmounts | None, allocated: DeviceAmounts | None
+) -> Amount | None:
+    total: Quantity | None = getattr(capacity, field, None)
+    if total is None:
+        return None
+    used: Quantity | None = getattr(allocated, field, None)
+    return Amount(used=0 if used is None else used.ceil(), total=total.ceil())
+
+
+def total(amounts: Iterable[Amount | None]) -> Amount:
+    """The sum of what is known."""
+    known = [item for item in amounts if item is not None]
+    return Amount(used=sum(item.used for item in known), total=sum(item.total for item in known))

@@ -1,0 +1,3 @@
+"""What Prometheus scrapes of a node's plugin."""
+
+__all__: list[str] = []
