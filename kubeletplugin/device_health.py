@@ -1,16 +1,19 @@
 """The health of the node's devices, as the kubelet shows it in the status of the pods that hold them.
 
-Until there are health checks proper, a device is healthy while discovery finds it with all that a container needs. A
-device that was there before, or that a prepared claim holds, and is no longer found is unhealthy.
+A device is healthy while discovery finds it with all that a container needs, and the health monitor knows of no fault
+that keeps it from being given. A device that was there before, or that a prepared claim holds, and is no longer found
+is unhealthy. A part of a GPU and a virtual function of a NIC are as well as the whole device.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from driver.model.devices import DeviceName, DeviceType, RdmaVf, device_name
+from driver.model.health import Fault, NodeHealth
 from driver.model.inventory import Inventory
-from driver.model.parts import named_devices
+from driver.model.parts import AllocatableDevice, named_devices, whole_device
 from kubeletplugin.claim_service import DeviceHealth
 
 __all__ = ["DevicesHealth"]
@@ -36,6 +39,7 @@ class DevicesHealth:
         self._inventory: Inventory | None = None
         self._certain = True
         self._usable_once: set[str] = set()
+        self._faults: Mapping[DeviceName, Fault] = {}
 
     def update(self, inventory: Inventory | None, *, certain: bool) -> None:
         """Take note of what discovery has found.
@@ -53,16 +57,26 @@ class DevicesHealth:
             self._version += 1
             self._changed.notify_all()
 
+    def update_health(self, health: NodeHealth) -> None:
+        """Take note of what is wrong with the devices."""
+        with self._changed:
+            faults = health.taints()
+            if faults == self._faults:
+                return
+            self._faults = faults
+            self._version += 1
+            self._changed.notify_all()
+
     def current(self) -> Sequence[DeviceHealth]:
         """The health of every device, by name."""
         held = tuple(self._held())
         with self._changed:
             inventory, certain, names = self._inventory, self._certain, self._usable_once | set(held)
+            faults = self._faults
         if inventory is None:
             return [DeviceHealth(pool=self._node, device=n, healthy=None, message=_NOT_SEEN) for n in sorted(names)]
-        # A part of a GPU that a claim holds is as well as its GPU.
-        found = {name: device.device_nodes_known for name, device in named_devices(inventory, names).items()}
-        return [self._health(name, found.get(name), certain=certain) for name in sorted(names)]
+        found = named_devices(inventory, names)
+        return [self._health(name, found.get(name), faults, certain=certain) for name in sorted(names)]
 
     def version(self) -> int:
         """A number that grows with every change."""
@@ -75,11 +89,23 @@ class DevicesHealth:
             self._changed.wait_for(lambda: self._version != version, timeout_s)
             return self._version
 
-    def _health(self, name: str, usable: bool | None, *, certain: bool) -> DeviceHealth:  # noqa: FBT001 - a fact
+    def _health(
+        self, name: str, device: AllocatableDevice | None, faults: Mapping[DeviceName, Fault], *, certain: bool
+    ) -> DeviceHealth:
+        fault = faults.get(_whole(device)) if device is not None else None
+        if fault is not None:
+            # Known even while a look at the hardware fails, which a broken device may be the reason of.
+            message = f"{fault.reason}: {fault.message}"
+            return DeviceHealth(pool=self._node, device=name, healthy=False, message=message)
         if not certain:
             return DeviceHealth(pool=self._node, device=name, healthy=None, message=_NOT_SEEN)
-        if usable:
+        if device is not None and device.device_nodes_known:
             return DeviceHealth(pool=self._node, device=name, healthy=True)
-        return DeviceHealth(
-            pool=self._node, device=name, healthy=False, message=_MISSING if usable is None else _NO_NODE
-        )
+        message = _MISSING if device is None else _NO_NODE
+        return DeviceHealth(pool=self._node, device=name, healthy=False, message=message)
+
+
+def _whole(device: AllocatableDevice) -> DeviceName:
+    if isinstance(device, RdmaVf):
+        return device_name(DeviceType.RDMA, device.parent)
+    return whole_device(device).name

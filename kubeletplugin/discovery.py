@@ -31,6 +31,7 @@ from kubeletplugin.nvml_library import outdated_version, with_nvml
 from kubeletplugin.own_devices import hidden_device
 from kubeletplugin.own_partitions import OwnPartitions, without_own_partitions
 from kubeletplugin.roots import Roots
+from kubeletplugin.silent_gpus import silent_gpus, with_silent, without_silent
 
 __all__ = ["Discovery", "Sighting", "look"]
 
@@ -52,6 +53,8 @@ class Sighting:
         unusable: The devices that are there and cannot be used, and why; one sentence each.
         outdated: Whether a new process, in a container made anew, would see what could not be looked at.
         lent: The RDMA functions that pods have, by name, of which the inventory may tell less than there is.
+        silent: The GPUs that NVIDIA's driver has and NVML tells nothing of: they are lost, as a rule. Not among the
+            inventory's, and without device nodes.
     """
 
     inventory: Inventory
@@ -59,6 +62,7 @@ class Sighting:
     unusable: tuple[str, ...] = ()
     outdated: bool = False
     lent: Mapping[str, LentNames] = field(default_factory=dict)
+    silent: tuple[Gpu, ...] = ()
 
 
 def look(
@@ -91,6 +95,7 @@ def look(
     tree, names = _tree(roots, node, lent)
     failure: NodeError | None = None
     cut_up: tuple[str, ...] = ()
+    silent: tuple[Gpu, ...] = ()
     try:
         # Asked twice, since one may be made or destroyed while NVML is asked.
         before = own_partitions()
@@ -101,7 +106,8 @@ def look(
         found = replace(tree, gpus=tuple(replace(gpu, index=index) for index, gpu in enumerate(others)))
         blind = sum(gpu.vendor == _NVIDIA for gpu in tree.gpus)
     else:
-        found = merge_nvml(tree, report.gpus, report.notes)
+        silent = silent_gpus(tree, report.gpus)
+        found = without_silent(merge_nvml(tree, report.gpus, report.notes), silent)
         blind = sum(gpu.vendor == _NVIDIA and gpu.minor is None for gpu in found.gpus)
         found, cut_up = _without_cut_up(found, {part.gpu for part in report.partitions_left_out})
     unseen, outdated = _unseen(roots, own, blind, failure) if blind else (None, False)
@@ -115,6 +121,7 @@ def look(
         unusable=unusable,
         outdated=outdated,
         lent={name: known.get(name, LentNames()) for name in names},
+        silent=silent,
     )
 
 
@@ -192,7 +199,8 @@ class Discovery:
             raise
         with self._lock:
             kept = self._latest.gpus if self._latest is not None and sighting.unseen is not None else ()
-            inventory = with_lent(_with_kept(sighting.inventory, kept), self._latest, sighting.lent)
+            seen = with_silent(_with_kept(sighting.inventory, kept), sighting.silent, self._latest)
+            inventory = with_lent(seen, self._latest, sighting.lent)
             changed = (inventory, sighting.unseen is None) != (self._latest, self._certain)
             self._latest, self._certain, self._failure = inventory, sighting.unseen is None, sighting.unseen
         self._findings.report(_told(sighting, inventory))

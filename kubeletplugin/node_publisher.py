@@ -1,4 +1,4 @@
-"""Publishes the node's inventory and conditions as its NodeInventory: one write when something changed, none otherwise.
+"""Publishes inventory, conditions and health as the node's NodeInventory: one write for a change, none otherwise.
 
 Written by server-side apply, so that what others add to the object (labels, annotations) stays theirs. The object has
 no owner: were it the Node's, a Node registered anew would have the garbage collector delete a living node's inventory
@@ -18,9 +18,12 @@ from driver import __version__
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, JsonObject
-from driver.api.rootport_v1alpha1 import Condition, NodeInventorySpec, NodeInventoryStatus
+from driver.api.rootport_v1alpha1 import Condition, DeviceFault, NodeInventorySpec, NodeInventoryStatus
+from driver.health.recovered import RECOVERED_ANNOTATION
+from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.objects import node_inventory
+from driver.objects.health import device_faults
 from kubeletplugin.conditions import Concern, Finding, conditions
 
 __all__ = ["FIELD_MANAGER", "NodePublisher", "spec_to_write", "status_to_write"]
@@ -39,6 +42,8 @@ class NodePublisher:
         node: The node's name.
         inventory: Gives the latest inventory; None where nothing has been discovered yet.
         findings: Gives the latest findings, the summary first.
+        health: Gives the devices' health; None where it is not known yet: what is stored stays.
+        recovered: Called with an administrator's word on devices that are well again, as the object has it.
         now: Tells the time.
     """
 
@@ -49,25 +54,34 @@ class NodePublisher:
         node: str,
         inventory: Callable[[], Inventory | None],
         findings: Callable[[], tuple[Finding, ...]],
+        health: Callable[[], NodeHealth | None] = lambda: None,
+        recovered: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._node = node
         self._inventory = inventory
         self._findings = findings
+        self._health = health
+        self._recovered = recovered
         self._now = now
         # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
         # that must not be taken for a change to be undone again and again.
         self._applied: NodeInventorySpec | None = None
         self._accepted: JsonObject | None = None
+        self._status_applied: NodeInventoryStatus | None = None
+        self._status_accepted: JsonObject | None = None
 
     def publish(self) -> None:
         """Read the stored NodeInventory and write what differs; an inventory that somebody deleted is made again.
 
         Raises:
             ApiServerError: The API server could not be asked, or has refused.
+            RootportError: What counts of the devices' health could not be kept.
         """
         stored = self._stored()
+        if stored is not None:
+            self._recovered(_annotation(stored, RECOVERED_ANNOTATION))
         stored = self._publish_spec(stored)
         self._publish_status(stored)
 
@@ -102,13 +116,15 @@ class NodePublisher:
         return accepted
 
     def _publish_status(self, stored: JsonObject) -> None:
-        status = status_to_write(self._findings(), stored, now=self._now())
-        if status is None:
+        status = status_to_write(self._findings(), stored, health=self._health(), now=self._now())
+        if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
         body: JsonObject = {"metadata": {"name": self._node}, "status": status.to_wire()}
-        self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER, subresource="status")
+        accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER, subresource="status")
+        self._status_applied, self._status_accepted = status, accepted.get("status")
         summary = status.conditions[0]
-        _LOG.info("conditions published", extra={"ready": summary.status, "reason": summary.reason})
+        fields = {"ready": summary.status, "reason": summary.reason, "faults": len(status.faults)}
+        _LOG.info("conditions published", extra=fields)
 
 
 def spec_to_write(inventory: Inventory, stored: JsonObject | None) -> NodeInventorySpec | None:
@@ -128,12 +144,15 @@ def spec_to_write(inventory: Inventory, stored: JsonObject | None) -> NodeInvent
     return wanted
 
 
-def status_to_write(findings: tuple[Finding, ...], stored: JsonObject, *, now: datetime) -> NodeInventoryStatus | None:
+def status_to_write(
+    findings: tuple[Finding, ...], stored: JsonObject, *, health: NodeHealth | None = None, now: datetime
+) -> NodeInventoryStatus | None:
     """The status that must be written; None where the stored object says the same.
 
     Args:
         findings: The latest ones; none while the process is starting.
         stored: The stored NodeInventory.
+        health: The devices' health; None while it is not known: what is stored stays.
         now: The time of the transitions.
     """
     if not findings:
@@ -144,13 +163,29 @@ def status_to_write(findings: tuple[Finding, ...], stored: JsonObject, *, now: d
         conditions=conditions(findings, former.conditions, generation=generation, now=now),
         plugin_version=__version__,
         observed_generation=generation,
+        # All of it each time: what is left out of an apply, its owner gives up.
+        watched=former.watched if health is None else tuple(sorted(health.watched)),
+        faults=former.faults if health is None else device_faults(health),
     )
-    # Conditions of other types are somebody else's; the order of ours is not the API server's to keep.
-    ours = sorted((condition for condition in former.conditions if condition.type in set(Concern)), key=_type)
-    changed = former.model_copy(update={"conditions": tuple(ours)}) != wanted.model_copy(
-        update={"conditions": tuple(sorted(wanted.conditions, key=_type))}
-    )
+    # Conditions of other types are somebody else's.
+    ours = tuple(condition for condition in former.conditions if condition.type in set(Concern))
+    changed = _ordered(former.model_copy(update={"conditions": ours})) != _ordered(wanted)
     return wanted if changed else None
+
+
+def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
+    """The status with its lists in one order: that of the stored object is not the API server's to keep."""
+    return status.model_copy(
+        update={
+            "conditions": tuple(sorted(status.conditions, key=_type)),
+            "watched": tuple(sorted(status.watched)),
+            "faults": tuple(sorted(status.faults, key=_fault_key)),
+        }
+    )
+
+
+def _annotation(stored: JsonObject, name: str) -> str:
+    return str((stored["metadata"].get("annotations") or {}).get(name, ""))
 
 
 def _status(stored: JsonObject) -> NodeInventoryStatus:
@@ -162,3 +197,7 @@ def _status(stored: JsonObject) -> NodeInventoryStatus:
 
 def _type(condition: Condition) -> str:
     return condition.type
+
+
+def _fault_key(fault: DeviceFault) -> tuple[str, str]:
+    return fault.device, fault.reason

@@ -28,8 +28,10 @@ class Effect(StrEnum):
     NO_EXECUTE = "NoExecute"
     """Pods that have it are evicted as well."""
 
-
-_RANK: Final = {Effect.NO_EXECUTE: 0, Effect.NO_SCHEDULE: 1, Effect.NONE: 2}
+    @property
+    def rank(self) -> int:
+        """The worst has 0."""
+        return (Effect.NO_EXECUTE, Effect.NO_SCHEDULE, Effect.NONE).index(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,4 +79,4 @@ class NodeHealth:
 
 
 def _sorted(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    return tuple(sorted(faults, key=lambda fault: (_RANK[fault.effect], fault.since, fault.reason)))
+    return tuple(sorted(faults, key=lambda fault: (fault.effect.rank, fault.since, fault.reason)))

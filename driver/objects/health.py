@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -14,12 +14,10 @@ from driver.model.health import Effect, Fault, NodeHealth
 
 __all__ = ["device_faults", "node_health"]
 
-_RANK: Final = {Effect.NO_EXECUTE: 0, Effect.NO_SCHEDULE: 1, Effect.NONE: 2}
-
 
 def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
     """The faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
-    worst = sorted(health.faults, key=lambda fault: (_RANK[fault.effect], fault.since, fault.device, fault.reason))
+    worst = sorted(health.faults, key=lambda fault: (fault.effect.rank, fault.since, fault.device, fault.reason))
     kept = sorted(worst[:MAX_FAULTS], key=lambda fault: (fault.device, fault.reason))
     return tuple(
         DeviceFault(

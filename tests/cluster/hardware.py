@@ -16,7 +16,7 @@ from typing import Final
 
 from stub_nvidia import InstalledPrograms
 from stub_nvidia import build as build_programs
-from stub_nvml import Machine, StubNvml, StubState, read_state
+from stub_nvml import Machine, StubNvml, StubState, inject_xid, read_state, set_live
 from stub_nvml.parts import H100_80GB
 from sysfs_tree import DOWNSTREAM_PORT, SysfsTree, dgx, vf_address
 
@@ -59,7 +59,8 @@ class FakeHost:
         environment: The variable that tells the stub NVML, which is among the driver's files, what to describe.
         gpus: PCI addresses of the GPUs, by index; likewise nics.
         programs: The stand-ins of NVIDIA's programs.
-        nvml_state: What the stub NVML keeps of the GPUs (:mod:`stub_nvml.state`): MIG mode and instances, compute mode.
+        nvml_state: What the stub NVML keeps of the GPUs (:mod:`stub_nvml.state`): MIG mode and instances, compute mode;
+            and what happens to them: errors, readings.
         vf_nics: NICs with VFs, beside the ones in ``nics``: under the switches of the first GPU and of the last.
         second_nic: The PCI address of one more NIC, under the switch of GPU 3; None without further cards.
         fpga: The PCI address of an FPGA; None likewise.
@@ -76,6 +77,14 @@ class FakeHost:
     second_nic: str | None
     fpga: str | None
     tree: SysfsTree
+
+    def inject_xid(self, gpu_index: int, xid: int) -> None:
+        """Let NVIDIA's driver report an error of a GPU to all who listen by now."""
+        inject_xid(self.nvml_state, gpu_index, xid)
+
+    def set_live(self, gpu_index: int, **facts: int | str | None) -> None:
+        """Change what NVML tells of a GPU from now on, such as ``recovery_action=1`` (:func:`stub_nvml.set_live`)."""
+        set_live(self.nvml_state, gpu_index, **facts)
 
     def gpu_changes(self) -> list[str]:
         """What is not as it was at first: MIG mode, MIG instances and compute mode of each GPU; MPS daemons."""

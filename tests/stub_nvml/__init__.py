@@ -12,7 +12,16 @@ so each machine gets a process of its own, and the tests' own process never load
 from stub_nvml.library import StubNvml, build, run
 from stub_nvml.machine import Link, LinkEnd, Machine, StubGpu, StubProfile
 from stub_nvml.parts import A100_40GB, GB10, H100_80GB, L4, a100_pair, dgx_h100
-from stub_nvml.state import StubComputeInstance, StubGpuInstance, StubState, read_state, write_state
+from stub_nvml.state import (
+    StubComputeInstance,
+    StubGpuInstance,
+    StubState,
+    inject_double_bit_ecc_error,
+    inject_xid,
+    read_state,
+    set_live,
+    write_state,
+)
 
 __all__ = [
     "A100_40GB",
@@ -31,7 +40,10 @@ __all__ = [
     "a100_pair",
     "build",
     "dgx_h100",
+    "inject_double_bit_ecc_error",
+    "inject_xid",
     "read_state",
     "run",
+    "set_live",
     "write_state",
 ]

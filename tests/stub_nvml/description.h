@@ -17,6 +17,8 @@ typedef enum {
     NVML_ERROR_NOT_SUPPORTED = 3,
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_TIMEOUT = 10,
+    NVML_ERROR_GPU_IS_LOST = 15,
     NVML_ERROR_IN_USE = 19,
     NVML_ERROR_INSUFFICIENT_RESOURCES = 23,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
@@ -80,6 +82,8 @@ static struct {
     int calls; /* of a fail fact: how often its function was called */
 } facts[MAX_FACTS];
 static int fact_count;
+static int described_count;   /* of them are the description's, and come first */
+static struct stat live_file; /* the one whose facts follow */
 static int init_count;
 
 static const struct {
@@ -159,16 +163,13 @@ static nvmlReturn_t bad_description(const char *path, int line, const char *reas
     return NVML_ERROR_UNKNOWN;
 }
 
-static nvmlReturn_t read_description(void) {
-    const char *path = getenv("ROOTPORT_STUB_NVML");
-    FILE *file = path ? fopen(path, "rb") : NULL;
+/* Adds a file's facts to those that are there. */
+static nvmlReturn_t read_facts(const char *path, FILE *file) {
     char *line = NULL;
     size_t room = 0;
     int number = 0;
     nvmlReturn_t result = NVML_SUCCESS;
 
-    if (!file)
-        return bad_description(path, 0, "cannot be read");
     while (result == NVML_SUCCESS && getline(&line, &room, file) >= 0) {
         number++;
         line[strcspn(line, "\n")] = '\0';
@@ -187,14 +188,66 @@ static nvmlReturn_t read_description(void) {
                 abort();
             memcpy(copy, line, length);
             facts[fact_count].key = copy;
+            facts[fact_count].calls = 0;
             facts[fact_count++].value = copy + (equals - line) + 1;
         }
     }
     free(line);
+    return result;
+}
+
+static nvmlReturn_t read_description(void) {
+    const char *path = getenv("ROOTPORT_STUB_NVML");
+    FILE *file = path ? fopen(path, "rb") : NULL;
+    if (!file)
+        return bad_description(path, 0, "cannot be read");
+    nvmlReturn_t result = read_facts(path, file);
     fclose(file);
     if (result == NVML_SUCCESS && (gpu_count() < 0 || gpu_count() > MAX_GPUS))
         return bad_description(path, 0, "gpus is out of range");
+    described_count = fact_count;
+    memset(&live_file, 0, sizeof live_file);
     return result;
+}
+
+/* The path of one of the machine's folders; a relative one is below the description's. */
+static const char *folder(const char *key, char *path, size_t room) {
+    const char *value = fact(key), *description = getenv("ROOTPORT_STUB_NVML");
+    const char *end = description ? strrchr(description, '/') : NULL;
+    if (!value)
+        return NULL;
+    if (value[0] == '/' || !end)
+        snprintf(path, room, "%s", value);
+    else
+        snprintf(path, room, "%.*s/%s", (int)(end - description), description, value);
+    return path;
+}
+
+/* Takes the live facts in place of those that were read before. Who writes the file puts a new one in its place. */
+static void read_live(void) {
+    char path[4096], name[4200];
+    struct stat found;
+    if (!folder("state", path, sizeof path))
+        return;
+    snprintf(name, sizeof name, "%s/live", path);
+    if (stat(name, &found) != 0)
+        memset(&found, 0, sizeof found);
+    if (found.st_ino == live_file.st_ino && found.st_mtim.tv_sec == live_file.st_mtim.tv_sec &&
+        found.st_mtim.tv_nsec == live_file.st_mtim.tv_nsec && found.st_size == live_file.st_size)
+        return;
+    live_file = found;
+    while (fact_count > described_count)
+        free(facts[--fact_count].key);
+    FILE *file = fopen(name, "rb");
+    if (file) {
+        read_facts(name, file);
+        fclose(file);
+    }
+}
+
+static int is_lost(nvmlDevice_t device) {
+    const char *lost = gpu_fact(device, "lost");
+    return lost && atoi(lost);
 }
 
 /* ---- what every exported function does first ---- */
@@ -230,6 +283,7 @@ static void die_if_told(const char *function) {
 
 static nvmlReturn_t enter(const char *function) {
     char key[MAX_KEY];
+    read_live();
     const char *path = fact("trace");
     FILE *file = path ? fopen(path, "a") : NULL;
     if (file) {
@@ -255,6 +309,8 @@ static nvmlReturn_t enter_device(const char *function, nvmlDevice_t device) {
         return result;
     if (!is_mig_device(device) && (device < devices || device >= devices + gpu_count()))
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (is_lost(device))
+        return NVML_ERROR_GPU_IS_LOST;
     snprintf(key, sizeof key, "gpu%d.fail.%s", device->index, function);
     return injected(key);
 }

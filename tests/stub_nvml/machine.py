@@ -60,6 +60,8 @@ class StubGpu:
         ecc: Current and pending mode; mig likewise, which is what it is at first where the machine has a state.
         activation: The NVML errors that keep MIG mode from being switched on, and off; as numbers, 0 for none.
         links: By link number; None for a link that is down.
+        readings: How it is, by the names in nvml_stub.c (``temperature``, ``recovery_action``); what is not there is
+            not supported.
         fail: Function to the NVML error that it gives for this GPU; as in nvml_stub.c with the call from which on, and
             how often.
     """
@@ -76,6 +78,7 @@ class StubGpu:
     activation: tuple[int, int] | None = None
     profiles: tuple[StubProfile, ...] = ()
     links: tuple[Link | None, ...] = ()
+    readings: Mapping[str, int | str] = field(default_factory=dict)
     fail: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, number: int, pci: str) -> StubGpu:
@@ -99,6 +102,7 @@ class StubGpu:
             yield f"placements.{p.profile_id}", " ".join(f"{start}:{size}" for start, size in p.placements)
         for number, link in enumerate(self.links):
             yield f"link{number}", link or "down"
+        yield from self.readings.items()
         for function, error in self.fail.items():
             yield f"fail.{function}", error
 

@@ -6,7 +6,7 @@
  *     LD_LIBRARY_PATH=DIR ROOTPORT_STUB_NVML=machine.txt rootport topo --live
  *
  * The file that the environment variable ROOTPORT_STUB_NVML names is read at each first nvmlInit, never between, so one
- * library serves all machines. One fact a line, `key=value`; blank lines and lines that begin with '#' are skipped; a
+ * library serves all machines. The state's file `live` has facts as well, which win; it is read again at each call. One fact a line, `key=value`; blank lines and lines that begin with '#' are skipped; a
  * value runs to the end of its line, byte for byte; the last line of a key wins. A fact that is not there is answered
  * with NVML_ERROR_NOT_SUPPORTED, as NVML does for a part that lacks the feature. N and L count from 0.
  *
@@ -37,6 +37,22 @@
  *                                               1 IBM NPU, 2 NVSwitch, 255 unknown, '-' not supported), and its
  *                                               address ('-' not supported)
  *   gpuN.linkL=down                             an inactive NVLink
+ *   gpuN.recovery_action=0                      NVML_GPU_RECOVERY_ACTION_*, the only field of nvmlDeviceGetFieldValues
+ *   gpuN.ecc_corrected=0, gpuN.ecc_uncorrected=0
+ *                                               volatile ECC errors in total
+ *   gpuN.retired_pending=0                      nvmlDeviceGetRetiredPagesPendingStatus
+ *   gpuN.remapped_rows=0 0 0 0                  rows for corrected and for uncorrected errors, whether some are pending,
+ *                                               whether one failed
+ *   gpuN.clock_reasons=1                        nvmlClocksEventReason* (nvmlDeviceGetCurrentClocksEventReasons)
+ *   gpuN.utilization=0                          percent of the GPU
+ *   gpuN.temperature=34, gpuN.power=71000       degrees Celsius, milliwatts
+ *   gpuN.memory_used=0                          bytes; none is 0
+ *   gpuN.events=27                              supported event types, nvmlEventType*
+ *   gpuN.lost=1                                 the GPU has fallen off the bus: each of its calls says so
+ *
+ * An event set tells what is appended to the state's file `events` after it was made. A line is `gpuN xid 79` or
+ * `gpuN ecc` (a double-bit ECC error), with the GPU instance and compute instance behind it where it is one of theirs
+ * (`gpuN xid 79 1 0`); gpu-1 for a GPU that NVML does not tell.
  *
  * A relative FOLDER is one below the description's own folder.
  *
@@ -176,8 +192,10 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
     const char *total = gpu_fact(device, "memory");
     if (!total)
         return NVML_ERROR_NOT_SUPPORTED;
-    memory->total = memory->free = strtoull(total, NULL, 10);
-    memory->used = 0;
+    const char *used = gpu_fact(device, "memory_used");
+    memory->total = strtoull(total, NULL, 10);
+    memory->used = used ? strtoull(used, NULL, 10) : 0;
+    memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
 }
 
@@ -188,8 +206,11 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     const char *total = gpu_fact(device, "memory");
     if (!total)
         return NVML_ERROR_NOT_SUPPORTED;
-    memory->total = memory->free = strtoull(total, NULL, 10);
-    memory->used = memory->reserved = 0;
+    const char *used = gpu_fact(device, "memory_used");
+    memory->total = strtoull(total, NULL, 10);
+    memory->used = used ? strtoull(used, NULL, 10) : 0;
+    memory->free = memory->total - memory->used;
+    memory->reserved = 0;
     return NVML_SUCCESS;
 }
 
@@ -319,4 +340,5 @@ nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, 
     return NVML_SUCCESS;
 }
 
+#include "health.h"
 #include "mig.h"

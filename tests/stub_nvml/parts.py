@@ -4,7 +4,9 @@ Sources: names, memory sizes, profile ids, multiprocessors, memory and engines (
 as ``nvidia-smi mig -lgip`` prints them, placements as ``nvidia-smi mig -lgipp`` does (NVIDIA Multi-Instance GPU User
 Guide, "Getting Started with MIG" and "Supported MIG Profiles"; placements are the same on H100 and A100); GPU
 addresses as on a DGX H100, those of its NVSwitches are made up; GB10 as read on a DGX Spark
-(github.com/XuehaiPan/nvitop/pull/208: address 0000000F:01:00.0, both memory calls "Not Supported").
+(github.com/XuehaiPan/nvitop/pull/208: address 0000000F:01:00.0, both memory calls "Not Supported"). Readings are made
+up; A100 and H100 remap rows of memory and retire no pages (NVIDIA GPU Memory Error Management). The A100 has a driver
+that tells no recovery action (before branch 565).
 """
 
 from __future__ import annotations
@@ -23,6 +25,19 @@ _ONE: Final = tuple((start, 1) for start in range(7))
 _PAIR: Final = ((0, 2), (2, 2), (4, 2))
 _HALF: Final = ((0, 4), (4, 4))
 
+# An idle GPU; 27: single-bit and double-bit ECC errors, Xids, clocks.
+_IDLE: Final[dict[str, int | str]] = {
+    "temperature": 34,
+    "power": 71000,
+    "utilization": 0,
+    "memory_used": 0,
+    "clock_reasons": 1,
+    "ecc_corrected": 0,
+    "ecc_uncorrected": 0,
+    "remapped_rows": "0 0 0 0",
+    "events": 27,
+}
+
 H100_80GB: Final = StubGpu(
     name="NVIDIA H100 80GB HBM3",
     memory=85520809984,
@@ -30,6 +45,7 @@ H100_80GB: Final = StubGpu(
     cuda=(9, 0),
     ecc=(1, 1),
     mig=(0, 0),
+    readings={**_IDLE, "recovery_action": 0},
     profiles=(
         StubProfile(0, 19, "1g.10gb", 1, 7, 16, 9984, _ONE, (1, 1, 0, 1, 0)),
         StubProfile(1, 14, "2g.20gb", 2, 3, 32, 20096, _PAIR, (2, 2, 0, 2, 0)),
@@ -48,6 +64,7 @@ A100_40GB: Final = StubGpu(
     cuda=(8, 0),
     ecc=(1, 1),
     mig=(0, 0),
+    readings=_IDLE,
     profiles=(
         StubProfile(0, 19, "1g.5gb", 1, 7, 14, 4864, _ONE, (1, 0, 0, 0, 0)),
         StubProfile(1, 14, "2g.10gb", 2, 3, 28, 9856, _PAIR, (2, 1, 0, 0, 0)),

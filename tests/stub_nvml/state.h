@@ -9,18 +9,6 @@ struct mig_state {
     struct instance gpu[MAX_GPU_INSTANCES], compute[MAX_GPU_INSTANCES][MAX_COMPUTE_INSTANCES];
 };
 
-static const char *folder(const char *key, char *path, size_t room) {
-    const char *value = fact(key), *description = getenv("ROOTPORT_STUB_NVML");
-    const char *end = description ? strrchr(description, '/') : NULL;
-    if (!value)
-        return NULL;
-    if (value[0] == '/' || !end)
-        snprintf(path, room, "%s", value);
-    else
-        snprintf(path, room, "%.*s/%s", (int)(end - description), description, value);
-    return path;
-}
-
 /* Holds the state's lock, or -1 where the folder is read-only: then nothing changes there either. */
 static int lock_state(void) {
     char path[4096], lock[4200];

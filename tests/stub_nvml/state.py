@@ -1,7 +1,10 @@
-"""What the stub keeps of each GPU when a process ends: MIG mode, MIG instances and compute mode, as hardware does.
+"""What the stub keeps of each GPU when a process ends, as hardware does, and what happens to a GPU meanwhile.
 
-The format stands in state.h, at ``read_state``. A test writes a state to begin with a GPU that somebody has
-partitioned, and reads it to see what has been done.
+MIG mode, MIG instances and compute mode: the format stands in state.h, at ``read_state``. A test writes a state to
+begin with a GPU that somebody has partitioned, and reads it to see what has been done.
+
+Readings and errors: :func:`set_live` and :func:`inject_xid` tell them to all processes that hold an NVML session,
+wherever they see the folder; the formats stand at the head of nvml_stub.c.
 """
 
 from __future__ import annotations
@@ -9,7 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["StubComputeInstance", "StubGpuInstance", "StubState", "read_state", "write_state"]
+__all__ = [
+    "StubComputeInstance",
+    "StubGpuInstance",
+    "StubState",
+    "inject_double_bit_ecc_error",
+    "inject_xid",
+    "read_state",
+    "set_live",
+    "write_state",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +98,41 @@ def read_state(folder: Path, gpu: int) -> StubState:
             for number, place in instances.items()
         ),
     )
+
+
+def inject_xid(folder: Path, gpu: int, xid: int) -> None:
+    """Let the driver report an error of a GPU; -1 for one that it does not tell. Who listens already gets it."""
+    _append_event(folder, f"gpu{gpu} xid {xid}")
+
+
+def inject_double_bit_ecc_error(folder: Path, gpu: int) -> None:
+    """Let the driver report a double-bit ECC error of a GPU as an event of its own type."""
+    _append_event(folder, f"gpu{gpu} ecc")
+
+
+def set_live(folder: Path, gpu: int, **facts: int | str | None) -> None:
+    """Change what a GPU tells from the next call on; the other facts stay.
+
+    Args:
+        folder: The machine's state.
+        gpu: Its index.
+        facts: By the names in nvml_stub.c: ``recovery_action=1``, ``lost=1``, ``temperature=91``, and with a mapping
+            ``**{"fail.nvmlDeviceGetPowerUsage": "NVML_ERROR_UNKNOWN"}``. An empty text is "not supported". None takes
+            back what was set before.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path, new = folder / "live", folder / "new-live"
+    lines = path.read_text().splitlines() if path.exists() else []
+    live = {key: value for key, _, value in (line.partition("=") for line in lines)}
+    for name, value in facts.items():
+        live.pop(f"gpu{gpu}.{name}", None)
+        if value is not None:
+            live[f"gpu{gpu}.{name}"] = str(value)
+    new.write_text("".join(f"{key}={value}\n" for key, value in live.items()))
+    new.replace(path)
+
+
+def _append_event(folder: Path, line: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "events").open("a") as file:
+        file.write(f"{line}\n")

@@ -1,0 +1,73 @@
+"""What the plugin remembers of faults, as a file that outlives it: ``health.json`` in the plugin's folder."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from driver.adapters.durable_files import read_regular_file, remove_temporary_files, replace_file, told
+from driver.errors import RootportError
+from driver.health.memory import HealthMemory, UnreadableMemoryError, from_json, to_json
+
+__all__ = ["HEALTH_FILE", "MemoryFile"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+HEALTH_FILE: Final = "health.json"
+_MAX_BYTES: Final = 4 << 20
+
+
+class MemoryFile:
+    """The file. Both instances of a rolling update write it, each the whole of what it knows; the last one counts.
+
+    Args:
+        path: The file; its folder is made where it is missing.
+        boot_id: The node's ``/proc/sys/kernel/random/boot_id``; what is of another boot is forgotten.
+    """
+
+    def __init__(self, path: Path, *, boot_id: str) -> None:
+        self._path = path
+        self._boot_id = boot_id
+        self._essence = HealthMemory(boot_id=boot_id).essence()  # of no file
+
+    def load(self) -> HealthMemory:
+        """What is remembered; nothing where there is no file. One that cannot be read is set aside, and that told."""
+        memory = HealthMemory(boot_id=self._boot_id)
+        # What a crash has left behind. Should the other instance be writing right now, it writes again.
+        with suppress(RootportError):
+            remove_temporary_files(self._path.parent, lambda name: name == self._path.name)
+        try:
+            # What is no file, or too long, is no JSON either.
+            memory = from_json(read_regular_file(self._path, _MAX_BYTES) or b"", boot_id=self._boot_id)
+        except FileNotFoundError:
+            return memory
+        except (OSError, UnreadableMemoryError) as error:
+            aside = self._path.with_name(f"{self._path.name}.unreadable")
+            _LOG.warning(
+                "what was known of the devices' faults cannot be read, and is set aside: Xid errors of before are "
+                "forgotten",
+                extra={"path": self._path, "aside": aside, "error": error},
+            )
+            with suppress(OSError):  # it is written over then
+                self._path.replace(aside)
+            return memory
+        self._essence = memory.essence()
+        return memory
+
+    def save(self, memory: HealthMemory) -> None:
+        """Write it, if something of it counts that is not there yet.
+
+        The folder is not synced: only a power cut can bring the former file back, and a boot ends all of it.
+
+        Raises:
+            NodeError: It could not be written.
+        """
+        essence = memory.essence()
+        if essence == self._essence:
+            return
+        with told(f"what is known of the devices' faults cannot be written to {self._path}"):
+            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            replace_file(self._path, to_json(memory), mode=0o600, sync=False)
+        self._essence = essence

@@ -1,0 +1,211 @@
+"""Joins readings, errors and memory: the latest health of the node's devices, for everyone who asks.
+
+Three threads use it, and none waits for another's hardware: one reads the GPUs (NVML may hang on a broken one), one
+the NICs, one waits for the errors that NVIDIA's driver reports.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from driver.health.engine import HealthEngine
+from driver.health.flapping import Damping
+from driver.health.readings import GpuReading, NicReading, XidEvent
+from driver.health.recovered import read_recovered
+from driver.model.devices import DeviceName, Gpu, RdmaNic
+from driver.model.health import Effect, Fault, NodeHealth
+from driver.model.inventory import Inventory
+from kubeletplugin.health.memory_file import MemoryFile
+
+__all__ = ["HealthMonitor", "Reader"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LATE_S: Final = 30.0
+"""A reading of 16 GPUs takes well below a second, and some seconds where the driver is not kept loaded."""
+
+
+class Reader(Protocol):
+    """Reads devices."""
+
+    def gpus(self, gpus: Sequence[Gpu]) -> tuple[GpuReading, ...]:
+        """Read GPUs of NVIDIA's; it may hang."""
+        ...
+
+    def nics(self, nics: Sequence[RdmaNic]) -> tuple[NicReading, ...]:
+        """Read NICs."""
+        ...
+
+
+class HealthMonitor:
+    """What is known of the health of the node's devices. Safe to use from any thread.
+
+    Args:
+        memory: What outlives the process.
+        inventory: Gives what the node has; None where that is not known yet.
+        certain: Tells whether the inventory is all there is.
+        reader: Reads the devices.
+        on_change: Called after the health has changed, without a lock held.
+        damping: How long states are held.
+        now: Tells the time.
+        late_s: Seconds after which GPUs count as not answering, when a reading of them does not end.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryFile,
+        *,
+        inventory: Callable[[], Inventory | None],
+        certain: Callable[[], bool],
+        reader: Reader,
+        on_change: Callable[[], None],
+        damping: Damping | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        late_s: float = _LATE_S,
+    ) -> None:
+        self._memory = memory
+        self._inventory = inventory
+        self._certain = certain
+        self._reader = reader
+        self._on_change = on_change
+        self._now = now
+        self._late_s = late_s
+        self._lock = threading.Lock()
+        self._engine = HealthEngine(memory.load(), damping)
+        self._health = NodeHealth()
+        self._gpus: tuple[GpuReading, ...] | None = None
+        self._nics: tuple[NicReading, ...] | None = None
+        self._reading_since: float | None = None
+        self._recovered_text = ""
+        self._recovered: Mapping[DeviceName, datetime] = {}
+
+    def readings(self) -> tuple[tuple[GpuReading, ...], tuple[NicReading, ...]]:
+        """The latest readings of GPUs and of NICs; empty before the first."""
+        with self._lock:
+            return self._gpus or (), self._nics or ()
+
+    def health(self) -> NodeHealth:
+        """The latest word; before the first reading, what is remembered of before the restart."""
+        with self._lock:
+            return self._health
+
+    def settled_health(self) -> NodeHealth | None:
+        """The same; None until GPUs and NICs have been read once: what is published of before still counts."""
+        with self._lock:
+            return None if self._gpus is None or self._nics is None else self._health
+
+    def nvidia_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that NVML can be asked about."""
+        inventory = self._inventory()
+        return tuple(gpu for gpu in inventory.gpus if gpu.vendor == "nvidia") if inventory else ()
+
+    def look_at_gpus(self) -> None:
+        """Read the GPUs and take note of it.
+
+        Raises:
+            RootportError: What counts could not be written down; it counts all the same.
+        """
+        inventory = self._inventory()
+        if inventory is None:
+            return
+        self._reading_since = time.monotonic()
+        try:
+            readings = self._reader.gpus(self.nvidia_gpus())
+        finally:
+            self._reading_since = None
+        self._observe(inventory, gpus=readings)
+
+    def look_at_nics(self) -> None:
+        """Read the NICs and take note of it, and of GPUs whose reading does not end.
+
+        Raises:
+            RootportError: sysfs cannot be read, or as above.
+        """
+        inventory = self._inventory()
+        if inventory is None:
+            return
+        since = self._reading_since
+        late = None
+        if since is not None and time.monotonic() - since > self._late_s:
+            why = f"NVML has not answered for {self._late_s:g} s: see nvidia-smi and dmesg on the node"
+            late = tuple(GpuReading(device=gpu.name, not_answering=why) for gpu in self.nvidia_gpus())
+        self._observe(inventory, gpus=late, nics=self._reader.nics(inventory.nics))
+
+    def take(self, events: Sequence[XidEvent]) -> None:
+        """Take note of errors that the driver reported.
+
+        Raises:
+            NodeError: As above.
+        """
+        for (device, xid), times in Counter((event.device, event.xid) for event in events).items():
+            fields = {"xid": xid, "device": device or "all", "times": times}
+            _LOG.warning("NVIDIA's driver reported an error", extra=fields)
+        inventory = self._inventory()
+        if inventory is not None:
+            self._observe(inventory, events=events)
+
+    def recover(self, annotation: str) -> None:
+        """Take note of an administrator's word (:data:`driver.health.recovered.RECOVERED_ANNOTATION`).
+
+        Raises:
+            NodeError: As above.
+        """
+        if annotation == self._recovered_text:
+            return
+        found, problems = read_recovered(annotation, self._now())
+        for problem in problems:
+            _LOG.warning("an entry of an annotation is ignored", extra={"problem": problem})
+        self._recovered_text, self._recovered = annotation, found
+        inventory = self._inventory()
+        if inventory is not None:
+            self._observe(inventory)
+
+    def _observe(
+        self,
+        inventory: Inventory,
+        *,
+        gpus: tuple[GpuReading, ...] | None = None,
+        nics: tuple[NicReading, ...] | None = None,
+        events: Sequence[XidEvent] = (),
+    ) -> None:
+        with self._lock:
+            before = self._health, self._gpus is None or self._nics is None
+            self._gpus = self._gpus if gpus is None else gpus
+            self._nics = self._nics if nics is None else nics
+            self._health = self._engine.observe(
+                inventory,
+                self._now(),
+                certain=self._certain(),
+                gpus=gpus,
+                nics=nics,
+                events=events,
+                recovered=self._recovered,
+            )
+            after = self._health, self._gpus is None or self._nics is None
+        if after != before:
+            _log(before[0], after[0])
+            self._on_change()
+        # What is wrong is told first: a full disk must not keep it from anybody.
+        with self._lock:
+            self._memory.save(self._engine.memory())
+
+
+def _log(before: NodeHealth, after: NodeHealth) -> None:
+    old, new = _known(before), _known(after)
+    for key, fault in new.items():
+        if key not in old:
+            level = logging.INFO if fault.effect is Effect.NONE else logging.WARNING
+            fields = {"device": fault.device, "reason": fault.reason, "effect": fault.effect, "fault": fault.message}
+            _LOG.log(level, "a device has a fault", extra=fields)
+    for key, fault in old.items():
+        if key not in new:
+            _LOG.info("a fault of a device is over", extra={"device": fault.device, "reason": fault.reason})
+
+
+def _known(health: NodeHealth) -> dict[tuple[DeviceName, str], Fault]:
+    return {(fault.device, fault.reason): fault for fault in health.faults}

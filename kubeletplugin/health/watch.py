@@ -1,0 +1,103 @@
+"""Runs the health monitor: its threads, and who hears of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from driver.health.flapping import Damping
+from driver.model.devices import DeviceName
+from driver.model.health import NodeHealth
+from kubeletplugin.discovery import Discovery
+from kubeletplugin.health.hardware import HostReader
+from kubeletplugin.health.memory_file import MemoryFile
+from kubeletplugin.health.monitor import HealthMonitor
+from kubeletplugin.health.xid_listener import XidListener
+from kubeletplugin.loop import Loop
+from kubeletplugin.roots import Roots
+
+__all__ = ["HealthWatch"]
+
+_MAX_DELAY_S: Final = 30.0
+
+
+class HealthWatch:
+    """Watches the health of a node's devices, or does not.
+
+    Attributes:
+        monitor: What is known; nothing where it is not watched.
+        loops: Its threads; none where it is not watched.
+
+    Args:
+        roots: Where the hardware is.
+        discovery: What the node has.
+        memory: What outlives the process.
+        interval_s: Between two readings, in seconds; 0: it is not watched.
+        hold_s: How long a state must have stayed away before it is over, in seconds.
+        make_loop: Makes a Loop, given what all of the process's loops have.
+        on_change: Called with the health after it has changed.
+        on_links: Called after a NIC's link has gone, or is there again.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        discovery: Discovery,
+        memory: MemoryFile,
+        interval_s: float,
+        hold_s: float,
+        make_loop: Callable[..., Loop],
+        on_change: Callable[[NodeHealth], None],
+        on_links: Callable[[], None],
+    ) -> None:
+        self.monitor = HealthMonitor(
+            memory,
+            inventory=discovery.latest,
+            certain=discovery.certain,
+            reader=HostReader(roots),
+            on_change=self._changed,
+            damping=Damping(hold=timedelta(seconds=hold_s)),
+        )
+        self._listener = XidListener(roots, gpus=self.monitor.nvidia_gpus, take=self.monitor.take)
+        self._on_change = on_change
+        self._on_links = on_links
+        self._links_down: frozenset[DeviceName] = frozenset()
+        actions = {
+            "gpu health": self.monitor.look_at_gpus,
+            "nic health": self.monitor.look_at_nics,
+            "gpu errors": self._listener.listen,
+        }
+        self.loops: tuple[Loop, ...] = tuple(
+            make_loop(name, action, interval_s=interval_s, max_delay_s=_MAX_DELAY_S)
+            for name, action in (actions if interval_s else {}).items()
+        )
+
+    def published(self) -> NodeHealth | None:
+        """What is to be published; None where what is published already is to stay."""
+        return self.monitor.settled_health() if self.loops else NodeHealth()
+
+    def recover(self, annotation: str) -> None:
+        """Take an administrator's word: as :meth:`HealthMonitor.recover`."""
+        if self.loops:
+            self.monitor.recover(annotation)
+
+    def wake(self) -> None:
+        """Look soon: the node's devices are others now."""
+        for loop in self.loops:
+            loop.wake()
+
+    def stop(self) -> None:
+        """End; no thread is waited for, since NVML may hang."""
+        self._listener.stop()
+        for loop in self.loops:
+            loop.stop(0)
+
+    def _changed(self) -> None:
+        health = self.monitor.health()
+        self._on_change(health)
+        links_down = frozenset(fault.device for fault in health.faults if fault.reason == "LinkDown")
+        if links_down != self._links_down:
+            self._links_down = links_down
+            self._on_links()

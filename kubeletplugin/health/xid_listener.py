@@ -1,0 +1,80 @@
+"""Waits for the errors that NVIDIA's driver reports, in a session of NVML of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from driver.adapters.nvml_events import XidEvents
+from driver.adapters.nvml_session import session
+from driver.health.readings import XidEvent
+from driver.model.devices import Gpu
+from driver.model.pci import PciAddress
+from kubeletplugin.nvml_library import with_nvml
+from kubeletplugin.roots import Roots
+
+__all__ = ["XidListener"]
+
+_LOG: Final = logging.getLogger(__name__)
+_WAIT_S: Final = 1.0
+"""An event ends a wait at once; a change of the GPUs, and the plugin's end, are looked for after it."""
+
+_RETRY_S: Final = 60.0
+
+
+class XidListener:
+    """Listens to a node's GPUs. :meth:`listen` is called from one thread at a time.
+
+    Args:
+        roots: Where the host's NVML is.
+        gpus: Gives NVIDIA's GPUs.
+        take: Gets what was reported.
+    """
+
+    def __init__(
+        self, roots: Roots, *, gpus: Callable[[], tuple[Gpu, ...]], take: Callable[[Sequence[XidEvent]], None]
+    ) -> None:
+        self._roots = roots
+        self._gpus = gpus
+        self._take = take
+        self._stopped = threading.Event()
+        self._notes: tuple[str, ...] = ()
+        self._heard: list[PciAddress] = []
+
+    def listen(self) -> None:
+        """Listen until the node has other GPUs, or :meth:`stop`; returns at once where it has none.
+
+        Raises:
+            NodeError: NVML failed; begin anew.
+        """
+        gpus = self._gpus()
+        if gpus and not self._stopped.is_set():
+            with_nvml(self._roots, lambda: self._listen(gpus))
+
+    def stop(self) -> None:
+        """Have :meth:`listen` end soon; nothing is waited for."""
+        self._stopped.set()
+
+    def _listen(self, gpus: tuple[Gpu, ...]) -> None:
+        began = time.monotonic()
+        addresses = [gpu.address for gpu in gpus]
+        with session(), XidEvents(gpus) as events:
+            if events.notes != self._notes:
+                self._notes = events.notes
+                for note in events.notes:
+                    _LOG.warning("a GPU's errors are not heard of", extra={"note": note})
+            _LOG.log(
+                logging.DEBUG if addresses == self._heard else logging.INFO,
+                "listening to what NVIDIA's driver reports",
+                extra={"gpus": len(gpus) - len(events.notes)},
+            )
+            self._heard = addresses
+            while not self._stopped.is_set() and [gpu.address for gpu in self._gpus()] == addresses:
+                if events.notes and time.monotonic() - began > _RETRY_S:
+                    return  # a GPU that was lost, and so was left out, may be back
+                reported = events.wait(_WAIT_S)
+                if reported:
+                    self._take(reported)
