@@ -1,4 +1,4 @@
-"""Which claims a pod has: an index over the claims that have devices of this driver."""
+"""Which claims a pod has, and which pods a claim: an index over the claims that have devices of this driver."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class PodIndex:
         self._pods: dict[str, tuple[PodConsumer, ...]] = {}
         self._claims: dict[str, tuple[str, ...]] = {}
 
-    def refresh(self, key: str, pods: tuple[PodConsumer, ...], *, is_given_anew: bool) -> None:
-        """A claim has changed.
+    def refresh(self, key: str, pods: tuple[PodConsumer, ...], *, is_given_anew: bool) -> bool:
+        """A claim has changed; whether its pods have.
 
         Args:
             key: Of the claim.
@@ -65,6 +65,12 @@ class PodIndex:
                 self._claims[pod.uid] = tuple(sorted({*self._claims.get(pod.uid, ()), key}))
         for pod in gone | (set(pods) if is_given_anew else come):
             self._look_at(pod.uid)
+        return bool(gone or come)
+
+    def of_claim(self, key: str) -> tuple[PodConsumer, ...]:
+        """The pods that a claim is reserved for; none where it has nothing of this driver's."""
+        with self._lock:
+            return self._pods.get(key, ())
 
     def pod(self, uid: str) -> PodDevices | None:
         """What a pod has; None where it has nothing of this driver's."""

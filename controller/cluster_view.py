@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from controller.alignment_view import PodIndex
 from controller.allocation_view import AllocationIndex
-from controller.device_changes import essence_of_device, is_same_but_status
+from controller.device_changes import essence_of_device, has_status, is_same_but_status, status_digest
 from controller.essences import (
+    HEALTH,
     allocations_of_claim,
     identity_of_node,
+    inventory_with_health,
     news_of_claim,
     news_of_inventory,
     news_of_node,
@@ -47,7 +49,7 @@ class ClusterView:
         namespace: Where the Leases are.
         leader_lease: The name of the controller's own Lease, which is no node's.
         liveness: Gets the heartbeats.
-        look_at: Called with the name of a node whose inventory, Node or slices have changed.
+        look_at: Called with the name of a node whose inventory, devices' health, Node or slices have changed.
         look_at_devices: Called with a node's label value when its Device objects may have to change.
         look_at_pod: Called with the UID of a pod whose claims' devices have changed.
         listener: Gets the slices of all drivers, the claims, the Nodes and the inventories; without one, less is read.
@@ -77,17 +79,18 @@ class ClusterView:
         self._clock = clock
         self._lock = threading.Lock()
         self._node_uids: dict[str, str] = {}
-        self._told: dict[str, tuple[str, int]] = {}
+        self._told: dict[str, tuple[str, int, bytes]] = {}
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
         self._device_labels: dict[str, str] = {}
+        self._expected: dict[str, bytes] = {}
         self._allocations = AllocationIndex()
         self._specs_due: set[str] = set()
         self._inventories = Reflector(
             api,
             NODE_INVENTORIES,
             on_change=self._inventory_changed,
-            transform=self._news.of(packed, news_of_inventory),
+            transform=self._news.of(inventory_with_health, news_of_inventory),
         )
         self._nodes = Reflector(
             api,
@@ -173,6 +176,11 @@ class ClusterView:
         with self._lock:
             return list(self._devices.get(label, {}).values())
 
+    def expect_status(self, body: JsonObject) -> None:
+        """A Device is about to have this status applied: once the watch shows it, it is no news."""
+        with self._lock:
+            self._expected[body["metadata"]["name"]] = status_digest(body["status"])
+
     def allocations(self, node: str) -> list[ClaimAllocation]:
         """What claims were given of this driver's devices on a node."""
         return self._allocations.of_pool(node)
@@ -211,22 +219,28 @@ class ClusterView:
     def _inventory_changed(self, name: str) -> None:
         inventory = self._inventories.get(name)
         self._news.tell(NODE_INVENTORIES, name, inventory)
+        label = node_label(name)
+        told: tuple[str, int, bytes] | None = None
         with self._lock:
+            former = self._told.get(name)
             if inventory is None:
                 self._told.pop(name, None)
-                if self._nodes_by_label.get(node_label(name)) == name:
-                    del self._nodes_by_label[node_label(name)]
+                if self._nodes_by_label.get(label) == name:
+                    del self._nodes_by_label[label]
             else:
                 metadata = inventory["metadata"]
-                told = (str(metadata["uid"]), int(metadata.get("generation", 0)))
-                if self._told.get(name) == told:
-                    return  # its status: ours, or the plugin's
+                told = (str(metadata["uid"]), int(metadata.get("generation", 0)), inventory[HEALTH])
+                if told == former:
+                    return  # its conditions: ours, or the plugin's
                 self._told[name] = told
-                self._nodes_by_label[node_label(name)] = name
+                self._nodes_by_label[label] = name
         if inventory is not None:
             self._liveness.track(name, self._clock())
         self._look_at(name)
-        self._look_at_specs(node_label(name))
+        if told is None or former is None or told[:2] != former[:2]:
+            self._look_at_specs(label)
+        else:
+            self._look_at_devices(label)  # nothing but the devices' health, of which their specs have nothing
 
     def _node_changed(self, name: str) -> None:
         self._news.tell(NODES, name, self._nodes.get(name))
@@ -267,6 +281,7 @@ class ClusterView:
         device = self._devices_seen.get(name)
         known: JsonObject | None = None
         with self._lock:
+            expected = self._expected.pop(name, None)
             former = self._device_labels.pop(name, None)
             if former is not None:
                 known = self._devices[former].pop(name, None)
@@ -277,7 +292,10 @@ class ClusterView:
                 label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
                 self._device_labels[name] = label
                 self._devices[label][name] = device
-        look = self._look_at_devices if is_same_but_status(known, device) else self._look_at_specs
+        is_same = is_same_but_status(known, device)
+        if is_same and device is not None and has_status(device, expected):
+            return
+        look = self._look_at_devices if is_same else self._look_at_specs
         for changed in {former, label} - {None}:
             look(str(changed))
 
@@ -287,6 +305,7 @@ class ClusterView:
         given: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
         pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
         pools = self._allocations.refresh(key, given)
-        self.pods.refresh(key, pods, is_given_anew=bool(pools))
+        if self.pods.refresh(key, pods, is_given_anew=bool(pools)):
+            pools |= {item.pool for item in given}
         for pool in pools:
             self._look_at_devices(node_label(pool))

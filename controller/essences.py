@@ -1,22 +1,30 @@
-"""What is kept of Nodes and claims, and what a listener gets of them: only what decides."""
+"""What is kept of Nodes, inventories and claims, and what a listener gets of them: only what decides."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Final
 
+from controller.packed import packed
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.objects import claim_allocations, pod_consumers
 
 __all__ = [
+    "HEALTH",
     "SAID",
     "allocations_of_claim",
     "identity_of_node",
+    "inventory_with_health",
     "news_of_claim",
     "news_of_inventory",
     "news_of_node",
     "said_of_claim",
 ]
+
+HEALTH: Final = "health"
+"""Where a kept inventory has a digest of what its status says of the devices' health."""
 
 SAID: Final = "said"
 """Where a kept claim has its metadata with annotations."""
@@ -28,6 +36,19 @@ _CONDITION: Final = ("type", "status", "reason", "message")
 def identity_of_node(wire: JsonObject) -> JsonObject:
     """Its name and UID."""
     return {"metadata": _chosen(wire["metadata"], ("name", "uid", "resourceVersion"))}
+
+
+def inventory_with_health(wire: JsonObject) -> JsonObject:
+    """The whole of it, packed, and a digest by which a change of the devices' health is told from one of conditions.
+
+    A status has no generation. Sets and maps of the API have no order, so theirs makes no difference. Of the conditions
+    one counts as well: whether the node's plugin is ready is shown beside its devices' health.
+    """
+    status = wire.get("status") or {}
+    watched, faults = status.get("watched") or (), status.get("faults") or ()
+    ready = [_chosen(item, ("status", "reason")) for item in _conditions(wire) if item.get("type") == "Ready"]
+    told = json.dumps([sorted(watched), sorted(json.dumps(item, sort_keys=True) for item in faults), ready])
+    return packed(wire) | {HEALTH: hashlib.blake2b(told.encode(), digest_size=8).digest()}
 
 
 def allocations_of_claim(wire: JsonObject) -> JsonObject:
@@ -53,8 +74,10 @@ def news_of_node(wire: JsonObject) -> JsonObject:
 
 
 def news_of_inventory(wire: JsonObject) -> JsonObject:
-    """Its conditions: the devices are in the slices."""
-    return {"metadata": _chosen(wire["metadata"], ("name",)), "status": {"conditions": _conditions(wire)}}
+    """Its conditions, and what is wrong with which device: the devices are in the slices."""
+    faults = (wire.get("status") or {}).get("faults") or []
+    status = {"conditions": _conditions(wire), "faults": faults}
+    return {"metadata": _chosen(wire["metadata"], ("name",)), "status": status}
 
 
 def news_of_claim(wire: JsonObject) -> JsonObject:

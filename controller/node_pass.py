@@ -12,6 +12,7 @@ from controller.liveness import Liveness, LivenessTracker
 from controller.node_decision import Action, NodeView, decide
 from controller.published_condition import SILENT, PublishedCondition
 from controller.slice_features import SliceFeatures
+from controller.slice_taints import foreign_taints
 from controller.slice_writer import SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
@@ -21,6 +22,7 @@ from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
 from driver.objects import inventory_of, parse_node_inventory
+from driver.objects.health import node_health
 
 __all__ = ["NodePass"]
 
@@ -122,6 +124,7 @@ class NodePass:
 
     def _publish(self, uid: str, wire: JsonObject) -> None:
         policies, has_counters = self._policies(), self._features.has_counters
+        stored = self._view.slices.pool(wire["metadata"]["name"])
         try:
             inventory = inventory_of(parse_node_inventory(wire))
             slices = resource_slices(
@@ -130,13 +133,15 @@ class NodePass:
                 nic_policies=self._nic_policies(),
                 has_counters=has_counters,
                 has_shares=self._features.has_shares,
+                health=node_health(wire),
+                other_taints=foreign_taints(stored),
             )
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
             return
         try:
-            changes = self._writer.publish(slices, node_uid=uid)
+            changes = self._writer.publish(slices, stored, node_uid=uid)
         except (InvalidError, ForbiddenError) as error:
             self._condition.put(wire, ok=False, reason="SlicesRefused", message=str(error))
             raise

@@ -3,7 +3,7 @@
 Source of the rules: k8s.io/dynamic-resource-allocation v0.36.3, resourceslice/resourceslicecontroller.go (syncPool):
 
 - What differs is found by meaning: quantities by value, the order of devices counts, a taint's ``timeAdded`` does not
-  where we do not set it, and is kept.
+  where we do not set it, and is kept, also where a device moves to another slice.
 - At most one slice to update and none to create: its generation stays. Anything else raises the generation above every
   stored one and writes all slices.
 - Obsolete slices are deleted first (of that uid and resource version only), then slices are updated, then created.
@@ -21,14 +21,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import ValidationError
 
+from controller.slice_taints import TaintTimes, is_same_taint, taint_times, timed
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.api.resource_v1 import API_VERSION, Device, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec
+from driver.api.resource_v1 import API_VERSION, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 
 __all__ = [
     "AcceptedLoss",
@@ -43,8 +43,6 @@ __all__ = [
 
 _NAME_LENGTH: Final = 253
 _SUFFIX_LENGTH: Final = 10
-# The wire has whole seconds (metav1.Time); upstream's devicesSemantic allows as much.
-_SLACK: Final = timedelta(seconds=1)
 _NO_LOSSES: Final[Mapping[str, AcceptedLoss]] = {}
 
 
@@ -137,6 +135,7 @@ def slice_changes(
     obsolete = tuple(_deletion(item.wire) for item in found if item.name not in current)
     highest = max((item.generation for item in found), default=0)
     pool = ResourcePool(name=node, generation=highest, resource_slice_count=len(desired))
+    times = taint_times([item.spec for item in sorted(found, key=lambda item: item.generation) if item.spec])
     changed = {
         name
         for name, wanted in zip(names, desired, strict=True)
@@ -149,12 +148,9 @@ def slice_changes(
     for name, wanted in zip(names, desired, strict=True):
         there = current.get(name)
         if there is None:
-            create.append(_write(name, wanted.spec.model_copy(update={"pool": pool}), node_uid, {}))
+            create.append(_write(name, _in_pool(wanted.spec, pool, times), node_uid, {}))
         elif raised or name in changed:
-            spec = wanted.spec.model_copy(
-                update={"pool": pool, "devices": _with_times(wanted.spec.devices, there.spec)}
-            )
-            replace.append(_write(name, spec, node_uid, there.wire["metadata"]))
+            replace.append(_write(name, _in_pool(wanted.spec, pool, times), node_uid, there.wire["metadata"]))
     return SliceChanges(generation=pool.generation, delete=obsolete, replace=tuple(replace), create=tuple(create))
 
 
@@ -230,37 +226,13 @@ def _device_equal(wanted: Device, stored: Device) -> bool:
         return wanted == stored
     return (
         len(wanted.taints) == len(stored.taints)
-        and all(map(_taint_equal, wanted.taints, stored.taints))
+        and all(map(is_same_taint, wanted.taints, stored.taints))
         and wanted.model_copy(update={"taints": ()}) == stored.model_copy(update={"taints": ()})
     )
 
 
-def _taint_equal(wanted: DeviceTaint, stored: DeviceTaint) -> bool:
-    if _taint_key(wanted) != _taint_key(stored):
-        return False
-    if wanted.time_added is None or stored.time_added is None:
-        return True
-    return abs(datetime.fromisoformat(wanted.time_added) - datetime.fromisoformat(stored.time_added)) <= _SLACK
-
-
-def _taint_key(taint: DeviceTaint) -> tuple[str, str, str]:
-    return (taint.key, taint.value, taint.effect)
-
-
-def _with_times(devices: tuple[Device, ...], stored: ResourceSliceSpec | None) -> tuple[Device, ...]:
-    """The devices, where a taint that was there before keeps its time: the API server would set a new one."""
-    if stored is None or not any(device.taints for device in devices):
-        return devices
-    times = {(device.name, _taint_key(taint)): taint.time_added for device in stored.devices for taint in device.taints}
-
-    def timed(device: Device, taint: DeviceTaint) -> DeviceTaint:
-        known = taint.time_added or times.get((device.name, _taint_key(taint)))
-        return taint.model_copy(update={"time_added": known})
-
-    return tuple(
-        device.model_copy(update={"taints": tuple(timed(device, taint) for taint in device.taints)})
-        for device in devices
-    )
+def _in_pool(spec: ResourceSliceSpec, pool: ResourcePool, times: TaintTimes) -> ResourceSliceSpec:
+    return spec.model_copy(update={"pool": pool, "devices": timed(spec.devices, times)})
 
 
 def _deletion(wire: JsonObject) -> SliceDeletion:

@@ -2,7 +2,8 @@
 
 The API server drops fields whose feature gate is off, and says nothing. Without counters
 (DRAPartitionableDevices, off by default before Kubernetes 1.36) the scheduler would give one GPU whole, by percent and
-in partitions at the same time, so that has to be known before anything is published.
+in partitions at the same time, so that has to be known before anything is published. Without taints (DRADeviceTaints)
+it would give devices that are broken, and nothing can be done about that but to say so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,21 @@ _LOG: Final = logging.getLogger(__name__)
 _NODE: Final = "dry-run"
 _COUNTERS: Final = "consumesCounters"
 _SHARES: Final = "allowMultipleAllocations"
+_TAINTS: Final = "taints"
+_GATES: Final = {
+    _COUNTERS: "DRAPartitionableDevices",
+    _SHARES: "DRAConsumableCapacity",
+    _TAINTS: "DRADeviceTaints",
+}
+_PROBES: Final[dict[str, object]] = {
+    _COUNTERS: [{"counterSet": "g0", "counters": {"gpu": {"value": "1"}}}],
+    _SHARES: True,
+    _TAINTS: [{"key": f"{DRIVER_NAME}/dry-run", "effect": "NoSchedule"}],
+}
+_NO_TAINTS: Final = (
+    "unhealthy devices and NICs without a link are given as well: the API server drops the taints of devices; its "
+    "feature gate DRADeviceTaints is off"
+)
 _NO_SHARES: Final = (
     "GPUs and RDMA NICs are given whole only, and VFs are published by name: the API server drops what says that a "
     "device can be shared; its feature gate DRAConsumableCapacity is off"
@@ -67,7 +83,8 @@ class SliceFeatures:
         Raises:
             ApiServerError: It does not answer.
         """
-        return () if self.has_shares else (_NO_SHARES,)
+        kept = self._look()
+        return tuple(note for name, note in ((_SHARES, _NO_SHARES), (_TAINTS, _NO_TAINTS)) if name not in kept)
 
     def forget(self) -> None:
         """Ask again: the API server may be another one since."""
@@ -77,11 +94,12 @@ class SliceFeatures:
     def _look(self) -> frozenset[str]:
         with self._lock:
             if self._kept is None:
-                self._kept = frozenset(name for name in (_COUNTERS, _SHARES) if self._is_kept(name))
-                if lost := {_COUNTERS, _SHARES} - self._kept:
+                self._kept = frozenset(name for name in _PROBES if self._is_kept(name))
+                if lost := _PROBES.keys() - self._kept:
                     _LOG.error(
-                        "the API server drops fields that GPU sharing needs: turn on its feature gates "
-                        "DRAPartitionableDevices and DRAConsumableCapacity, on the scheduler as well",
+                        "the API server drops fields that Rootport needs: turn on its feature gates %s, on the "
+                        "scheduler as well",
+                        " and ".join(sorted(_GATES[name] for name in lost)),
                         extra={"dropped": sorted(lost)},
                     )
             return self._kept
@@ -95,7 +113,6 @@ class SliceFeatures:
 
 
 def _slice(name: str) -> JsonObject:
-    value = [{"counterSet": "g0", "counters": {"gpu": {"value": "1"}}}] if name == _COUNTERS else True
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceSlice",
@@ -104,6 +121,6 @@ def _slice(name: str) -> JsonObject:
             "driver": DRIVER_NAME,
             "nodeName": _NODE,
             "pool": {"name": _NODE, "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": "gpu", name: value}],
+            "devices": [{"name": "gpu", name: _PROBES[name]}],
         },
     }

@@ -34,14 +34,19 @@ class SliceWriter:
         self._stop = stop
         self._losses: dict[str, AcceptedLoss] = {}
 
-    def publish(self, desired: Sequence[ResourceSlice], *, node_uid: str) -> SliceChanges:
+    def publish(self, desired: Sequence[ResourceSlice], stored: Sequence[JsonObject], *, node_uid: str) -> SliceChanges:
         """Write what differs; the changes that were made.
+
+        Args:
+            desired: All slices of the node's pool in their order.
+            stored: What the cache had of the pool when these were made.
+            node_uid: The Node's uid.
 
         Raises:
             ApiServerError: A write was refused or could not be done; those before it are done.
         """
         pool = desired[0].spec.pool.name
-        changes = slice_changes(desired, self._cache.pool(pool), node_uid=node_uid, accepted=self._losses)
+        changes = slice_changes(desired, stored, node_uid=node_uid, accepted=self._losses)
         if changes:
             self._write(pool, changes)
         return changes

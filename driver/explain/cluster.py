@@ -12,6 +12,7 @@ from enum import Enum
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
 from driver.explain.explanation import ObjectRef
+from driver.model.health import Fault
 
 __all__ = [
     "ClaimState",
@@ -211,15 +212,17 @@ class ClaimState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryWord:
-    """What the conditions of a NodeInventory say.
+    """What the status of a NodeInventory says.
 
     Attributes:
         problem: What is wrong, such as ``Published: False, NodeSilent: …``; empty where all is well.
         remark: What the controller left out of what it published, and why; empty for nothing.
+        faults: What is wrong with the node's devices.
     """
 
     problem: str = ""
     remark: str = ""
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

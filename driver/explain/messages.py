@@ -10,7 +10,6 @@ from typing import Final
 from driver.allocator.candidates import MAX_RESULTS
 from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.pools import PooledDevice, PoolState
-from driver.allocator.taints import refusing_taints
 from driver.explain.case import Case
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintProblem
@@ -19,12 +18,13 @@ from driver.explain.look import Judgement, Look, unusable_pool
 from driver.explain.reasons import Reason
 from driver.explain.selector_texts import error_text, refusals
 from driver.explain.state import ClusterState
-from driver.explain.texts import amount, device_names, listed, plural, short, taint_text
+from driver.explain.taint_texts import taints_text
+from driver.explain.texts import amount, device_names, listed, plural, short
 from driver.explain.usage import counters_text, fragment_text, held_by, largest_fragment
 from driver.explain.verdicts import Verdicts
 from driver.explain.vocabulary import suggest
 
-__all__ = ["asks", "judgement_text", "taints_text"]
+__all__ = ["asks", "judgement_text"]
 
 _ABOUT_ALL: Final = frozenset({Reason.REQUESTS_COMPETE, Reason.SEARCH_LIMIT, Reason.TOO_MANY_DEVICES})
 
@@ -216,20 +216,6 @@ def asks(case: Case, place: int, demand: Demand) -> str:
     each = f" with {amounts}{' each' if demand.count != 1 else ''}" if amounts else ""
     who = f"claim {case.claims[place].key}, request {demand.name}"
     return f"{who} asks for {count} of class {demand.device_class}{each}"
-
-
-def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: Demand) -> str:
-    """Which taints keep the devices away, and who set them."""
-    found: dict[str, list[PooledDevice]] = {}
-    for device in devices:
-        for taint in refusing_taints(device.device.taints, demand.tolerations)[:1]:
-            key = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
-            found.setdefault(key, []).append(device)
-    texts = [
-        f"{plural(len(tainted), 'device')} ({device_names(tainted)}) {_has(len(tainted))} the taint {name}"
-        for name, tainted in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
-    return "; ".join(texts[:3]) + (f"; and {len(texts) - 3} more taints" if len(texts) > 3 else "")
 
 
 def _named(demands: Sequence[ClaimDemand], judgement: Judgement) -> Demand:

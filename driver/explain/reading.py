@@ -43,6 +43,7 @@ from driver.explain.cluster import (
     PrepareFailure,
     TaintRule,
 )
+from driver.objects.health import node_health
 
 __all__ = [
     "UnreadableError",
@@ -321,8 +322,9 @@ def read_taint_rule(wire: Json) -> TaintRule:
 
 
 def read_inventory(wire: Json) -> InventoryWord:
-    """What the conditions of a NodeInventory say."""
-    conditions = {item.get("type"): item for item in (wire.get("status") or {}).get("conditions") or ()}
+    """What the status of a NodeInventory says."""
+    status = wire.get("status") or {}
+    conditions = {item.get("type"): item for item in status.get("conditions") or ()}
     bad = [conditions[name] for name in _SUMMARIES if name in conditions and conditions[name].get("status") != "True"]
     published = conditions.get(_PUBLISHED, {})
     # What was left out stands behind the count of what is published.
@@ -330,6 +332,7 @@ def read_inventory(wire: Json) -> InventoryWord:
     return InventoryWord(
         problem="; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad),
         remark=left_out,
+        faults=node_health({"status": {"faults": status.get("faults") or ()}}).faults,
     )
 
 

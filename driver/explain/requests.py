@@ -12,9 +12,9 @@ from driver.explain.case import Case, NodeVerdict
 from driver.explain.explanation import FunnelStep, RequestFunnel, Step
 from driver.explain.funnel import STEPS, Sieve
 from driver.explain.look import Look, demands_of
-from driver.explain.messages import taints_text
 from driver.explain.selector_texts import Refused, refused_by, told
 from driver.explain.state import ClusterState
+from driver.explain.taint_texts import taints_text
 from driver.explain.texts import amount, plural
 from driver.explain.usage import Fragment, counters_text, fragment_text, held_by, largest_fragment
 from driver.explain.verdicts import Verdicts

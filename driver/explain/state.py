@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from driver import DRIVER_NAME
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
@@ -19,6 +20,7 @@ from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
 from driver.api.resource_v1 import DeviceClass, DeviceTaint
 from driver.explain.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
+from driver.explain.device_faults import fault_behind
 from driver.explain.holders import Holders
 from driver.explain.published import PublishedSlices
 from driver.explain.reading import (
@@ -33,12 +35,14 @@ from driver.explain.reading import (
     read_taint_rule,
     reading,
 )
+from driver.model.health import UNHEALTHY_TAINT, Fault
 
 __all__ = ["ClusterState"]
 
 _NOTES_SHOWN: Final = 5
 
 _NO_WORD: Final = InventoryWord()
+_ROOTPORT: Final = "Rootport"
 
 
 class ClusterState:
@@ -194,9 +198,24 @@ class ClusterState:
         return room
 
     def taint_source(self, device: DeviceId, taint: DeviceTaint) -> str:
-        """Who put a taint on a device: ``DeviceTaintRule NAME``, or ``its driver``."""
+        """Who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for another one.
+
+        Of Rootport's slices the controller keeps what an administrator has written into them.
+        """
         rule = self._slices.rule_behind(device, taint)
-        return f"DeviceTaintRule {rule}" if rule else "its driver"
+        if rule:
+            return f"DeviceTaintRule {rule}"
+        if device.driver != DRIVER_NAME:
+            return "its driver"
+        return _ROOTPORT if taint.key.startswith(f"{DRIVER_NAME}/") else "an administrator, in its ResourceSlice"
+
+    def is_unhealthy(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a device that is not well."""
+        return taint.key == UNHEALTHY_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
+        """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
+        return fault_behind(self._inventories.get(device.pool, _NO_WORD).faults, device.device, taint.value)
 
     def prepare_problem(self, pod: PodState) -> str:
         """Why the pod's kubelet could not prepare its claims the last time; empty where no event says so."""

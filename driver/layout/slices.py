@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -33,7 +33,9 @@ from driver.layout.neighbours import link_domains
 from driver.layout.nic_devices import NicDevices, nic_offer
 from driver.layout.offers import gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
+from driver.layout.taints import health_taints, with_taints
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic, RdmaVf
+from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices
 
@@ -44,6 +46,8 @@ _NO_NODES: Final = (
     "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
     "of its own"
 )
+_NOTHING_KNOWN: Final = NodeHealth()
+_NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
 _NAME_LENGTH: Final = 253
 _KINDS_OF_NODES: Final = 64
 
@@ -56,12 +60,16 @@ def resource_slices(
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     has_counters: bool = True,
     has_shares: bool = True,
+    health: NodeHealth = _NOTHING_KNOWN,
+    other_taints: Mapping[str, Sequence[resource_v1.DeviceTaint]] = _NO_TAINTS,
 ) -> tuple[resource_v1.ResourceSlice, ...]:
     """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
 
     The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
-    with equal hardware share the tuples of devices (``is``), so that consumers can cache by identity. Slices with the
-    GPUs' counters come last.
+    with equal hardware, and nothing wrong with it, share the tuples of devices (``is``), so that consumers can cache by
+    identity. Slices with the GPUs' counters come last.
+
+    A device that must not be given stays where it is, with a taint: the order of allocation is a matter of hardware.
 
     Args:
         inventory: The node.
@@ -72,6 +80,8 @@ def resource_slices(
             GPU is published in one way, because nothing would make the ways exclude each other.
         has_shares: Whether it keeps what says that a device can be shared (DRAConsumableCapacity). Without that a pool
             of VFs would be given once, so they are published by name.
+        health: What is wrong with the devices.
+        other_taints: What somebody else has put on devices, by their names in the slices; it stays on them.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
@@ -87,6 +97,7 @@ def resource_slices(
         _nodes_told(inventory),
         has_counters,
     )
+    parts = with_taints(parts, health_taints(inventory, health), other_taints)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.slice_changes import AcceptedLoss, SliceChanges, loss, slice_changes, slice_name, withdrawal
+from controller.slice_taints import foreign_taints
 from driver.allocator.features import Features
 from driver.allocator.pools import PoolIndex, PoolState
 from driver.api.quantity import Quantity
@@ -199,6 +200,41 @@ def test_a_time_that_we_set_may_be_rounded(seconds: int, differs: bool) -> None:
     publish(server, pool([device("a", taints=(TAINT.model_copy(update={"time_added": "2026-01-01T10:00:00Z"}),))]))
     moved = TAINT.model_copy(update={"time_added": f"2026-01-01T10:00:0{seconds}.0Z"})
     assert bool(slice_changes(pool([device("a", taints=(moved,))]), server.stored(), node_uid=UID)) is differs
+
+
+def test_a_taint_keeps_its_time_in_whichever_slice_its_device_comes_to_be() -> None:
+    server = Server()
+    tainted = device("b", taints=(TAINT,))
+    publish(server, pool([A, tainted]))
+    added = server.stored()[0]["spec"]["devices"][1]["taints"][0]["timeAdded"]
+    publish(server, pool([A], [tainted]))
+    publish(server, pool([A], [C], [tainted]))
+    publish(server, pool([tainted]))
+    assert server.stored()[0]["spec"]["devices"][0]["taints"][0]["timeAdded"] == added
+
+
+def test_taints_of_others_are_those_with_keys_that_are_not_ours() -> None:
+    server = Server()
+    keys = ("rootport.dev/link-down", "example.com/rootport.dev", "service", "gpus.rootport.dev/service")
+    taints = tuple(DeviceTaint(key=key, effect="NoSchedule") for key in keys)
+    publish(server, pool([A, device("b", taints=taints)], [device("c", taints=(TAINT,))]))
+    found = foreign_taints(server.stored())
+    assert {name: [taint.key for taint in kept] for name, kept in found.items()} == {"b": list(keys[1:])}
+    assert all(taint.time_added for taint in found["b"])
+
+
+@pytest.mark.parametrize("is_newer_tainted", [True, False])
+def test_of_two_generations_the_newer_says_whether_others_have_tainted_a_device(*, is_newer_tainted: bool) -> None:
+    """An administrator takes a taint off, and a write of the pool is left half done."""
+    server = Server()
+    service = device("a", taints=(DeviceTaint(key="service", effect="NoSchedule"),))
+    publish(server, pool([A if is_newer_tainted else service]))
+    (older,) = server.stored()
+    server.objects.clear()
+    publish(server, pool([service if is_newer_tainted else A]))
+    (newer,) = server.stored()
+    newer["spec"]["pool"]["generation"] = 2
+    assert bool(foreign_taints([newer, older])) is bool(foreign_taints([older, newer])) is is_newer_tainted
 
 
 def test_labels_of_others_survive_an_update() -> None:

@@ -72,7 +72,7 @@ FOUR: Final = (node_wire("n1"), slice_wire("n1", *(gpu(number) for number in ran
 
 
 def taint(effect: str = "NoSchedule") -> list[Json]:
-    return [{"key": "rootport.dev/unhealthy", "value": "xid-79", "effect": effect}]
+    return [{"key": "rootport.dev/unhealthy", "value": "Xid79", "effect": effect}]
 
 
 MODES: Final = (
@@ -208,7 +208,22 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
     "a taint": (
         Reason.DEVICE_TAINTED,
         (node_wire("n1"), slice_wire("n1", gpu(0, taints=taint()), gpu(1)), *wants(exactly("g", GPUS, count=2))),
-        ("gpu-0", "rootport.dev/unhealthy=xid-79:NoSchedule", "its driver", "1 of 2 are left"),
+        ("gpu-0", "unhealthy", "rootport.dev/unhealthy=Xid79:NoSchedule", "set by Rootport", "1 of 2 are left"),
+    ),
+    "an unhealthy device": (
+        Reason.DEVICE_TAINTED,
+        (
+            node_wire("n1"),
+            slice_wire("n1", gpu(0, taints=[{"key": "example.com/service", "effect": "NoSchedule"}, *taint()]), gpu(1)),
+            {"kind": "NodeInventory", "metadata": {"name": "n1"}, "status": {"faults": [{"device": "gpu-0", "reason": "Xid79", "effect": "NoSchedule", "since": "2026-01-01T00:00:00Z", "message": "Xid 79 (GPU has fallen off the bus): restart the node"}]}},
+            *wants(exactly("g", GPUS, count=2)),
+        ),
+        ("1 device (gpu-0) is unhealthy, Xid79: Xid 79 (GPU has fallen off the bus): restart the node (taint rootport.dev/unhealthy=Xid79:NoSchedule, set by Rootport)",),
+    ),
+    "a taint of an administrator in the slice": (
+        Reason.DEVICE_TAINTED,
+        (node_wire("n1"), slice_wire("n1", gpu(0, taints=[{"key": "example.com/service", "effect": "NoSchedule"}])), *wants(exactly("g", GPUS))),
+        ("the taint example.com/service:NoSchedule, set by an administrator, in its ResourceSlice",),
     ),
     "a taint of an administrator": (
         Reason.DEVICE_TAINTED,
@@ -648,7 +663,7 @@ def test_a_funnel_counts_each_device_out_once() -> None:
     details = {step.step: " ".join(step.details) for step in funnel.steps}
     assert 'rootport.dev/type "rdma"' in details[Step.CLASS]
     assert "the largest of these has 40Gi" in details[Step.SIZE]
-    assert "rootport.dev/unhealthy=xid-79:NoSchedule" in details[Step.TAINTS]
+    assert "rootport.dev/unhealthy=Xid79:NoSchedule" in details[Step.TAINTS]
     assert "claim ml/whole (pod ml/p)" in details[Step.IN_USE]
     assert "30Gi of memory" in details[Step.ROOM]
     assert "gpu-2 of node n2" in details[Step.ROOM]

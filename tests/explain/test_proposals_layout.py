@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,23 @@ from driver.adapters.nccl import read_topology
 from driver.explain.cluster import Kind
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.layout import resource_slices
+from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
+from driver.objects.health import device_faults
 from resourceclasses import device_classes_text
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CARD = 80 << 30
+HEALTHY = NodeHealth()
 
 
-def cluster(*inventories: Inventory) -> World:
+def cluster(*inventories: Inventory, health: NodeHealth = HEALTHY) -> World:
     world = World()
     for item in read_manifest_text(device_classes_text(), "classes.yaml").classes:
         world.state.put(Kind.CLASS, item.device_class.to_wire())
     for inventory in inventories:
         world.add_node(inventory.node)
-        for item in resource_slices(inventory):
+        for item in resource_slices(inventory, health=health):
             world.add_slice(item.to_wire())
     return world
 
@@ -48,6 +52,24 @@ def changes(found: tuple[Proposal, ...]) -> list[list[Any]]:
         for proposal in found
         if proposal.kind is ChangeKind.CHANGE_CLAIM
     ]
+
+
+def test_an_unhealthy_gpu_is_proposed_for_repair_by_what_its_plugin_says_also_for_a_share_of_it() -> None:
+    machine = node(mig_gpu("0a", memory_bytes=CARD))
+    message = "Xid 48 (double-bit ECC error): reset it with `nvidia-smi --gpu-reset` when nothing uses it"
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    fault = Fault(device=machine.gpus[0].name, reason="Xid48", effect=Effect.NO_SCHEDULE, since=since, message=message)
+    health = NodeHealth(faults=(fault,))
+    world = cluster(machine, health=health)
+    status = {"faults": [item.to_wire() for item in device_faults(health)]}
+    world.state.put(Kind.INVENTORY, {"metadata": {"name": "node-a"}, "status": status})
+
+    for wanted in (gpu_request(core="30"), gpu_request("mig", profile="1g.10gb")):
+        (repair,) = [item for item in world.ask(world.wire(wanted)) if item.kind is ChangeKind.CHANGE_DEVICE_TAINT]
+        assert repair.verified
+        assert repair.text.startswith("repair device rootport.dev/node-a/")
+        assert f": unhealthy, Xid48: {message}; Rootport takes the taint" in repair.text
+        assert repair.text.endswith("rootport.dev/unhealthy=Xid48:NoSchedule off once it is well")
 
 
 @pytest.fixture

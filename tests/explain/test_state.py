@@ -359,15 +359,92 @@ def test_a_slice_that_comes_after_the_rule_is_tainted_too() -> None:
     assert all(device.device.taints for device in state.index.view(state.nodes["n1"].node).devices)
 
 
-def test_a_taint_that_the_driver_published_is_told_as_the_drivers() -> None:
-    own = {"taints": [{"key": "rootport.dev/unhealthy", "effect": "NoExecute"}]}
-    state = cluster(node_wire("n1"), slice_wire("n1", device_wire("gpu-0", extra=own)), taint_rule_wire("all"))
+@pytest.mark.parametrize(
+    ("key", "driver", "who"),
+    [
+        pytest.param("rootport.dev/unhealthy", "rootport.dev", "Rootport", id="ours"),
+        pytest.param("rootport.dev/link-down", "rootport.dev", "Rootport", id="ours, a link"),
+        pytest.param(
+            "example.com/service", "rootport.dev", "an administrator, in its ResourceSlice", id="written into ours"
+        ),
+        pytest.param("gpu.example.com/broken", "gpu.example.com", "its driver", id="another driver's"),
+        pytest.param("rootport.dev/unhealthy", "gpu.example.com", "its driver", id="another driver's with our key"),
+    ],
+)
+def test_a_published_taint_is_told_as_of_whoever_wrote_it(key: str, driver: str, who: str) -> None:
+    own = {"taints": [{"key": key, "effect": "NoExecute"}]}
+    part = slice_wire("n1", device_wire("gpu-0", extra=own), driver=driver)
+    state = cluster(node_wire("n1"), part, taint_rule_wire("all"))
     (device,) = state.index.view(state.nodes["n1"].node).devices
 
-    assert [state.taint_source(device.id, taint) for taint in device.device.taints] == [
-        "its driver",
-        "DeviceTaintRule all",
+    assert [state.taint_source(device.id, taint) for taint in device.device.taints] == [who, "DeviceTaintRule all"]
+
+
+def faulty(*faults: tuple[str, str]) -> dict[str, Any]:
+    """The NodeInventory of n1 with faults by device and reason, whose messages name the device."""
+    wire = [
+        {
+            "device": device,
+            "reason": reason,
+            "effect": "NoSchedule",
+            "since": "2026-01-01T00:00:00Z",
+            "message": f"{device} is broken",
+        }
+        for device, reason in faults
     ]
+    return {"kind": "NodeInventory", "metadata": {"name": "n1"}, "status": {"faults": wire}}
+
+
+@pytest.mark.parametrize(
+    ("device", "reason", "faults", "found"),
+    [
+        pytest.param("gpu-0000-10-00-0", "Xid79", [("gpu-0000-10-00-0", "Xid79")], 0, id="itself"),
+        pytest.param(
+            "gpu-ratio-0000-10-00-0", "Xid79", [("gpu-0000-11-00-0", "Xid79"), ("gpu-0000-10-00-0", "Xid79")], 1,
+            id="a GPU's percent device",
+        ),
+        pytest.param(
+            "mig-0000-10-00-0-1g-10gb-6", "Xid79", [("gpu-0000-11-00-0", "Xid79"), ("gpu-0000-10-00-0", "Xid79")], 1,
+            id="a partition",
+        ),
+        pytest.param(
+            "gpu-0000-10-00-0", "Xid79", [("gpu-0000-10-00-0", "Xid48"), ("gpu-0000-10-00-0", "Xid79")], 1,
+            id="another of its faults",
+        ),
+        pytest.param("rdma-vfs-0000-20-00-0", "LinkFlapping", [("rdma-0000-20-00-0", "LinkFlapping")], 0, id="a pool"),
+        pytest.param("rdma-vf-0000-20-00-3", "LinkFlapping", [("rdma-0000-20-00-0", "LinkFlapping")], 0, id="a VF"),
+        pytest.param(
+            "rdma-vf-0000-20-00-3", "LinkFlapping",
+            [("rdma-0000-20-00-0", "LinkFlapping"), ("rdma-0000-21-00-0", "LinkFlapping")], None,
+            id="a VF of one of two NICs",
+        ),
+        pytest.param("gpu-0000-10-00-0", "Xid79", [("gpu-0000-11-00-0", "Xid79")], None, id="another device's"),
+        pytest.param("gpu-0000-10-00-0", "Xid79", [], None, id="over by now"),
+    ],
+)  # fmt: skip
+def test_the_fault_behind_a_taint_is_found(
+    device: str, reason: str, faults: list[tuple[str, str]], found: int | None
+) -> None:
+    taint = {"key": "rootport.dev/unhealthy", "value": reason, "effect": "NoSchedule"}
+    part = slice_wire("n1", device_wire(device, extra={"taints": [taint]}))
+    state = cluster(node_wire("n1"), part, faulty(*faults))
+    (there,) = state.index.view(state.nodes["n1"].node).devices
+
+    fault = state.fault_behind(there.id, there.device.taints[0])
+
+    assert (None if fault is None else (fault.device, fault.reason)) == (None if found is None else faults[found])
+
+
+def test_another_message_of_a_fault_changes_what_is_explained_and_the_same_one_does_not() -> None:
+    state = cluster(*a_node(), faulty(("gpu-0", "Xid79")))
+    before = (state.generation, state.version("n1"))
+
+    state.put(Kind.INVENTORY, faulty(("gpu-0", "Xid79")))
+    assert (state.generation, state.version("n1")) == before
+
+    state.put(Kind.INVENTORY, faulty(("gpu-0", "Xid48")))
+    assert state.generation > before[0]
+    assert state.version("n1") > before[1]
 
 
 def test_a_pool_of_which_slices_are_missing_is_incomplete() -> None:

@@ -14,6 +14,7 @@ from driver.explain.explanation import ChangeKind, Step
 from driver.explain.nearest.bench import Bench, Wish
 from driver.explain.nearest.edits import put
 from driver.explain.nearest.options import Change, Effort, Option
+from driver.explain.taint_texts import unhealthy_text
 from driver.explain.texts import taint_text
 
 __all__ = ["without_taints"]
@@ -80,10 +81,17 @@ def _gone(bench: Bench, taint: DeviceTaint, devices: list[DeviceId], changes: tu
     return Option(
         effort=Effort.OTHERS,
         cost=len(devices),
-        text=f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}",
+        text=_repair(bench, taint, devices[0], which, sources),
         changes=changes,
         kind=ChangeKind.CHANGE_DEVICE_TAINT,
     )
+
+
+def _repair(bench: Bench, taint: DeviceTaint, device: DeviceId, which: str, sources: set[str]) -> str:
+    if len(sources) > 1 or not bench.state.is_unhealthy(device, taint):
+        return f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}"
+    why = unhealthy_text(bench.state, device, taint)
+    return f"repair device {which}: {why}; Rootport takes the taint {taint_text(taint)} off once it is well"
 
 
 def _changes(wishes: list[Wish], taints: list[DeviceTaint]) -> tuple[Change, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,9 @@ from driver.adapters.nccl import read_topology
 from driver.explain.explanation import ChangeKind
 from driver.explain.reasons import Reason
 from driver.layout import resource_slices
+from driver.model.health import Effect, Fault, NodeHealth
+from driver.objects import node_inventory
+from driver.objects.health import device_faults
 
 __all__ = ["CASES", "HOLDER", "POD", "Hang"]
 
@@ -68,6 +72,23 @@ def _machine(name: str, *, gpus: int = 1, nics: int = 0, first_nic: int = 0) -> 
     whole = read_topology(_H100, node=name, hardware=HardwareFacts(gpu_model="H100"))
     cut = replace(whole, gpus=whole.gpus[:gpus], nics=whole.nics[first_nic : first_nic + nics])
     return tuple(item.to_wire() for item in resource_slices(cut))
+
+
+def _unhealthy(name: str) -> tuple[JsonObject, ...]:
+    """The slices of a node with one H100 that has fallen off the bus, and its inventory, which says so."""
+    whole = read_topology(_H100, node=name, hardware=HardwareFacts(gpu_model="H100"))
+    cut = replace(whole, gpus=whole.gpus[:1], nics=())
+    fault = Fault(
+        device=cut.gpus[0].name,
+        reason="Xid79",
+        effect=Effect.NO_EXECUTE,
+        since=datetime(2026, 1, 1, tzinfo=UTC),
+        message="Xid 79 (GPU has fallen off the bus): drain and restart the node",
+    )
+    health = NodeHealth(faults=(fault,))
+    status = {"faults": [item.to_wire() for item in device_faults(health)]}
+    slices = [item.to_wire() for item in resource_slices(cut, health=health)]
+    return (node_inventory(cut).to_wire() | {"status": status}, *slices)
 
 
 def _fpgas(name: str, count: int, **attributes: str | int) -> JsonObject:
@@ -275,6 +296,13 @@ CASES: Final = (
         ),
         hanging=_wants(request("fpga", "fpga")),
         says=("rootport.dev/link-down", "NoSchedule"),
+    ),
+    Hang(
+        name="unhealthy-device",
+        reason=Reason.DEVICE_TAINTED,
+        objects=(node("n1"), *_unhealthy("n1")),
+        hanging=_wants(request("gpu")),
+        says=("unhealthy, Xid79: Xid 79", "restart the node", "set by Rootport"),
     ),
     Hang(
         name="device-tainted-by-a-rule",

@@ -1,0 +1,87 @@
+"""The taints of a node's devices for what is wrong with them, and those that somebody else has put on them.
+
+Source of the rules: KEP-5055 (device taints and tolerations); limits of k8s.io/api v0.36.3, resource/v1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from driver.api.resource_v1 import DeviceTaint
+from driver.api.validation.names import label_value
+from driver.layout.chunks import Chunk, chunks
+from driver.model.devices import Device, Gpu, RdmaNic
+from driver.model.health import UNHEALTHY_TAINT, Fault, NodeHealth
+from driver.model.inventory import Inventory
+from driver.model.parts import RdmaVfPool, gpu_parts
+
+__all__ = ["LINK_DOWN_FAULT", "health_taints", "with_taints"]
+
+LINK_DOWN_FAULT: Final = "LinkDown"
+"""The reason of the fault of a NIC without a link. That has a taint of its own, made of what the inventory says
+(:data:`driver.layout.nic_devices.LINK_DOWN`), so it gives no second one."""
+
+_MOST: Final = 16  # ResourceSlice validation: DeviceTaintsMaxLength
+_ODD_REASON: Final = "unknown"
+
+
+def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:
+    """The taint of each device that must not be given, by its name in the slices.
+
+    A device has one at most: for the worst of its faults. Its parts and virtual functions have it as well. The time is
+    left to the API server and then kept: tolerations count from when the cluster was told, by the cluster's own clock.
+    """
+    faults = defaultdict[str, list[Fault]](list)
+    for fault in health.faults:
+        faults[fault.device].append(fault)
+    if not faults:
+        return {}
+    taints: dict[str, tuple[DeviceTaint, ...]] = {}
+    for device in inventory.devices():
+        found = [fault for fault in faults.get(device.name, ()) if not _has_own_taint(device, fault)]
+        worst = NodeHealth(faults=tuple(found)).taints().get(device.name)
+        if worst is not None:
+            taints |= dict.fromkeys(_names(device), (_taint(worst),))
+    return taints
+
+
+def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTaint]]) -> tuple[Chunk, ...]:
+    """The slices' contents with more taints on their devices; the very same where there are none.
+
+    With a taint in it a slice holds fewer devices, so these may move on to other slices; their order stays.
+
+    Args:
+        parts: The contents.
+        taints: By device name, the important ones first: what is beyond the API server's limit is left out. Those of
+            devices that are not there are passed over.
+    """
+    if not any(taints):
+        return tuple(parts)
+    devices = [device for part in parts for device in part.devices]
+    for place, device in enumerate(devices):
+        more = [taint for by_name in taints for taint in by_name.get(device.name, ())]
+        if more:
+            devices[place] = device.model_copy(update={"taints": (*device.taints, *more)[:_MOST]})
+    return chunks(devices, [counters for part in parts for counters in part.counter_sets])
+
+
+def _has_own_taint(device: Device, fault: Fault) -> bool:
+    return isinstance(device, RdmaNic) and fault.reason == LINK_DOWN_FAULT
+
+
+def _names(device: Device) -> Iterator[str]:
+    """All names under which a whole device may be published."""
+    yield device.name
+    if isinstance(device, Gpu):
+        yield from (part.name for part in gpu_parts(device))
+    elif isinstance(device, RdmaNic):
+        yield RdmaVfPool(nic=device, vfs=device.vfs).name
+        yield from (vf.name for vf in device.vfs)
+
+
+def _taint(fault: Fault) -> DeviceTaint:
+    # A reason that no taint can carry comes from a broken source: the taint counts, its value is for people.
+    value = _ODD_REASON if any(label_value("", fault.reason)) else fault.reason
+    return DeviceTaint(key=UNHEALTHY_TAINT, value=value, effect=fault.effect.value)
