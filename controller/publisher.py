@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from controller.alignment_pass import AlignmentPass
 from controller.cluster_view import ClusterView
-from controller.device_pass import DevicePass
-from controller.liveness import LivenessTracker
+from controller.device_pass import DevicePass, NodeListener
+from controller.liveness import Liveness, LivenessTracker
 from controller.news import ClusterListener
 from controller.node_pass import NodePass
 from controller.policies_in_force import PoliciesInForce
@@ -24,6 +25,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
+from driver.objects import node_label
 
 __all__ = ["LowerRank", "Publisher", "PublisherOptions"]
 
@@ -31,8 +33,9 @@ _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
 # Several slices usually change at once: kubelet deletes all of a node.
 _SETTLE_S: Final = 0.3
-_DEVICES_SETTLE_S: Final = 1.0
-_DEVICE_WRITES_PER_S: Final = 50.0
+# A claim's results, and its pods, are written at once. Not to wait is what makes its Device tell of it within a second.
+_DEVICES_SETTLE_S: Final = 0.1
+_DEVICE_WRITES_PER_S: Final = 100.0
 # The scheduler reserves a pod's claims one after the other, and only all of them together can be judged.
 _PODS_SETTLE_S: Final = 2.0
 _EVENTS_PER_S: Final = 10.0
@@ -84,6 +87,8 @@ class Publisher:
         policies: What an administrator lets be given of GPUs; None for the defaults.
         nic_policies: Likewise of RDMA NICs.
         explanations: Tells why claims are pending; None to leave that.
+        overview: Gets what is found out of the nodes; None where nobody looks.
+        timed: Called with the name of a pass, ``slices`` or ``devices``: what times it.
         clock: Monotonic seconds.
     """
 
@@ -95,10 +100,13 @@ class Publisher:
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
         explanations: LowerRank | None = None,
+        overview: NodeListener | None = None,
+        timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._explanations = explanations
+        self._timed = timed
         self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -142,6 +150,10 @@ class Publisher:
             features=self._features,
             stop=self._stop,
             pause=self._wait_for_slices,
+            instance=options.leader_lease,
+            liveness=self._liveness,
+            listener=overview,
+            clock=clock,
         )
         self._alignment_pass = AlignmentPass(
             api,
@@ -193,10 +205,11 @@ class Publisher:
         return not any(thread.is_alive() for thread in workers)
 
     def _work_on_nodes(self) -> None:
-        self._work(self._nodes, "node", lambda: self._view.is_synced, self._node_pass.run)
+        self._work(self._nodes, "node", lambda: self._view.is_synced, self._timing("slices", self._node_pass.run))
 
     def _work_on_devices(self) -> None:
-        self._work(self._labels, "node", lambda: self._view.devices_are_synced, self._device_pass.run)
+        run = self._timing("devices", self._device_pass.run)
+        self._work(self._labels, "node", lambda: self._view.devices_are_synced, run)
 
     def _work_on_pods(self) -> None:
         self._work(self._pods, "pod_uid", lambda: self._view.devices_are_synced, self._look_at_pod)
@@ -218,6 +231,13 @@ class Publisher:
                 if again_s is not None:
                     queue.add(key, after_s=again_s)
 
+    def _timing(self, name: str, run: Callable[[str], float | None]) -> Callable[[str], float | None]:
+        def timed(key: str) -> float | None:
+            with self._timed(name):
+                return run(key)
+
+        return timed
+
     @staticmethod
     def _log_failure(what: dict[str, str], error: Exception, delay: float) -> None:
         told = what | {"retry_in_s": round(delay, 1)}
@@ -234,8 +254,13 @@ class Publisher:
             if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
                 self._look_at_all()
             now = self._clock()
-            for node in (*self._liveness.changed(now), *self._view.slices.doubtful()):
+            changed = self._liveness.changed(now)
+            for node in (*changed, *self._view.slices.doubtful()):
                 self._nodes.add(node)
+            for node in changed:
+                label = node_label(node)
+                if self._device_pass.was_silent(label) or self._liveness.liveness(node, now) is Liveness.SILENT:
+                    self._labels.add(label)
             if resynced is None or now - resynced >= self._options.resync_s:
                 resynced = now
                 self._resync()

@@ -91,16 +91,27 @@ KINDS: Final = (
         # The name tells node, type and PCI address: their columns would break the line on a terminal.
         columns=(
             Column(name="Model", path=".spec.model"),
-            Column(name="Memory", path=".spec.memory"),
-            Column(name="Used", path=".status.allocated.memory", description="How much of its memory is allocated."),
+            Column(name="State", path=".status.state", description="Healthy, Unhealthy or Unknown."),
+            Column(name="Mode", path=".status.mode", description="How it is given now: whole, shared, ratio or mig."),
             Column(
                 name="Core%",
                 path=".status.allocated.core",
                 type="integer",
                 description="How many percent of its core are allocated.",
             ),
-            Column(name="Mode", path=".status.mode", description="How it is given now: whole, shared, ratio or mig."),
-            Column(name="State", path=".status.state"),
+            Column(name="Used", path=".status.allocated.memory", description="How much of its memory is allocated."),
+            Column(
+                name="Free",
+                path=".status.largestFree.memory",
+                description="How much of its memory one more claim can get.",
+            ),
+            Column(
+                name="Reason",
+                path='.status.conditions[?(@.type=="Healthy")].reason',
+                priority=1,
+                description="Why it is in this state.",
+            ),
+            Column(name="Memory", path=".spec.memory", priority=1),
             Column(name="Type", path=".spec.type", priority=1),
             Column(
                 name="Switch",
@@ -113,6 +124,8 @@ KINDS: Final = (
             Column(name="PCI", path=".spec.pciBusID", priority=1),
             Column(name="Root", path=".spec.pcieRoot", priority=1),
             Column(name="RDMA", path=".spec.rdmaDevice", priority=1),
+            Column(name="Bandwidth", path=".status.allocated.bandwidth", priority=1),
+            Column(name="VFs", path=".status.allocated.vfs", type="integer", priority=1),
             Column(name="UUID", path=".spec.uuid", priority=1),
             Column(name="Left-Out", path=".spec.leftOut", priority=1),
         ),

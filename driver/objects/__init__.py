@@ -3,6 +3,7 @@
 from driver.objects.alignment_events import alignment_event
 from driver.objects.claims import ClaimAllocation, claim_allocations
 from driver.objects.consumers import PodConsumer, pod_consumers
+from driver.objects.device_amounts import DeviceOffer
 from driver.objects.device_statuses import device_statuses
 from driver.objects.devices import device_objects
 from driver.objects.inventories import inventory_of, node_inventory, parse_node_inventory
@@ -13,6 +14,7 @@ __all__ = [
     "NODE_LABEL",
     "TYPE_LABEL",
     "ClaimAllocation",
+    "DeviceOffer",
     "PodConsumer",
     "alignment_event",
     "claim_allocations",

@@ -19,6 +19,7 @@ __all__ = ["ClaimAllocation", "claim_allocations"]
 
 _DOMAIN: Final = f"{DRIVER_NAME}/"
 _ALL: Final = 100
+_TEXT_LENGTH: Final = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class ClaimAllocation:
         isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
         vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
             prepared, and for other devices.
+        mig_uuid: The UUID of the MIG device that was made for it; None before it is prepared, and for other devices.
     """
 
     namespace: str
@@ -55,6 +57,7 @@ class ClaimAllocation:
     isolation: DeviceIsolation | None
     bandwidth: int | None = None
     vf: str | None = None
+    mig_uuid: str | None = None
 
 
 def claim_allocations(claim: Mapping[str, Any]) -> tuple[ClaimAllocation, ...]:
@@ -97,11 +100,17 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             bandwidth=_whole(consumed.get("bandwidth")),
             isolation=_isolation(prepared.isolation if prepared else None),
             vf=sys.intern(vf) if vf else None,
+            mig_uuid=_text(prepared.mig_uuid if prepared else None),
         )
 
 
 def _whole(text: str | None) -> int | None:
     return None if text is None else max(Quantity(text).ceil(), 0)
+
+
+def _text(said: str | None) -> str | None:
+    """What fits into a Device's status as a text; None where it does not."""
+    return said if said and len(said) <= _TEXT_LENGTH and said.isprintable() else None
 
 
 def _percent(text: str | None) -> int | None:

@@ -1,83 +1,173 @@
-"""The status of a node's Device objects: who has which device, how much of it, and in which way it is given."""
+"""The status of a node's Device objects: how each device is, who has it, how much of it, and what is left."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import (
     MAX_ALLOCATIONS,
     DeviceAllocation,
-    DeviceAmounts,
     DeviceMode,
+    DevicePartition,
+    DevicePod,
     DeviceStatus,
 )
-from driver.model.devices import DeviceName, Gpu, RdmaNic
+from driver.model.devices import Device, DeviceName, Gpu, RdmaNic, RdmaVf
+from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices, whole_device
+from driver.model.parts import (
+    AllocatableDevice,
+    GpuRatio,
+    MigPartition,
+    RdmaVfPool,
+    gpu_parts,
+    has_static_layout,
+    named_devices,
+    whole_device,
+)
 from driver.objects.claims import ClaimAllocation
+from driver.objects.device_amounts import (
+    NOT_OFFERED,
+    OFFERED,
+    DeviceOffer,
+    DeviceUse,
+    allocatable,
+    allocated,
+    capacity,
+    largest_free,
+)
+from driver.objects.device_conditions import conditions_of, state_of
 
-__all__ = ["device_statuses"]
+__all__ = ["AllocationPods", "device_statuses"]
+
+AllocationPods: TypeAlias = tuple[Sequence[DevicePod], int]
+"""The pods of an allocation that are shown, and how many more there are."""
 
 _ALL: Final = 100
-_FREE: Final = DeviceStatus(state="Unknown")
+_MOST_PARTITIONS: Final = 64  # as the object holds
+_Given: TypeAlias = list[tuple[AllocatableDevice, ClaimAllocation]]
 
 
-def device_statuses(inventory: Inventory, allocations: Iterable[ClaimAllocation]) -> dict[DeviceName, DeviceStatus]:
-    """The status of each device of a node that has a Device object.
+def _no_pods(_: ClaimAllocation) -> AllocationPods:
+    return (), 0
 
-    A GPU's has what is given of all its parts, and a NIC's what is given out of its pool of virtual functions; the
-    function that was given has it as well.
 
-    The state is Unknown: nobody watches it yet.
+def device_statuses(
+    inventory: Inventory,
+    allocations: Iterable[ClaimAllocation],
+    *,
+    health: NodeHealth = NodeHealth(),  # noqa: B008 - frozen
+    offers: Mapping[DeviceName, DeviceOffer] | None = None,
+    is_silent: bool = False,
+    pods: Callable[[ClaimAllocation], AllocationPods] = _no_pods,
+) -> dict[DeviceName, DeviceStatus]:
+    """The status of each device of a node that has a Device object, in the inventory's order.
+
+    A GPU's has what is given of all its parts, and a NIC's what is given of its virtual functions; the function that
+    was given has it as well.
 
     Args:
         inventory: The node.
         allocations: What was allocated; that of other pools, and of devices that the node no longer has, counts for
             nothing.
+        health: What the node's plugin says of its devices.
+        offers: In which ways each device is on offer; what is not here is in none. None: all in all ways.
+        is_silent: Whether nothing is heard of the node's plugin: then nothing of it can be given.
+        pods: The pods that have what a claim was given.
+
+    Returns:
+        By device. The conditions' times are as :func:`driver.objects.device_conditions.conditions_of` tells them.
     """
-    statuses = {device.name: _FREE for device in inventory.devices()}
-    own = [item for item in allocations if item.pool == inventory.node]
-    if not own:
-        return statuses
+    given = _given(inventory, [item for item in allocations if item.pool == inventory.node])
+    nics = {nic.address: nic for nic in inventory.nics}
+    statuses = {}
+    for device in inventory.devices():
+        root = nics.get(device.parent, device) if isinstance(device, RdmaVf) else device
+        conditions = conditions_of(
+            root, health.of(root.name), is_watched=root.name in health.watched, is_silent=is_silent
+        )
+        state = state_of(conditions)
+        offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
+        if is_silent or state == "Unhealthy":
+            offer = NOT_OFFERED
+        items = given.get(device.name, [])
+        shown = tuple(_allocation(part, item, pods(item)) for part, item in items[:MAX_ALLOCATIONS])
+        use = _use(device, items)
+        statuses[device.name] = DeviceStatus(
+            state=state,
+            conditions=conditions,
+            capacity=capacity(device),
+            allocatable=allocatable(device, offer),
+            mode=use.mode,
+            allocated=allocated(device, use),
+            largest_free=largest_free(device, offer, use),
+            partitions=tuple(_partitions(device, items)) if isinstance(device, Gpu) else (),
+            allocations=shown,
+        )
+    return statuses
+
+
+def _given(inventory: Inventory, own: Sequence[ClaimAllocation]) -> dict[DeviceName, _Given]:
     devices = named_devices(inventory, {item.device for item in own})
-    given: defaultdict[DeviceName, list[tuple[AllocatableDevice, ClaimAllocation]]] = defaultdict(list)
+    nics = {nic.address: nic for nic in inventory.nics}
+    given: defaultdict[DeviceName, _Given] = defaultdict(list)
     for item in sorted(own, key=_order):
         device = devices.get(item.device)
         if device is None:
             continue
         given[whole_device(device).name].append((device, item))
+        if isinstance(device, RdmaVf) and (nic := nics.get(device.parent)):
+            given[nic.name].append((device, item))
         if isinstance(device, RdmaVfPool):
             chosen = next((vf for vf in device.vfs if vf.name == item.vf), None)
             if chosen is not None:
                 given[chosen.name].append((chosen, item))
-    return statuses | {name: _status(items) for name, items in given.items()}
+    return given
 
 
-def _status(items: list[tuple[AllocatableDevice, ClaimAllocation]]) -> DeviceStatus:
-    allocations = tuple(_allocation(device, item) for device, item in items)
-    return DeviceStatus(
-        state="Unknown",
-        mode=_mode(*items[0], allocations),
-        allocated=_allocated(items[0][0], allocations),
-        allocations=allocations[:MAX_ALLOCATIONS],
+def _use(device: Device, items: _Given) -> DeviceUse:
+    if not items:
+        return DeviceUse()
+    amounts = [_amount(part, item) for part, item in items]
+    memories = [memory for _, memory in amounts if memory is not None]
+    by_vf = isinstance(device, RdmaNic) and not isinstance(items[0][0], RdmaNic)
+    return DeviceUse(
+        mode="shared" if by_vf else _mode(items),
+        core=sum(core or 0 for core, _ in amounts),
+        memory=sum(memories) if len(memories) == len(amounts) else None,
+        shares=len(items),
+        partitions=tuple(part for part, _ in items if isinstance(part, MigPartition)),
+        bandwidth=_bandwidth(device, items) if isinstance(device, RdmaNic) and not by_vf else None,
+        vfs=len(items) if by_vf else None,
     )
 
 
-def _allocation(device: AllocatableDevice, item: ClaimAllocation) -> DeviceAllocation:
+def _bandwidth(nic: RdmaNic, items: _Given) -> int | None:
+    """Of a NIC that is given itself; what consumes nothing takes all. None where the NIC's is not known."""
+    if not nic.bandwidth:
+        return None
+    return min(sum(nic.bandwidth if item.bandwidth is None else item.bandwidth for _, item in items), nic.bandwidth)
+
+
+def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: AllocationPods) -> DeviceAllocation:
     core, memory = _amount(device, item)
+    shown, more = pods
     return DeviceAllocation(
         namespace=item.namespace,
         claim=item.claim,
         uid=item.uid,
         request=item.request,
-        device=item.device,
+        device=DeviceName(item.device),
         share_id=item.share_id,
         core=core,
         memory=None if memory is None else Quantity.of(memory, binary=True),
+        bandwidth=None if item.bandwidth is None else Quantity.of(item.bandwidth),
         isolation=item.isolation,
+        pods=tuple(shown),
+        more_pods=more or None,
     )
 
 
@@ -97,34 +187,42 @@ def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | Non
             return None, None
 
 
-def _mode(device: AllocatableDevice, first: ClaimAllocation, allocations: tuple[DeviceAllocation, ...]) -> DeviceMode:
+def _mode(items: _Given) -> DeviceMode:
     # All allocations of a device at one time are of one mode: the slices' counters see to that.
+    device, first = items[0]
     match device:
         case GpuRatio():
             return "ratio"
         case MigPartition():
             return "mig"
         case Gpu():
-            return "whole" if all(item.core == _ALL for item in allocations) else "shared"
+            return "whole" if all(item.core in (None, _ALL) for _, item in items) else "shared"
         case RdmaNic():
             # One that can be shared has a share id in every allocation, also in that of all its bandwidth.
             is_part = first.bandwidth is not None and first.bandwidth < (device.bandwidth or 0)
             return "shared" if is_part else "whole"
-        case RdmaVfPool():
-            return "shared"
         case _:
             return "whole"  # a VF as well, where its share is one of a pool
 
 
-def _allocated(device: AllocatableDevice, allocations: tuple[DeviceAllocation, ...]) -> DeviceAmounts | None:
-    if not isinstance(device, Gpu | GpuRatio | MigPartition):
-        return None
-    cores = [item.core for item in allocations if item.core is not None]
-    memories = [item.memory.ceil() for item in allocations if item.memory is not None]
-    return DeviceAmounts(
-        core=min(sum(cores), _ALL) if cores else None,
-        memory=Quantity.of(sum(memories), binary=True) if len(memories) == len(allocations) else None,
-    )
+def _partitions(gpu: Gpu, items: _Given) -> Iterator[DevicePartition]:
+    """Those that an administrator made and those that are allocated, by their place."""
+    parts: dict[str, tuple[MigPartition, str | None]] = {}
+    if has_static_layout(gpu):
+        made = (part for part in gpu_parts(gpu) if isinstance(part, MigPartition))
+        parts = {part.name: (part, part.instance.uuid if part.instance else None) for part in made}
+    for part, item in items:
+        if isinstance(part, MigPartition) and not parts.get(part.name, (part, None))[1]:
+            parts[part.name] = (part, item.mig_uuid)
+    by_place = sorted(parts.values(), key=lambda item: (item[0].placement.start, item[0].name))
+    for part, uuid in by_place[:_MOST_PARTITIONS]:
+        yield DevicePartition(
+            device=part.name,
+            profile=part.profile.name,
+            start=part.placement.start,
+            size=part.placement.size,
+            uuid=uuid,
+        )
 
 
 def _order(item: ClaimAllocation) -> tuple[str, str, str, str]:

@@ -24,6 +24,8 @@ from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_obj
 __all__ = ["device_objects"]
 
 _Near: TypeAlias = tuple[NearDevice, ...]
+# The kernel's names: Documentation/admin-guide/devices.txt (195 nvidia, 226 dri); nodes of other vendors are not known.
+_GPU_NODES: Final[Mapping[str, str]] = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}"}
 _NOTHING_LEFT_OUT: Final[Mapping[model.DeviceName, str]] = MappingProxyType({})
 
 
@@ -104,6 +106,7 @@ def _spec(device: model.Device, node: str) -> dict[str, object]:
             return common | {
                 "vendor": device.vendor,
                 "minor": device.minor,
+                "device_paths": _gpu_paths(device),
                 "uuid": device.uuid,
                 "memory": None if memory is None else Quantity.of(memory, binary=True),
                 "architecture": device.architecture,
@@ -116,11 +119,18 @@ def _spec(device: model.Device, node: str) -> dict[str, object]:
             return common | {"vendor": device.vendor, "device_paths": device.device_paths}
 
 
+def _gpu_paths(gpu: model.Gpu) -> tuple[str, ...]:
+    """The GPU's own node; what all GPUs share, such as /dev/nvidiactl or /dev/kfd, is no device's."""
+    form = _GPU_NODES.get(gpu.vendor)
+    return (form.format(gpu.minor),) if form and gpu.minor is not None else ()
+
+
 def _network(device: model.RdmaFunction) -> dict[str, object]:
     layers = {port.link_layer for port in device.ports}
     first = device.ports[0] if device.ports else model.RdmaPort()
     return {
         "minor": device.verbs_minor,
+        "device_paths": () if device.verbs_minor is None else (f"/dev/infiniband/uverbs{device.verbs_minor}",),
         "rdma_device": device.rdma_device,
         "if_names": device.if_names,
         "link_type": layers.pop() if len(layers) == 1 else None,

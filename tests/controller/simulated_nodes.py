@@ -148,6 +148,7 @@ class Controller:
                     f"--kubeconfig={kubeconfig}",
                     f"--identity={identity}",
                     "--health-port=0",
+                    "--https-port=0",
                     *options,
                 ],
                 cwd=Path(__file__).parents[2],

@@ -60,6 +60,19 @@ def status(nodes: Nodes, name: str = NAME) -> dict[str, Any]:
     return dict(found.get(name, {}))
 
 
+def is_free(nodes: Nodes, name: str = NAME) -> bool:
+    """Whether its status was written, and nobody has it."""
+    now = status(nodes, name)
+    return "conditions" in now and not {"mode", "allocated", "allocations"} & now.keys()
+
+
+def written(nodes: Nodes) -> bool:
+    """Whether each of the node's three devices has the status of a free one."""
+    return len(nodes.devices("node-a")) == 3 and all(
+        is_free(nodes, item["metadata"]["name"]) for item in nodes.devices("node-a")
+    )
+
+
 def shows(nodes: Nodes, mode: str | None, **allocated: object) -> dict[str, Any]:
     """Wait until the GPU shows this."""
     wanted = (mode, allocated or None)
@@ -74,8 +87,7 @@ def shows(nodes: Nodes, mode: str | None, **allocated: object) -> dict[str, Any]
 
 def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[], Controller]) -> None:
     controller = start()
-    eventually("device objects", lambda: len(nodes.devices("node-a")) == 3)
-    assert status(nodes) == {"state": "Unknown"}
+    eventually("device objects", lambda: written(nodes))
     first = allocate(nodes, "first", share(0, 30, "20Gi"))
     shows(nodes, "shared", core=30, memory="20Gi")
     second = allocate(nodes, "second", share(1, 50, "40Gi"))
@@ -84,12 +96,13 @@ def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[]
         ("default", "first", first, SHARES[0]),
         ("default", "second", second, SHARES[1]),
     }
-    assert status(nodes, "node-a.gpu-0000-11-00-0") == {"state": "Unknown"}
+    assert is_free(nodes, "node-a.gpu-0000-11-00-0")
     nodes.api.delete(RESOURCE_CLAIMS, "first", namespace="default")
     shows(nodes, "shared", core=50, memory="40Gi")
     patch = {"status": {"allocation": None}}
     nodes.api.merge_patch(RESOURCE_CLAIMS, "second", patch, namespace="default", subresource="status")
-    assert shows(nodes, None) == {"state": "Unknown"}
+    shows(nodes, None)
+    assert is_free(nodes)
     assert not controller.told("level=(warning|error)|traceback")
 
 
@@ -121,7 +134,7 @@ def test_a_restart_writes_what_changed_meanwhile_and_nothing_else(
     before = nodes.versions()
     nodes.api.delete(RESOURCE_CLAIMS, "goes", namespace="default")
     start()
-    eventually("the NIC is free", lambda: status(nodes, "node-a.rdma-0000-20-00-0") == {"state": "Unknown"})
+    eventually("the NIC is free", lambda: is_free(nodes, "node-a.rdma-0000-20-00-0"))
     after = nodes.versions()
     assert [key for key in after if after[key] != before[key]] == ["devices/node-a.rdma-0000-20-00-0"]
 
@@ -138,7 +151,7 @@ def test_claims_of_other_drivers_and_of_other_nodes_change_nothing(
     nodes: Nodes, start: Callable[[], Controller]
 ) -> None:
     start()
-    eventually("device objects", lambda: len(nodes.devices("node-a")) == 3)
+    eventually("device objects", lambda: written(nodes))
     eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
     before = nodes.versions()
     allocate(nodes, "theirs", share(0, 30, "20Gi") | {"driver": "example.com"})
@@ -156,8 +169,8 @@ def test_kubectl_shows_it(nodes: Nodes, installed: ControlPlane, start: Callable
     allocate(nodes, "shown", share(0, 30, "20Gi"))
     shows(nodes, "shared", core=30, memory="20Gi")
     head, row = installed.kubectl("get", "devices.rootport.dev", NAME).splitlines()
-    assert head.split() == ["NAME", "MODEL", "MEMORY", "USED", "CORE%", "MODE", "STATE"]
-    assert row.split()[-4:] == ["20Gi", "30", "shared", "Unknown"]
+    assert head.split() == ["NAME", "MODEL", "STATE", "MODE", "CORE%", "USED", "FREE"]
+    assert row.split()[-5:] == ["Unknown", "shared", "30", "20Gi", "60Gi"]
     assert (
         json.loads(installed.kubectl("get", "devices.rootport.dev", NAME, "--output=json"))["spec"]["memory"] == "80Gi"
     )

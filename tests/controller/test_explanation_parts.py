@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.essences import inventory_with_health, news_of_inventory
 from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
 from controller.explanations.mirror import Mirror
 from controller.explanations.names import hide_names
@@ -20,6 +21,7 @@ from controller.serving.callers import Caller, NotAuthenticatedError
 from controller.serving.exchange import Request, Response
 from driver.errors import InputError
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
+from driver.explain.reading import read_inventory
 from driver.explain.reasons import Reason
 
 CLAIM = ObjectRef(kind="ResourceClaim", namespace="mine", name="train")
@@ -283,3 +285,48 @@ def test_the_route_names_others_only_for_who_may_list_all_claims() -> None:
 def test_the_route_answers_as_the_terminal_does_where_asked() -> None:
     text = ask(CLAIM_PATH, "all", format="text").body.decode()
     assert text.startswith("claim mine/train: DevicesInUse")
+
+
+def faults(*reasons: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "device": "gpu-0",
+            "reason": reason,
+            "effect": "NoSchedule",
+            "since": "2026-01-01T00:00:00Z",
+            "message": "it fell off the bus",
+        }
+        for reason in reasons
+    ]
+
+
+def inventory(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n1", "uid": "u", "resourceVersion": "1"}, "spec": {}, "status": status}
+
+
+def test_what_is_wrong_with_devices_reaches_explain() -> None:
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    word = read_inventory(news_of_inventory(inventory(conditions=[condition], faults=faults("Xid79"))))
+    (fault,) = word.faults
+    assert (fault.device, fault.reason, fault.message) == ("gpu-0", "Xid79", "it fell off the bus")
+
+
+@pytest.mark.parametrize(
+    ("status", "differs"),
+    [
+        pytest.param({"watched": ["a", "b"], "faults": faults("X", "Y"), "conditions": [{"type": "Published"}]}, False,
+                     id="the controller's own condition"),
+        pytest.param({"watched": ["a", "b"], "faults": faults("X", "Y"), "conditions": [{"type": "Ready"}]}, True,
+                     id="whether the plugin is ready"),
+        pytest.param({"watched": ["b", "a"], "faults": faults("Y", "X")}, False, id="another order"),
+        pytest.param({"watched": ["a", "b"], "faults": faults("X")}, True, id="a fault less"),
+        pytest.param({"watched": ["a"], "faults": faults("X", "Y")}, True, id="watched less"),
+        pytest.param({"watched": ["a", "b"], "faults": [*faults("X"), faults("Y")[0] | {"message": "z"}]}, True,
+                     id="another message"),
+        pytest.param({}, True, id="nothing told"),
+    ],
+)  # fmt: skip
+def test_only_a_change_of_the_devices_health_is_one(status: dict[str, Any], *, differs: bool) -> None:
+    before = inventory_with_health(inventory(watched=["a", "b"], faults=faults("X", "Y")))
+    after = inventory_with_health(inventory(**status))
+    assert (before["health"] != after["health"]) is differs

@@ -14,7 +14,7 @@ from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
 from controller.slice_features import SliceFeatures
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.resources import RESOURCE_SLICES
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES
 
 pytestmark = pytest.mark.needs_go
 
@@ -27,7 +27,7 @@ def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
     plane = ControlPlane(
         tmp_path_factory.mktemp("without-gates"),
         cluster_binaries,
-        feature_gates="DRAPartitionableDevices=false,DRAConsumableCapacity=false",
+        feature_gates="DRAPartitionableDevices=false,DRAConsumableCapacity=false,DRADeviceTaints=false",
     )
     try:
         plane.start()
@@ -53,7 +53,7 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
 ) -> None:
     nodes = Nodes(without_gates.kubeconfig)
     nodes.add(node(mig_gpu("10"), nic("20", vfs=2), name="node-a"))
-    controller = Controller(without_gates.kubeconfig, tmp_path / "log")
+    controller = Controller(without_gates.kubeconfig, tmp_path / "log", "--resync=1")
     try:
         eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
         vfs = ["rdma-vf-0000-20-01-0", "rdma-vf-0000-20-01-1"]  # a pool would give one
@@ -62,6 +62,20 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
         assert "GPUs and RDMA NICs are given whole only" in message
         assert "DRAPartitionableDevices is off" in message
         assert "gpu-ratio-0000-10-00-0, mig-0000-10-00-0" in message
-        assert controller.told("turn on its feature gates")
+        assert "its feature gate DRADeviceTaints is off" in message
+        assert controller.told("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAPart")
+        # A taint that is dropped is written once, and not again and again.
+        fault = {
+            "device": "gpu-0000-10-00-0",
+            "reason": "Xid79",
+            "effect": "NoSchedule",
+            "since": "2026-01-01T00:00:00Z",
+            "message": "it fell off the bus",
+        }
+        nodes.api.merge_patch(NODE_INVENTORIES, "node-a", {"status": {"faults": [fault]}}, subresource="status")
+        eventually("the loss", lambda: controller.told("dropped fields of a slice"))
+        passes = controller.log.read_text().count("looking at everything")
+        eventually("two resyncs", lambda: controller.log.read_text().count("looking at everything") >= passes + 2)
+        assert controller.log.read_text().count("slices written") == 2
     finally:
         controller.stop()

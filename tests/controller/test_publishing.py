@@ -99,6 +99,7 @@ def settled(nodes: Nodes, name: str = "node-a", count: int = 3) -> dict[str, str
     """Wait until all is written; the versions."""
     published(nodes, name, count)
     eventually("device objects", lambda: len(nodes.devices(name)) == count)
+    eventually("their statuses", lambda: all("conditions" in item["status"] for item in nodes.devices(name)))
     return nodes.versions()
 
 
@@ -137,6 +138,7 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
         policies.write_text(header + "policies: [{modes: [gpu], maxShares: 4}]\n")
         eventually("whole GPUs alone", lambda: len(nodes.visible("node-a")) == 3)
         assert '"shares"' in json.dumps(nodes.slices("node-a"))
+        eventually("no profile is free", lambda: '"profile"' not in json.dumps(nodes.devices("node-a")))
         before = settled(nodes)
         policies.write_text(header + "policies: [{modes: [gpus]}]\n")
         eventually("an error in the log", lambda: controller.told("policies are wrong"))
@@ -478,8 +480,11 @@ def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Node
         assert work.run("node-a") is not None
         assert len(nodes.devices("node-a")) == 2
         eventually("two devices seen", lambda: len(view.devices("node-a")) == 2)
-        assert work.run("node-a") is None
+        assert work.run("node-a") is not None
         assert len(nodes.devices("node-a")) == 3
+        eventually("three devices seen", lambda: len(view.devices("node-a")) == 3)
+        eventually("all statuses", lambda: work.run("node-a") is None)
+        assert all("conditions" in item["status"] for item in nodes.devices("node-a"))
         nodes.api.delete(NODE_INVENTORIES, "node-a")
         eventually("all gone", lambda: view.inventory("node-a") is None and len(view.devices("node-a")) == 3)
         assert work.run("node-a") is not None
@@ -498,6 +503,29 @@ def test_device_objects_that_were_there_before_are_looked_at_however_late_they_a
     labels: set[str] = set()
     with watching(nodes, labels.add):
         eventually("the orphan's label", lambda: "node-a" in labels)
+
+
+def test_a_status_that_this_process_wrote_is_no_news_and_another_is(nodes: Nodes) -> None:
+    body = device_objects(machine())[0].to_wire()
+    body.pop("status")
+    metadata = {"name": nodes.api.create(DEVICES, body)["metadata"]["name"]}
+    looked_at: list[str] = []
+    with watching(nodes, looked_at.append) as view:
+        eventually("the device", lambda: view.devices("node-a") and looked_at)
+
+        def seen(state: str) -> None:
+            (before,) = view.devices("node-a")
+            wanted = {"metadata": metadata, "status": {"state": state}}
+            if state == "Healthy":
+                view.expect_status(wanted)
+            nodes.api.apply(DEVICES, wanted, field_manager="test", subresource="status")
+            eventually("the status", lambda: view.devices("node-a") != [before])
+
+        looked_at.clear()
+        seen("Healthy")
+        seen("Unhealthy")
+        eventually("a look", lambda: looked_at)
+        assert looked_at == ["node-a"]
 
 
 def test_a_node_with_the_name_of_the_leaders_lease_does_not_take_it_along(

@@ -190,22 +190,24 @@ def test_a_node_and_its_devices_read_well_on_a_terminal(api: Api) -> None:
     inventory = read_topology(TOPOLOGY, node="objects-gpu-node-17", hardware=facts)
     api.create(written(inventory), *(made.to_wire() for made in device_objects(inventory)))
     api.set_status(NAMES[0], inventory.node, {"conditions": [CONDITION], "pluginVersion": "0.1.0"})
+    used = SHARED | {"largestFree": {"memory": "16Gi"}}
     for made in device_objects(inventory):
-        api.set_status(NAMES[1], made.metadata.name, {"state": "Healthy"} | (SHARED if made.spec.memory else {}))
+        api.set_status(NAMES[1], made.metadata.name, {"state": "Healthy"} | (used if made.spec.memory else {}))
     told = api.control_plane.kubectl("get", "ninv", inventory.node).splitlines()
     assert told[0].split() == ["NAME", "GPUS", "NICS", "VFS", "FPGAS", "SOURCE", "READY", "AGE"]
     assert told[1].split()[:-1] == [inventory.node, "8", "8", "0", "0", "nccl-topology", "True"]
     selected = f"--selector=rootport.dev/node={inventory.node}"
     devices = api.control_plane.kubectl("get", "devices", selected).splitlines()
-    assert devices[0].split() == ["NAME", "MODEL", "MEMORY", "USED", "CORE%", "MODE", "STATE"]
+    assert devices[0].split() == ["NAME", "MODEL", "STATE", "MODE", "CORE%", "USED", "FREE"]
     assert " ".join(devices[1].split()) == (
-        "objects-gpu-node-17.gpu-0001-00-00-0 NVIDIA H100 80GB HBM3 80Gi 64Gi 100 shared Healthy"
+        "objects-gpu-node-17.gpu-0001-00-00-0 NVIDIA H100 80GB HBM3 Healthy shared 100 64Gi 16Gi"
     )
     assert len(devices) == 17
     longer = len(inventory.node) - len("gpu-node-17")
     assert max(map(len, (*told, *devices))) - longer <= 100
     wide = api.control_plane.kubectl("get", "devices", selected, "--output=wide").splitlines()
-    assert wide[0].split()[7:] == ["TYPE", "SWITCH", "NUMA", "NODE", "PCI", "ROOT", "RDMA", "UUID", "LEFT-OUT"]
+    more = "REASON MEMORY TYPE SWITCH NUMA NODE PCI ROOT RDMA BANDWIDTH VFS UUID LEFT-OUT"
+    assert wide[0].split()[7:] == more.split()
     of_model = f"--selector=rootport.dev/node={inventory.node},rootport.dev/model=NVIDIA-H100-80GB-HBM3"
     assert len(api.control_plane.kubectl("get", "devices", of_model, "--no-headers").splitlines()) == 8
 

@@ -49,14 +49,29 @@ def status(*claims: dict[str, Any], inventory: Inventory | None = None, device: 
     return device_statuses(inventory or node(card()), given)[DeviceName(device)]
 
 
-def test_a_free_device_says_nothing_but_its_state() -> None:
-    assert status().to_wire() == {"state": "Unknown"}
+def usage(found: DeviceStatus) -> dict[str, Any]:
+    """What a status says of claims."""
+    wire = found.to_wire()
+    return {key: wire[key] for key in ("mode", "allocated", "allocations") if key in wire}
+
+
+def test_a_free_gpu_that_nobody_watches() -> None:
+    wire = status().to_wire()
+    (condition,) = wire.pop("conditions")
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Healthy", "Unknown", "NotWatched")
+    everything = {"core": 100, "memory": "80Gi"}
+    assert wire == {
+        "state": "Unknown",
+        "capacity": everything,
+        "allocatable": everything,
+        "largestFree": everything | {"profile": "1g.10gb"},
+    }
 
 
 def test_a_whole_gpu_names_its_claim() -> None:
     found = status(claim(result(share="s", core="100", memory="80Gi")))
-    assert found.to_wire() == {
-        "state": "Unknown",
+    assert found.largest_free is None
+    assert usage(found) == {
         "mode": "whole",
         "allocated": {"core": 100, "memory": "80Gi"},
         "allocations": [
@@ -112,15 +127,16 @@ def test_partitions_are_shown_at_the_gpu() -> None:
     parts = [claim(result(f"mig-0000-10-00-0-1g-10gb-{start}"), uid=f"u{start}") for start in (0, 1)]
     found = status(*parts)
     assert found.mode == "mig"
-    assert found.to_wire()["allocated"] == {"memory": "20Gi"}
+    assert found.to_wire()["allocated"] == {"core": 100 * 2 // 7, "memory": "20Gi"}
     assert [item.device for item in found.allocations] == [f"mig-0000-10-00-0-1g-10gb-{start}" for start in (0, 1)]
     assert found.allocations[0].core is None
 
 
-def test_a_nic_is_given_whole_and_has_no_amounts() -> None:
+def test_a_nic_that_is_given_whole_is_all_given() -> None:
     inventory = node(card(), nic("20"))
     found = status(claim(result("rdma-0000-20-00-0")), inventory=inventory, device="rdma-0000-20-00-0")
-    assert (found.mode, found.allocated, len(found.allocations)) == ("whole", None, 1)
+    assert (found.mode, len(found.allocations)) == ("whole", 1)
+    assert found.to_wire()["allocated"] == {"bandwidth": "400G"}
     assert status(claim(result("rdma-0000-20-00-0")), inventory=inventory).mode is None
 
 
@@ -140,7 +156,7 @@ def test_memory_that_nobody_knows_is_not_told() -> None:
     ],
 )
 def test_what_is_no_use_of_this_nodes_devices_is_not_shown(other: dict[str, Any]) -> None:
-    assert status(claim(result() | other)).to_wire() == {"state": "Unknown"}
+    assert usage(status(claim(result() | other))) == {}
 
 
 def prepared(share: str = "s", **isolation: object) -> dict[str, Any]:

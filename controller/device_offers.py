@@ -1,0 +1,78 @@
+"""In which ways each device of a node is on offer, as far as a Device's status has to know."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from driver.api.gpu_policies import GpuPolicies, GpuPolicy
+from driver.layout.offers import gpu_offer
+from driver.model.devices import Device, DeviceName, Gpu, RdmaNic
+from driver.model.inventory import Inventory
+from driver.model.pci import PciAddress, PciePath
+from driver.objects import DeviceOffer
+from driver.objects.device_amounts import NOT_OFFERED
+
+__all__ = ["DeviceOffers", "device_offers"]
+
+DeviceOffers: TypeAlias = tuple[DeviceOffer, ...]
+"""Of each device of a node, in the inventory's order; one object for all nodes that are alike."""
+
+_ANY: Final = PciAddress("0000:00:00.0")
+
+
+def device_offers(
+    inventory: Inventory, left_out: Mapping[DeviceName, str], *, policies: GpuPolicies, has_counters: bool
+) -> DeviceOffers:
+    """How the devices are on offer.
+
+    Args:
+        inventory: The node.
+        left_out: Which devices are in no slice (:func:`driver.layout.left_out`).
+        policies: What the administrator lets be given of GPUs.
+        has_counters: Whether the API server keeps counters.
+    """
+    return _shared(tuple(_offers(inventory, left_out.keys(), policies, has_counters=has_counters)))
+
+
+def _offers(
+    inventory: Inventory, left_out: Collection[DeviceName], policies: GpuPolicies, *, has_counters: bool
+) -> Iterator[DeviceOffer]:
+    for device in inventory.devices():
+        if isinstance(device, Gpu):
+            yield _of_gpu(device, inventory.node, left_out, policies, has_counters=has_counters)
+        elif isinstance(device, RdmaNic) and device.vfs:
+            yield DeviceOffer(whole=False, parts=any(vf.name not in left_out for vf in device.vfs))
+        else:
+            yield DeviceOffer(whole=_is_in(device, left_out), parts=False)
+
+
+def _of_gpu(
+    gpu: Gpu, node: str, left_out: Collection[DeviceName], policies: GpuPolicies, *, has_counters: bool
+) -> DeviceOffer:
+    if not gpu.device_nodes_known and not _is_in(gpu, left_out):
+        return NOT_OFFERED
+    # What tells a GPU from the next one makes no difference here, and all of a cluster's are of a few kinds.
+    kind = replace(gpu, address=_ANY, pcie=PciePath(), index=0, minor=0, uuid=None, links=())
+    return _of_kind(kind, policies.of(model=gpu.model, node=node), has_counters=has_counters)
+
+
+@lru_cache(maxsize=256)
+def _of_kind(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool) -> DeviceOffer:
+    offer = gpu_offer(gpu, policy, has_counters=has_counters)
+    return DeviceOffer(
+        whole=offer.is_whole or offer.ratio is not None,
+        parts=bool(offer.partitions),
+        most_shares=policy.max_shares,
+    )
+
+
+def _is_in(device: Device, left_out: Collection[DeviceName]) -> bool:
+    return device.name not in left_out
+
+
+@lru_cache(maxsize=256)
+def _shared(offers: DeviceOffers) -> DeviceOffers:
+    return offers

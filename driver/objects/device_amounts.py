@@ -1,0 +1,212 @@
+"""How much a device has, how much of that can be given, how much is given, and what one more claim can get of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import DeviceAmounts, DeviceFragment, DeviceMode
+from driver.model.devices import Device, Gpu, MigProfile, RdmaNic
+from driver.model.parts import MigPartition, gpu_parts, has_static_layout
+
+__all__ = ["NOT_OFFERED", "OFFERED", "DeviceOffer", "DeviceUse", "allocatable", "allocated", "capacity", "largest_free"]
+
+_ALL: Final = 100
+_ZERO: Final = Quantity("0")
+# What instances of profiles take beside memory slices. NVML does not tell how much of it a GPU has: it has what as many
+# instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
+_RESOURCES: Final[tuple[Callable[[MigProfile], int], ...]] = (
+    lambda profile: profile.compute_slices,
+    lambda profile: profile.multiprocessors,
+    lambda profile: profile.copy_engines,
+    lambda profile: profile.decoders,
+    lambda profile: profile.encoders,
+    lambda profile: profile.jpeg_engines,
+    lambda profile: profile.ofa_engines,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOffer:
+    """In which ways a device is on offer; false where it is in none.
+
+    Attributes:
+        whole: The device itself: whole or in shares.
+        parts: A GPU's MIG partitions, or a NIC's virtual functions.
+        most_shares: Into how many shares it can be divided; None where there is no such limit.
+    """
+
+    whole: bool
+    parts: bool
+    most_shares: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.whole or self.parts
+
+
+OFFERED: Final = DeviceOffer(whole=True, parts=True)
+"""In every way that the device has."""
+
+NOT_OFFERED: Final = DeviceOffer(whole=False, parts=False)
+"""In none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """What is given of a device.
+
+    Attributes:
+        mode: In which way; None while it is free.
+        core: Percent of a GPU's core, without partitions.
+        memory: Bytes of a GPU's memory; None where that is not known.
+        shares: How many claims' results have it or a part of it.
+        partitions: The partitions of a GPU.
+        bandwidth: Bits per second of a NIC; None for none, or where it is not known.
+        vfs: How many virtual functions of a NIC; None where it is not given by them.
+    """
+
+    mode: DeviceMode | None = None
+    core: int = 0
+    memory: int | None = 0
+    shares: int = 0
+    partitions: tuple[MigPartition, ...] = ()
+    bandwidth: int | None = None
+    vfs: int | None = None
+
+
+def capacity(device: Device) -> DeviceAmounts | None:
+    """What a device has; None where it has nothing that is counted."""
+    match device:
+        case Gpu():
+            return DeviceAmounts(core=_ALL, memory=_bytes(device.memory_bytes))
+        case RdmaNic():
+            bandwidth = Quantity.of(device.bandwidth) if device.bandwidth else None
+            return _some(DeviceAmounts(bandwidth=bandwidth, vfs=len(device.vfs) or None))
+        case _:
+            return None
+
+
+def allocatable(device: Device, offer: DeviceOffer) -> DeviceAmounts | None:
+    """What of its capacity can be given, in use or not; None where nothing of it is counted.
+
+    Args:
+        device: The device.
+        offer: How it is on offer, which an unhealthy one is not.
+    """
+    has = capacity(device)
+    if has is None:
+        return None
+    is_whole = bool(offer) if isinstance(device, Gpu) else offer.whole
+    vfs = sum(vf.device_nodes_known for vf in device.vfs) if isinstance(device, RdmaNic) else 0
+    return DeviceAmounts(
+        core=None if has.core is None else has.core * is_whole,
+        memory=has.memory if is_whole or has.memory is None else _ZERO,
+        bandwidth=has.bandwidth if is_whole or has.bandwidth is None else _ZERO,
+        vfs=None if has.vfs is None else vfs * offer.parts,
+    )
+
+
+def allocated(device: Device, use: DeviceUse) -> DeviceAmounts | None:
+    """What is given; None for nothing, or where nothing of it is counted."""
+    if use.mode is None:
+        return None
+    match device:
+        case Gpu():
+            core = use.core + _core_of(use.partitions, device)
+            return DeviceAmounts(core=min(core, _ALL), memory=_bytes(use.memory))
+        case RdmaNic():
+            bandwidth = None if use.bandwidth is None else Quantity.of(use.bandwidth)
+            return _some(DeviceAmounts(bandwidth=bandwidth, vfs=use.vfs))
+        case _:
+            return None
+
+
+def largest_free(device: Device, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
+    """The most that one more claim can get; None where nothing is left, or nothing of the device is counted."""
+    if not offer:
+        return None
+    match device:
+        case Gpu():
+            return _of_gpu(device, offer, use)
+        case RdmaNic():
+            return _of_nic(device, offer, use)
+        case _:
+            return None
+
+
+def _of_gpu(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
+    if use.mode == "whole":
+        return None
+    if use.mode in ("shared", "ratio"):
+        memory = None if gpu.memory_bytes is None or use.memory is None else gpu.memory_bytes - use.memory
+        core = _ALL - use.core
+        is_full = core <= 0 or (memory is not None and memory <= 0)
+        if is_full or (offer.most_shares is not None and use.shares >= offer.most_shares) or not offer.whole:
+            return None
+        return DeviceFragment(core=core, memory=_bytes(memory))
+    profile = _largest_profile(gpu, use.partitions) if offer.parts else None
+    if use.mode is None and offer.whole:
+        return DeviceFragment(core=_ALL, memory=_bytes(gpu.memory_bytes), profile=profile.name if profile else None)
+    return DeviceFragment(memory=_bytes(profile.memory_bytes), profile=profile.name) if profile else None
+
+
+def _of_nic(nic: RdmaNic, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
+    if nic.vfs:
+        vfs = sum(vf.device_nodes_known for vf in nic.vfs) - (use.vfs or 0)
+        return DeviceFragment(vfs=vfs) if vfs > 0 and offer.parts else None
+    if use.mode == "whole" or not nic.bandwidth:
+        return None
+    bandwidth = nic.bandwidth - (use.bandwidth or 0)
+    return DeviceFragment(bandwidth=Quantity.of(bandwidth)) if bandwidth > 0 else None
+
+
+def _largest_profile(gpu: Gpu, used: Sequence[MigPartition]) -> MigProfile | None:
+    if gpu.mig is None:
+        return None
+    if not used and not has_static_layout(gpu):  # as most are: without making every partition
+        return max((profile for profile in gpu.mig.profiles if profile.placements), key=_size, default=None)
+    parts = (part for part in gpu_parts(gpu) if isinstance(part, MigPartition))
+    if has_static_layout(gpu):
+        names = {part.name for part in used}
+        return max((part.profile for part in parts if part.name not in names), key=_size, default=None)
+    fitting = {profile.profile_id for profile in gpu.mig.profiles if _fits(profile, used, gpu.mig.profiles)}
+    free = (
+        part.profile
+        for part in parts
+        if part.profile.profile_id in fitting and not any(part.placement.overlaps(other.placement) for other in used)
+    )
+    return max(free, key=_size, default=None)
+
+
+def _fits(profile: MigProfile, used: Sequence[MigPartition], profiles: Sequence[MigProfile]) -> bool:
+    """Whether, memory slices apart, enough is left for one more instance of a profile."""
+    if Counter(part.profile.profile_id for part in used)[profile.profile_id] >= profile.max_instances:
+        return False
+    return all(
+        sum(amount(part.profile) for part in used) + amount(profile)
+        <= max(amount(other) * other.max_instances for other in profiles)
+        for amount in _RESOURCES
+    )
+
+
+def _core_of(partitions: Iterable[MigPartition], gpu: Gpu) -> int:
+    """Percent of the core, in proportion to compute slices."""
+    taken = sum(part.profile.compute_slices for part in partitions)
+    profiles = gpu.mig.profiles if gpu.mig else ()
+    there = max((profile.compute_slices * profile.max_instances for profile in profiles), default=0)
+    return _ALL * taken // there if there else 0
+
+
+def _size(profile: MigProfile) -> tuple[int, int, int]:
+    return profile.memory_bytes, profile.compute_slices, profile.max_instances
+
+
+def _bytes(amount: int | None) -> Quantity | None:
+    return None if amount is None else Quantity.of(amount, binary=True)
+
+
+def _some(amounts: DeviceAmounts) -> DeviceAmounts | None:
+    return None if amounts == DeviceAmounts() else amounts
