@@ -151,6 +151,12 @@ class LeaderElector:
         return self._renewed_at is not None
 
     @property
+    def holder(self) -> str:
+        """Whose the Lease was when it was last read or renewed; empty for nobody's."""
+        lease = self._lease  # None for a moment, while it is renewed
+        return str((lease or {}).get("spec", {}).get("holderIdentity") or "")
+
+    @property
     def overdue(self) -> bool:
         """Whether we lead by a Lease that has not been renewed in time: stop at once."""
         renewed_at = self._renewed_at

@@ -6,16 +6,18 @@ import logging
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
 
 from controller.leader_election import LeaderElector, Outcome
+from controller.leader_label import LeaderLabel
 from controller.publisher import Publisher
-from driver.adapters.health_server import HealthServer
+from driver.adapters.health_server import HealthServer, Page
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.request import OnWrite
 
-if TYPE_CHECKING:
-    from controller.admission.webhook import Webhook
-
-__all__ = ["LEASE_TIMEOUT_S", "run"]
+__all__ = ["LEASE_TIMEOUT_S", "HttpsServer", "no_data", "own_label", "run"]
 
 LEASE_TIMEOUT_S: Final = 4.0
 """Of the elector's requests: shorter than the deadline for a renewal, so that several attempts fit in."""
@@ -23,17 +25,59 @@ LEASE_TIMEOUT_S: Final = 4.0
 _LOG: Final = logging.getLogger(__name__)
 _WATCHDOG_S: Final = 0.5
 _STOP_S: Final = 8.0
+_LABEL_S: Final = 3.0
 _LOST_EXIT_CODE: Final = 1
 
 
-def run(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, *, health_port: int) -> int:
+class HttpsServer(Protocol):
+    """:class:`~controller.admission.webhook.Webhook` or :class:`~controller.serving.self_signed.SelfSigned`."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot answer yet; empty where it can."""
+
+    def start(self) -> None:
+        """Serve."""
+
+    def stop(self) -> None:
+        """End."""
+
+
+def no_data(elector: LeaderElector, publisher: Publisher) -> str:
+    """Why this controller cannot show the cluster now, for who asks it; empty where it can."""
+    if not elector.leads:
+        leader = elector.holder
+        return f"this controller does not lead: {leader} does" if leader else "no controller leads yet"
+    return "" if publisher.is_ready else "the cluster is being read: ask again in a moment"
+
+
+def own_label(kubeconfig: Path | None, namespace: str, *, on_write: OnWrite | None = None) -> LeaderLabel | None:
+    """The label of the pod that this process is in; None where it is in none, as on a desk."""
+    pod = os.environ.get("POD_NAME")
+    if not pod:
+        return None
+    api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=on_write)
+    return LeaderLabel(api, namespace=namespace, pod=pod)
+
+
+def run(
+    elector: LeaderElector,
+    publisher: Publisher,
+    server: HttpsServer | None,
+    label: LeaderLabel | None,
+    *,
+    health_port: int,
+    pages: Mapping[str, Page] | None = None,
+) -> int:
     """Work until a signal ends this process, or the leader Lease is lost: then this does not return.
 
     Args:
         elector: Started here; once it leads, the publisher is started.
         publisher: Not started yet.
-        webhook: Served from the beginning, leading or not; None for none.
+        server: Serves from the beginning, leading or not; None for none.
+        label: Set once this one leads; None for none.
         health_port: Where probes are answered; 0 for nowhere.
+        pages: What else is served there, by path.
 
     Returns:
         The exit code.
@@ -44,26 +88,22 @@ def run(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, *
     ended = threading.Event()
     outcome: list[Outcome] = []
 
+    def elected() -> None:
+        publisher.start()
+        if label is not None:
+            label.lead()
+
     def elect() -> None:
         try:
-            outcome.append(elector.run(stop, on_elected=publisher.start))
+            outcome.append(elector.run(stop, on_elected=elected))
         finally:
             ended.set()
 
-    def ready() -> str:
-        if not elector.answered.is_set():
-            return "the API server has not answered yet"
-        if elector.leads and not publisher.is_ready:
-            return "the cluster is being read"
-        return webhook.problem if webhook else ""
-
-    health = (
-        HealthServer(health_port, {"/healthz": lambda: publisher.failure, "/readyz": ready}) if health_port else None
-    )
-    if health is not None:
-        health.start()
-    if webhook is not None:
-        webhook.start()
+    probes = {"/healthz": lambda: publisher.failure, "/readyz": lambda: _not_ready(elector, publisher, server)}
+    health = HealthServer(health_port, probes, pages=pages) if health_port else None
+    parts = [item for item in (health, server, label) if item is not None]
+    for part in parts:
+        part.start()
     threading.Thread(target=elect, name="election", daemon=True).start()
     # The elector's own thread may hang in a request: this one does not.
     while not (stop.is_set() or elector.overdue or ended.wait(_WATCHDOG_S)):
@@ -72,19 +112,33 @@ def run(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, *
         _LOG.error("the leader Lease is lost: this process ends, so that there are never two writers")
         _end_at_once()
     ended.wait(LEASE_TIMEOUT_S)  # no renewal may cross the release
-    return _stop(elector, publisher, webhook, health)
+    return _stop(elector, publisher, label, [item for item in (server, health) if item is not None])
 
 
-def _stop(elector: LeaderElector, publisher: Publisher, webhook: Webhook | None, health: HealthServer | None) -> int:
+def _not_ready(elector: LeaderElector, publisher: Publisher, server: HttpsServer | None) -> str:
+    if not elector.answered.is_set():
+        return "the API server has not answered yet"
+    if elector.leads and not publisher.is_ready:
+        return "the cluster is being read"
+    return server.problem if server else ""
+
+
+def _stop(
+    elector: LeaderElector,
+    publisher: Publisher,
+    label: LeaderLabel | None,
+    servers: Sequence[HttpsServer | HealthServer],
+) -> int:
     _LOG.info("stopping")
+    if label is not None:
+        label.stop(_LABEL_S)
     if not publisher.stop(_STOP_S):
         # Without the release others wait until the Lease has run out, and by then this process is gone.
         _LOG.warning("a write is still under way: the Lease is not released")
     elif elector.release():
         _LOG.info("lease released")
-    for server in (webhook, health):
-        if server is not None:
-            server.stop()
+    for server in servers:
+        server.stop()
     _LOG.info("stopped")
     return 0
 

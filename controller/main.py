@@ -7,18 +7,22 @@ import os
 import secrets
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from controller.leader_election import LeaderElector
-from controller.lifecycle import LEASE_TIMEOUT_S, run
+from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
+from controller.metrics import ControllerCounts, ControllerMetrics
+from controller.overview.store import Overview
 from controller.policies_in_force import PoliciesInForce
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
+from driver.adapters.metrics_page import MetricsPage
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError, RootportError
@@ -118,15 +122,22 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.IntRange(0, 65535),
     default=8081,
     show_default=True,
-    help="Where /healthz and /readyz are served; 0 for nowhere.",
+    help="Where /healthz, /readyz and /metrics are served; 0 for nowhere.",
 )
 @click.option(
-    "--webhook-port",
+    "--https-port",
     type=click.IntRange(0, 65535),
-    default=0,
+    default=8443,
     show_default=True,
-    help="Where HTTPS is served: the admission webhook that checks claims when they are made; 0 for nowhere. It needs "
-    "what resourceclasses/components/webhook installs.",
+    help="Where HTTPS is served: the HTTP API, the dashboard, explanations, and the webhook; 0 for nowhere. Who asks "
+    "shows a token, and sees what they may read with kubectl.",
+)
+@click.option(
+    "--webhook/--no-webhook",
+    default=False,
+    show_default=True,
+    help="Serve the admission webhook that checks claims when they are made. It needs what "
+    "resourceclasses/components/webhook installs. Without it the certificate is self-signed, and new with each start.",
 )
 @click.option(
     "--webhook-failure-policy",
@@ -141,8 +152,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "webhook_hosts",
     multiple=True,
     metavar="NAME",
-    help="A further DNS name or IP address for the webhook's certificate, where the API server does not reach it by "
-    "the Service; may be given several times.",
+    help="A further DNS name or IP address for the certificate, where the API server or others do not reach it by the "
+    "Services; may be given several times.",
 )
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
@@ -157,7 +168,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     explain_names: str,
     log_level: str,
     health_port: int,
-    webhook_port: int,
+    https_port: int,
+    webhook: bool,  # noqa: FBT001 - as above
     webhook_failure_policy: FailurePolicy,
     webhook_hosts: tuple[str, ...],
 ) -> int:
@@ -168,6 +180,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     others wait. A node without heartbeats loses its slices; a Node that is deleted, everything.
     """
     configure(log_level)
+    if webhook and not https_port:
+        raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
     of_gpus = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
@@ -193,40 +207,62 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         grace_s=grace_period,
         resync_s=resync,
     )
+    counts = ControllerCounts()
     elector = LeaderElector(
-        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S),
+        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
         namespace=namespace,
         name=_LEADER_LEASE,
         identity=identity,
     )
-    api = KubernetesApi.connect(kubeconfig=kubeconfig)
+    api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes)
+    overview = Overview() if https_port or health_port else None  # metrics are made of it as well
     explanations = None
     if explain:
         # Not before: the allocator and CEL are for explanations alone.
         from controller.explanations.service import Explanations  # noqa: PLC0415
 
-        explanations = Explanations(api, instance=_LEADER_LEASE, all_names=explain_names == "all")
-    publisher = Publisher(api, options, policies=of_gpus, nic_policies=of_nics, explanations=explanations)
-    webhook = None
-    if webhook_port:
+        explanations = Explanations(
+            api,
+            instance=_LEADER_LEASE,
+            all_names=explain_names == "all",
+            pending_changed=overview.claims_changed if overview else lambda: None,
+            timed=partial(counts.passes.timed, "explain"),
+        )
+    publisher = Publisher(
+        api,
+        options,
+        policies=of_gpus,
+        nic_policies=of_nics,
+        explanations=explanations,
+        overview=overview,
+        timed=counts.passes.timed,
+    )
+    server = None
+    if https_port and overview is not None:
         # Not before: it costs some megabytes that a controller without it does not pay.
-        from controller.admission.advice import Advisor  # noqa: PLC0415
-        from controller.admission.webhook import Webhook, WebhookOptions  # noqa: PLC0415
-        from controller.explanations.routes import explain_routes  # noqa: PLC0415
-        from controller.serving.callers import Callers  # noqa: PLC0415
+        from controller.https import HttpsOptions, https_server  # noqa: PLC0415
 
-        webhook = Webhook(
-            KubernetesApi.connect(kubeconfig=kubeconfig),
-            WebhookOptions(
-                port=webhook_port,
+        server = https_server(
+            KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes),
+            HttpsOptions(
+                port=https_port,
                 namespace=namespace,
                 hosts=webhook_hosts,
-                failure_policy=webhook_failure_policy,
+                webhook_failure_policy=webhook_failure_policy if webhook else None,
             ),
-            advise=Advisor(api),
-            routes=explain_routes(explanations, Callers(api)) if explanations else None,
+            overview=overview,
+            explanations=explanations,
+            problem=lambda: no_data(elector, publisher),
         )
-    return run(elector, publisher, webhook, health_port=health_port)
+    metrics = ControllerMetrics(
+        counts=counts,
+        leads=lambda: elector.leads,
+        nodes=lambda: overview.nodes() if overview else (),
+        pending=lambda: explanations.pending if explanations else (),
+    )
+    pages = {"/metrics": MetricsPage(metrics.families)}
+    label = own_label(kubeconfig, namespace, on_write=counts.writes)
+    return run(elector, publisher, server, label, health_port=health_port, pages=pages)
 
 
 def main() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -15,20 +13,17 @@ from controller.admission.review import Advise, BadReviewError, review
 from controller.admission.rotation import Lifetimes
 from controller.serving.certificates import ServingCertificate
 from controller.serving.exchange import Request, Response, Route
+from controller.serving.names import certificate_host, service_names
 from controller.serving.secure_server import SecureServer
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.api.validation.errors import shown
-from driver.errors import InputError
 
-__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route", "certificate_host"]
+__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route"]
 
 ADMISSION_PATH: Final = "/admission"
 """Where the API server sends its reviews: ``clientConfig.service.path``."""
 
 SERVICE: Final = "rootport-webhook"
 
-_MAX_NAME: Final = 253
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -77,8 +72,7 @@ class Webhook:
     ) -> None:
         hosts = [certificate_host(text) for text in options.hosts]
         self._server = SecureServer(options.port, {ADMISSION_PATH: admission_route(advise)} | dict(routes or {}))
-        service = f"{SERVICE}.{options.namespace}"
-        names = (f"{service}.svc", f"{service}.svc.cluster.local", service, *hosts)
+        names = (*service_names(SERVICE, options.namespace), *hosts)
         self._keeper = CertificateKeeper(
             api,
             KeeperOptions(
@@ -114,23 +108,6 @@ class Webhook:
 
     def _use(self, certificate: ServingCertificate) -> None:
         self._server.use(certificate.pem, certificate.key)
-
-
-def certificate_host(text: str) -> str:
-    """A DNS name or IP address as a certificate has it, so that it is found there again.
-
-    Raises:
-        InputError: It is neither.
-    """
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        name = text.lower()
-    if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
-        raise InputError(
-            f"--webhook-host {shown(text)} is no DNS name and no IP address", hint="such as rootport.example.com"
-        )
-    return name
 
 
 def admission_route(advise: Advise) -> Route:

@@ -37,6 +37,12 @@ class AnnotatedClaims:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._claims: dict[str, Annotated] = {}
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever what a claim says is different."""
+        return self._revision
 
     def see(self, metadata: Mapping[str, Any]) -> None:
         """A claim's metadata as the watch shows it, or as the API server answered to an own write."""
@@ -48,6 +54,8 @@ class AnnotatedClaims:
             known = self._claims.get(key)
             if known is not None and known.uid == metadata["uid"] and known.version > version:
                 return  # an own write has come by since
+            if said != (known.said if known else {}):
+                self._revision += 1
             if said or known is not None:
                 self._claims[key] = Annotated(uid=metadata["uid"], version=version, said=said)
 

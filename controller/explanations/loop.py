@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +70,7 @@ class ExplanationLoop:
         go_first: Waits until nothing more urgent is due.
         stop: Ends everything.
         pace: How often.
+        timed: Times a round.
         clock: Monotonic seconds.
     """
 
@@ -81,6 +83,7 @@ class ExplanationLoop:
         go_first: Callable[[], None],
         stop: threading.Event,
         pace: Pace | None = None,
+        timed: Callable[[], AbstractContextManager[object]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._mirror = mirror
@@ -89,6 +92,7 @@ class ExplanationLoop:
         self._go_first = go_first
         self._stop = stop
         self._pace = pace or Pace()
+        self._timed = timed
         self._clock = clock
         self._known: dict[str, _Known] = {}  # by the pod's UID
         self._since: dict[str, float] = {}  # when a pod was first seen with pending claims, by its UID
@@ -111,7 +115,8 @@ class ExplanationLoop:
                     self._inherit()
                 if self._is_due():
                     is_first = self._started is None
-                    self.round()
+                    with self._timed():
+                        self.round()
                     self._failures = 0
                     if is_first:
                         _keep_what_is_read()

@@ -1,4 +1,6 @@
-"""``GET /claims/NAMESPACE/NAME/explain`` and ``/pods/NAMESPACE/NAME/explain``, for the controller's HTTPS server.
+"""``GET /api/v1/claims/NAMESPACE/NAME/explain`` and ``/api/v1/pods/…``, for the controller's HTTPS server.
+
+The paths without ``/api/v1`` are the same.
 
 Who may read the claims of a namespace may have them explained; who may list all namespaces' claims sees the names of
 all that stand in the way, others only how many they are.
@@ -30,6 +32,7 @@ _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAMESPACE: Final = re.compile(_LABEL)
 _NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LONGEST: Final = 253
+_V1: Final = "/api/v1"
 
 
 class Asked(Protocol):
@@ -71,7 +74,7 @@ def explain_route(explanations: Asked, callers: Rights) -> Route:
 
     def answer(request: Request) -> Response:
         if request.method != "GET":
-            return Response.of_text("only GET is answered here", status=405)
+            return Response(status=405, body=b"only GET is answered here\n", headers={"Allow": "GET"})
         subject = _subject(request.path)
         if subject is None:
             return Response.of_text(
@@ -80,10 +83,11 @@ def explain_route(explanations: Asked, callers: Rights) -> Route:
         try:
             return _authorized(request, subject, explanations, callers)
         except NotAuthenticatedError as error:
-            return Response.of_text(str(error), status=401)
+            return Response(status=401, body=f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"})
         except ApiServerError as error:
             _LOG.warning("cannot ask who may have a claim explained", extra={"error": str(error)})
-            return Response.of_text("the API server cannot be asked who you are: try again", status=503)
+            why = b"the API server cannot be asked who you are: try again\n"
+            return Response(status=503, body=why, headers={"Retry-After": "2"})
 
     return answer
 
@@ -105,7 +109,7 @@ def _authorized(request: Request, subject: ObjectRef, explanations: Asked, calle
         right = "resourceclaims and pods" if subject.kind == "Pod" else "resourceclaims"
         return Response.of_text(f"you may not get {right} in namespace {subject.namespace}", status=403)
     if problem := explanations.problem:
-        return Response.of_text(problem, status=503)
+        return Response(status=503, body=f"{problem}\n".encode(), headers={"Retry-After": "2"})
     all_names = callers.may(caller, "list", "resourceclaims", group=group)
     try:
         explanation = explanations.explain(subject, all_names=all_names)
@@ -119,7 +123,7 @@ def _authorized(request: Request, subject: ObjectRef, explanations: Asked, calle
 
 
 def _subject(path: str) -> ObjectRef | None:
-    match [unquote(part) for part in path.split("/")]:
+    match [unquote(part) for part in path.removeprefix(_V1).split("/")]:
         case ["", kind, namespace, name, "explain"] if kind in _KINDS:
             if len(namespace) <= _LONGEST and len(name) <= _LONGEST and _NAMESPACE.fullmatch(namespace):
                 return ObjectRef(kind=_KINDS[kind], namespace=namespace, name=name) if _NAME.fullmatch(name) else None

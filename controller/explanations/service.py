@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from controller.explanations.loop import ExplanationLoop, Pace
 from controller.explanations.mirror import Mirror
 from controller.explanations.names import hide_names
+from controller.explanations.pending import PendingClaim, PendingClaims
 from controller.explanations.turns import Turns
 from controller.explanations.watches import ExplanationWatches
 from controller.explanations.writer import OutcomeWriter
@@ -32,14 +34,27 @@ class Explanations:
         instance: Who reports, in Events.
         all_names: Whether Events and annotations may name claims and pods of other namespaces.
         pace: How often, and how much at a time.
+        pending_changed: Called when other claims are pending, or for other reasons.
+        timed: Times a round over the pending claims.
     """
 
-    def __init__(self, api: KubernetesApi, *, instance: str, all_names: bool, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        instance: str,
+        all_names: bool,
+        pace: Pace | None = None,
+        pending_changed: Callable[[], None] = lambda: None,
+        timed: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self._api = api
         self._instance = instance
         self._all_names = all_names
         self._pace = pace
+        self._timed = timed
         self._mirror = Mirror()
+        self._pending = PendingClaims(self._mirror, changed=pending_changed)
         self._watches = ExplanationWatches(api, self._mirror)
         self._turns = Turns()
         self._explainer: Explainer | None = None
@@ -49,6 +64,11 @@ class Explanations:
     def listener(self) -> Mirror:
         """What the watches of :class:`~controller.cluster_view.ClusterView` feed."""
         return self._mirror
+
+    @property
+    def pending(self) -> tuple[PendingClaim, ...]:
+        """The pending claims, as they were a second ago."""
+        return self._pending.now
 
     @property
     def problem(self) -> str:
@@ -79,12 +99,22 @@ class Explanations:
             pause=lambda: stop.wait(1.0 / _WRITES_PER_S),
         )
         loop = ExplanationLoop(
-            self._mirror, explain=self._explain_for_all, writer=writer, go_first=go_first, stop=stop, pace=self._pace
+            self._mirror,
+            explain=self._explain_for_all,
+            writer=writer,
+            go_first=go_first,
+            stop=stop,
+            pace=self._pace,
+            timed=self._timed,
         )
         worker = threading.Thread(target=loop.run, args=(self._is_synced,), name="explanations", daemon=True)
+        pending = threading.Thread(
+            target=self._pending.run, args=(stop, self._is_synced), name="pending-claims", daemon=True
+        )
         threads = self._watches.start(stop)
+        pending.start()
         worker.start()
-        return [*threads, worker]
+        return [*threads, pending, worker]
 
     def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
         """Explain a ResourceClaim or a Pod, as the cluster is now. For any thread, while :attr:`problem` is empty.

@@ -39,7 +39,9 @@ class Response:
         content_type: What the body is.
         headers: Further headers.
         stream: Sent piece by piece, in place of ``body``, until it ends or the client goes; each piece at once. The
-            server closes it. Only so many streams are open at a time: who comes too late gets 503.
+            server calls its ``close`` where it has one, also where it has not begun. Only so many streams are open at a
+            time: who comes too late gets 503. An empty piece is not sent: then the server looks whether the client is
+            still there.
     """
 
     status: int = 200

@@ -1,25 +1,26 @@
 """The controller's HTTPS server: the admission webhook's, and of what else is asked over the network.
 
 Anybody in the cluster's network reaches it, and the API server shows no credentials to webhooks. So all that a client
-can make it do is bounded: the size of a body, the time of a request, and how many are answered at once. One request a
-connection: no idle connections must be guarded, and a new certificate is in use from the next request on.
+can make it do is bounded: the size of a body, the time of a request, how many are answered at once, how many streams
+are open, and how long a piece of one may take to be read. One request a connection: no idle connections must be
+guarded, and a new certificate is in use from the next request on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
+import select
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from http.server import BaseHTTPRequestHandler
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from controller.serving.bounded_server import POLL_S, READ_TIMEOUT_S, BoundedServer
 from controller.serving.exchange import Request, Response, Route
 from driver.errors import NodeError
 
@@ -29,12 +30,9 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """Of a request. The API server takes no larger request either (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
 _LOG: Final = logging.getLogger(__name__)
-_READ_TIMEOUT_S: Final = 5.0
 _TIMEOUT_S: Final = 15.0  # of a request in all, the TLS handshake included
 _MAX_REQUESTS: Final = 32
-_BUSY_S: Final = 2.0  # how long a connection waits for a thread
-_PATIENCE_S: Final = 1.0  # while others wait, who has not sent a whole request by then makes room
-_POLL_S: Final = 0.25
+_MAX_STREAMS: Final = 64
 _MAX_QUERY_FIELDS: Final = 32
 
 
@@ -46,6 +44,8 @@ class SecureServer:
         routes: By path prefix: ``/claims`` is for ``/claims`` and all below it. The longest that fits answers.
         timeout_s: The limit for a request in all; then the connection is cut.
         max_requests: How many are answered at once; one thread each.
+        max_streams: How many streams are open at once, besides; one thread each as well. The limit in time is then that
+            of each piece.
 
     Raises:
         NodeError: The port is taken.
@@ -58,11 +58,19 @@ class SecureServer:
         *,
         timeout_s: float = _TIMEOUT_S,
         max_requests: int = _MAX_REQUESTS,
+        max_streams: int = _MAX_STREAMS,
     ) -> None:
         try:
-            self._server = _Server(port, routes, timeout_s, max_requests)
+            self._server = BoundedServer(
+                port,
+                routes,
+                handler=_Handler,
+                timeout_s=timeout_s,
+                max_requests=max_requests,
+                max_streams=max_streams,
+            )
         except OSError as error:
-            raise NodeError(f"cannot listen on port {port}: {error}", hint="choose another --webhook-port") from error
+            raise NodeError(f"cannot listen on port {port}: {error}", hint="choose another --https-port") from error
         self._thread = threading.Thread(target=self._serve, name="https", daemon=True)
 
     @property
@@ -87,13 +95,14 @@ class SecureServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more connections; requests under way are not waited for."""
+        """Take no more connections; requests under way are not waited for, streams are cut."""
         if self._thread.is_alive():
             self._server.shutdown()
         self._server.server_close()
+        self._server.cut_streams()
 
     def _serve(self) -> None:
-        self._server.serve_forever(poll_interval=_POLL_S)
+        self._server.serve_forever(poll_interval=POLL_S)
 
 
 def _context(certificate: bytes, key: bytes) -> ssl.SSLContext:
@@ -101,7 +110,7 @@ def _context(certificate: bytes, key: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # The ssl module reads files alone. This one is in memory: the key never reaches a disk, and the container's root
     # file system is read-only.
-    descriptor = os.memfd_create("rootport-webhook")
+    descriptor = os.memfd_create("rootport-https")
     try:
         with open(descriptor, "wb", closefd=False) as file:
             file.write(certificate + b"\n" + key)
@@ -111,103 +120,20 @@ def _context(certificate: bytes, key: bytes) -> ssl.SSLContext:
     return context
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-
-    def __init__(self, port: int, routes: Mapping[str, Route], timeout_s: float, max_requests: int) -> None:
-        self.context: ssl.SSLContext | None = None
-        self.routes = routes
-        self._timeout_s = timeout_s
-        self._free = threading.BoundedSemaphore(max_requests)
-        self._lock = threading.Lock()
-        self._deadlines: dict[ssl.SSLSocket, float] = {}
-        self._reading: dict[ssl.SSLSocket, float] = {}  # since when
-        super().__init__(("", port), _Handler)
-
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start the request's thread where one of the bounded number is free, soon."""
-        for _ in range(int(_BUSY_S / _POLL_S)):
-            if self._free.acquire(timeout=_POLL_S):
-                try:
-                    super().process_request(request, client_address)
-                except RuntimeError:
-                    self._free.release()  # the thread did not start, so it cannot
-                    raise
-                return
-            self.service_actions()
-            self._make_room()
-        _LOG.warning("connection closed unanswered: too many requests at once")
-        self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        context = self.context
-        if context is None:
-            return  # no certificate yet: the pod is not ready, and who comes all the same comes again
-        request.settimeout(_READ_TIMEOUT_S)
-        tls = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-        with self._lock:
-            self._reading[tls] = now = time.monotonic()
-            self._deadlines[tls] = now + self._timeout_s
-        try:
-            tls.do_handshake()
-            super().finish_request(tls, client_address)
-        finally:
-            with self._lock:
-                del self._deadlines[tls]
-                self._reading.pop(tls, None)
-            self.shutdown_request(tls)
-
-    def service_actions(self) -> None:
-        """Called a few times a second: cut the connections that take too long."""
-        now = time.monotonic()
-        with self._lock:
-            for tls, deadline in self._deadlines.items():
-                if now > deadline:
-                    # Not SSLSocket's own, which would leave its thread to go on without encryption.
-                    _cut(tls)
-
-    def has_read(self, connection: Any) -> None:
-        """The connection's request is there in whole: from now on it is our work that takes time."""
-        with self._lock:
-            self._reading.pop(connection, None)
-
-    def _make_room(self) -> None:
-        """Others wait: cut who says little. The API server sends its reviews in milliseconds."""
-        now = time.monotonic()
-        with self._lock:
-            for tls, began in self._reading.items():
-                if now > began + _PATIENCE_S:
-                    _cut(tls)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-        """Port scanners, probes and broken clients are no news."""
-        _LOG.debug("connection failed", exc_info=True, extra={"client": str(client_address[0])})
-
-
-def _cut(tls: ssl.SSLSocket) -> None:
-    with contextlib.suppress(OSError):  # gone already
-        socket.socket.shutdown(tls, socket.SHUT_RDWR)
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the client has closed its side. It has nothing more to say, so whatever comes is taken for that."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = _READ_TIMEOUT_S
+    server: BoundedServer
+    timeout = READ_TIMEOUT_S
     protocol_version = "HTTP/1.1"
     server_version = "rootport"
     sys_version = ""
+    disable_nagle_algorithm = True  # an event is a small piece, and is to be there at once
 
     def do_GET(self) -> None:
         self._answer()
@@ -221,14 +147,47 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self.close_connection = True
         response = self._response()
+        if response.stream is not None:
+            self._stream(response, response.stream)
+            return
+        self.server.answers(self.connection)
+        self._head(response, {"Content-Length": str(len(response.body))})
+        self.wfile.write(response.body)
+
+    def _stream(self, response: Response, stream: Iterator[bytes]) -> None:
+        """Each piece as a chunk, so that the client knows an end from a break."""
+        try:
+            if not self.server.begin_stream(self.connection):
+                busy = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open: try again later")
+                self._head(busy, {"Content-Length": str(len(busy.body)), "Retry-After": "10"})
+                self.wfile.write(busy.body)
+                return
+            is_chunked = self.request_version != "HTTP/1.0"
+            self._head(response, {"Transfer-Encoding": "chunked"} if is_chunked else {})
+            self.server.limit(self.connection, is_writing=False)
+            for piece in stream:
+                if piece:
+                    self.server.limit(self.connection, is_writing=True)
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+                    self.server.limit(self.connection, is_writing=False)
+                elif _has_left(self.connection):
+                    return
+            if is_chunked:
+                self.server.limit(self.connection, is_writing=True)
+                self.wfile.write(b"0\r\n\r\n")
+        finally:
+            if close := getattr(stream, "close", None):
+                close()
+
+    def _head(self, response: Response, further: Mapping[str, str]) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
-        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Connection", "close")
-        for name, value in response.headers.items():
+        # What is JSON or text stays that, whatever a browser thinks of it.
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in {**further, **response.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(response.body)
 
     def _response(self) -> Response:
         try:

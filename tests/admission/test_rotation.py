@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from controller.admission.rotation import Held, Lifetimes, decide
-from controller.admission.webhook import certificate_host
 from controller.serving.certificates import (
     Authority,
     issue,
@@ -16,6 +15,7 @@ from controller.serving.certificates import (
     read_certificate,
     to_bundle,
 )
+from controller.serving.names import certificate_host
 from driver.errors import InputError
 
 _NAMES = frozenset({"rootport-webhook.rootport-system.svc", "127.0.0.1"})

@@ -1,0 +1,80 @@
+"""Who may read what: the same rights as with kubectl, asked from the API server for every request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+from controller.explanations.routes import Rights
+from controller.serving.callers import Caller, NotAuthenticatedError
+from controller.serving.exchange import Request, Response, Route
+from driver.adapters.kubernetes.errors import ApiServerError
+from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS, Resource
+
+__all__ = ["MAY_LIST_CLAIMS", "MAY_LIST_DEVICES", "Answer", "Right", "guarded"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+Answer: TypeAlias = Callable[[Request, Caller], Response]
+"""Answers a GET of somebody who may ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """A right of RBAC, in all namespaces.
+
+    Attributes:
+        verb: Such as ``list``.
+        resource: What it is about.
+    """
+
+    verb: str
+    resource: Resource
+
+
+MAY_LIST_DEVICES: Final = Right(verb="list", resource=DEVICES)
+MAY_LIST_CLAIMS: Final = Right(verb="list", resource=RESOURCE_CLAIMS)
+
+
+def guarded(answer: Answer, right: Right, *, callers: Rights, problem: Callable[[], str]) -> Route:
+    """A route that answers GET of those who have a right.
+
+    Answers besides: 405; 401 and 403 for who may not know; 503 where the API server cannot be asked about the caller,
+    or where there is no data here.
+
+    Args:
+        answer: The answer to who may ask.
+        right: What they must have.
+        callers: Who asks.
+        problem: Why there is no data here, such as that another controller leads; empty where there is.
+    """
+
+    def route(request: Request) -> Response:
+        if request.method != "GET":
+            return Response(
+                status=HTTPStatus.METHOD_NOT_ALLOWED, body=b"only GET is answered here\n", headers={"Allow": "GET"}
+            )
+        try:
+            caller = callers.caller(request)
+            may = callers.may(caller, right.verb, right.resource.plural, group=right.resource.group)
+        except NotAuthenticatedError as error:
+            return Response(
+                status=HTTPStatus.UNAUTHORIZED, body=f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"}
+            )
+        except ApiServerError as error:
+            _LOG.warning("cannot ask who may read", extra={"error": str(error)})
+            return _later("the API server cannot be asked who you are: try again")
+        if not may:
+            return Response.of_text(f"you may not {right.verb} {right.resource}", status=HTTPStatus.FORBIDDEN)
+        if why := problem():
+            return _later(why)
+        return answer(request, caller)
+
+    return route
+
+
+def _later(why: str) -> Response:
+    return Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=f"{why}\n".encode(), headers={"Retry-After": "2"})

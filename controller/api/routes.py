@@ -1,0 +1,59 @@
+"""All routes of the HTTP API, as the HTTPS server takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from controller.api.access import MAY_LIST_CLAIMS, MAY_LIST_DEVICES, Answer, Right, guarded
+from controller.api.claims import pending_answer
+from controller.api.events import EventStreams
+from controller.api.koordinator import PREFIX, summaries_answer
+from controller.api.nodes import nodes_answer
+from controller.api.openapi import openapi_route
+from controller.explanations.routes import Rights, explain_route
+from controller.explanations.service import Explanations
+from controller.overview.store import Overview
+from controller.serving.exchange import Route
+
+__all__ = ["api_routes"]
+
+_V1 = "/api/v1"
+
+
+def api_routes(
+    overview: Overview,
+    explanations: Explanations | None,
+    *,
+    callers: Rights,
+    problem: Callable[[], str],
+) -> Mapping[str, Route]:
+    """The routes by path prefix.
+
+    Args:
+        overview: The nodes.
+        explanations: What explains; without it there is nothing under ``claims`` and ``pods``.
+        callers: Who asks.
+        problem: Why there is no data here, such as that another controller leads; empty where there is.
+    """
+
+    def may(right: Right, answer: Answer) -> Route:
+        return guarded(answer, right, callers=callers, problem=problem)
+
+    routes: dict[str, Route] = {
+        f"{_V1}/nodes": may(MAY_LIST_DEVICES, nodes_answer(overview)),
+        f"{_V1}/events": may(MAY_LIST_DEVICES, EventStreams(overview).answer),
+        f"{_V1}/openapi.json": openapi_route(),
+        PREFIX: may(MAY_LIST_DEVICES, summaries_answer(overview)),
+    }
+    if explanations is not None:
+        explain = explain_route(explanations, callers)
+        routes |= dict.fromkeys(("/claims", "/pods", f"{_V1}/claims", f"{_V1}/pods"), explain)
+        routes[f"{_V1}/claims/pending"] = _but_explanations(
+            may(MAY_LIST_CLAIMS, pending_answer(lambda: explanations.pending)), explain
+        )
+    return routes
+
+
+def _but_explanations(pending: Route, explain: Route) -> Route:
+    """A namespace may be called "pending" as well."""
+    return lambda request: (pending if request.path == f"{_V1}/claims/pending" else explain)(request)

@@ -1,0 +1,212 @@
+"""All nodes with their devices as they are now, and what of them changed since when.
+
+The device pass puts in what it wants the Device objects to say; the HTTP API, its stream of events and the metrics read
+it. Of each node three things are kept: its overview, that as JSON, and its Device objects as compressed JSON. So 5,000
+nodes of 16 devices fit in memory, and a change costs one node's work, however many look on.
+
+Readers that fall behind cost nothing: of a node only its last state is kept, never a queue of changes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Final
+
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.rootport_v1alpha1 import Device, DeviceStatus
+from driver.objects import node_label
+from driver.status.overview import DeviceOverview, NodeOverview, NodeState, device_overview
+
+__all__ = ["Changes", "Overview"]
+
+_MOST_GONE: Final = 4096
+_LEVEL: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What changed after a version.
+
+    Attributes:
+        version: The version that this leads to.
+        is_reset: That version is not of this store, or too old: read everything anew. Then the rest is empty.
+        nodes: The nodes that are new or different, each as the JSON of its overview, the oldest change first.
+        gone: The names of the nodes that are no more.
+        claims: Whether pending claims changed.
+    """
+
+    version: int
+    is_reset: bool = False
+    nodes: tuple[bytes, ...] = ()
+    gone: tuple[str, ...] = ()
+    claims: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    version: int
+    overview: NodeOverview
+    wire: bytes
+    specs: bytes
+    statuses: bytes
+
+
+class Overview:
+    """The nodes by name. Safe for threads; one node is put in by one thread at a time.
+
+    A node is known by its name or by its label's value (:func:`driver.objects.node_label`), whichever is at hand.
+
+    Args:
+        first_version: Of the empty store. Without it the time in milliseconds: so what an earlier controller told is
+            never taken for this one's. Browsers count to 2**53, which is enough.
+    """
+
+    def __init__(self, *, first_version: int | None = None) -> None:
+        self._first = self._version = int(time.time() * 1000) if first_version is None else first_version
+        self._changed = threading.Condition()
+        # Both in the order of their versions: what is new stands at the end.
+        self._nodes: OrderedDict[str, _Node] = OrderedDict()
+        self._gone: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._forgotten = self._first  # the gone nodes up to this version are not known any more
+        self._claims = self._first
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        return self._version
+
+    def put(
+        self,
+        node: str,
+        *,
+        devices: Sequence[Device] | None,
+        statuses: Mapping[str, DeviceStatus],
+        state: NodeState,
+        reason: str,
+    ) -> None:
+        """Say how a node is. What changes nothing makes no version.
+
+        Args:
+            node: Its name.
+            devices: Its Device objects in the inventory's order, whose status is not looked at; None for those of the
+                last time. Where there was no last time, nothing is shown before they are told.
+            statuses: By the names of the Device objects; of one that is missing nothing is known.
+            state: Whether claims can be prepared there.
+            reason: Why not; empty where they can.
+        """
+        key = node_label(node)
+        with self._changed:
+            old = self._nodes.get(key)
+        if devices is None:
+            if old is None:
+                return
+            devices = tuple(Device.model_validate(item) for item in _unpack(old.specs))
+            specs = old.specs
+        else:
+            specs = _pack([_spec(device) for device in devices])
+        told = [statuses.get(device.metadata.name) for device in devices]
+        packed = _pack([None if status is None else status.to_wire() for status in told])
+        shown = tuple(
+            _shared(device_overview(device.model_copy(update={"status": status})), old)
+            for device, status in zip(devices, told, strict=True)
+        )
+        overview = NodeOverview(name=node, state=state, reason=reason, devices=shown)
+        if old is not None and (old.overview, old.specs, old.statuses) == (overview, specs, packed):
+            return
+        wire = json.dumps(overview.to_wire(), separators=(",", ":")).encode()
+        with self._changed:
+            self._version += 1
+            self._gone.pop(key, None)
+            self._nodes[key] = _Node(version=self._version, overview=overview, wire=wire, specs=specs, statuses=packed)
+            self._nodes.move_to_end(key)
+            self._changed.notify_all()
+
+    def remove(self, node: str) -> None:
+        """A node is no more, or has no inventory. One that is not known is no change."""
+        key = node_label(node)
+        with self._changed:
+            known = self._nodes.pop(key, None)
+            if known is None:
+                return
+            self._version += 1
+            self._gone[key] = (self._version, known.overview.name)
+            while len(self._gone) > _MOST_GONE:
+                _, (self._forgotten, _) = self._gone.popitem(last=False)
+            self._changed.notify_all()
+
+    def claims_changed(self) -> None:
+        """Pending claims, or why they are pending, changed."""
+        with self._changed:
+            self._version += 1
+            self._claims = self._version
+            self._changed.notify_all()
+
+    def nodes(self) -> tuple[NodeOverview, ...]:
+        """All nodes, by name."""
+        with self._changed:
+            found = [item.overview for item in self._nodes.values()]
+        return tuple(sorted(found, key=lambda item: item.name))
+
+    def wires(self) -> tuple[int, tuple[bytes, ...]]:
+        """The version, and all nodes by name, each as the JSON of its overview."""
+        with self._changed:
+            version, found = self._version, [(item.overview.name, item.wire) for item in self._nodes.values()]
+        return version, tuple(wire for _, wire in sorted(found))
+
+    def node(self, name: str) -> NodeOverview | None:
+        """One node; None for one that is not known."""
+        known = self._nodes.get(node_label(name))
+        return None if known is None else known.overview
+
+    def devices(self, name: str) -> tuple[JsonObject, ...]:
+        """A node's Device objects as JSON, with metadata.name, spec and status; none for one that is not known."""
+        known = self._nodes.get(node_label(name))
+        if known is None:
+            return ()
+        pairs = zip(_unpack(known.specs), _unpack(known.statuses), strict=True)
+        return tuple(spec if status is None else spec | {"status": status} for spec, status in pairs)
+
+    def wait(self, since: int, timeout_s: float) -> Changes:
+        """What changed after a version; waits for it where nothing did.
+
+        Args:
+            since: The version that is known already.
+            timeout_s: How long to wait. Then nothing has changed, and the version is the same.
+        """
+        with self._changed:
+            if since <= self._version:
+                self._changed.wait_for(lambda: self._version > since, timeout_s)
+            if since > self._version or since < self._forgotten:
+                return Changes(version=self._version, is_reset=True)
+            newest = takewhile(lambda item: item.version > since, reversed(self._nodes.values()))
+            left = takewhile(lambda item: item[0] > since, reversed(self._gone.values()))
+            return Changes(
+                version=self._version,
+                nodes=tuple(item.wire for item in newest)[::-1],
+                gone=tuple(name for _, name in left)[::-1],
+                claims=self._claims > since,
+            )
+
+
+def _spec(device: Device) -> JsonObject:
+    return {"metadata": {"name": device.metadata.name}, "spec": device.to_wire()["spec"]}
+
+
+def _shared(device: DeviceOverview, old: _Node | None) -> DeviceOverview:
+    """The same object as before where it is equal: most of a node's devices do not change with one of them."""
+    return next((item for item in old.overview.devices if item == device), device) if old else device
+
+
+def _pack(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), _LEVEL)
+
+
+def _unpack(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data))

@@ -1,0 +1,77 @@
+"""Which claims are pending, as the list of them shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.explanations.annotated import MESSAGE, REASON
+from controller.explanations.mirror import Mirror
+from controller.explanations.pending import PendingClaim, PendingClaims
+from controller.packed import pack
+
+
+class Cluster:
+    """A mirror, and how often it was said that something changed."""
+
+    def __init__(self) -> None:
+        self.mirror = Mirror()
+        self.told = 0
+        self.pending = PendingClaims(self.mirror, changed=self._changed)
+        self._version = 0
+
+    def _changed(self) -> None:
+        self.told += 1
+
+    def claim(self, name: str, *, allocated: bool = False, said: dict[str, str] | None = None) -> None:
+        self._version += 1
+        metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}", "resourceVersion": str(self._version)}
+        metadata |= {"annotations": said} if said else {}
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev"}}
+        result = {"request": "gpu", "driver": "rootport.dev", "pool": "n", "device": "gpu-0"}
+        status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}} if allocated else {}
+        wire = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status}
+        self.mirror.put("ResourceClaim", f"ml/{name}", pack(wire))
+        self.mirror.see_claim(metadata)
+
+    def pod(self, name: str, claim: str) -> None:
+        metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}"}
+        spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}], "containers": []}
+        self.mirror.put("Pod", f"ml/{name}", pack({"metadata": metadata, "spec": spec, "status": {}}))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_pending_claims_are_told_with_their_pods_and_why(cluster: Cluster) -> None:
+    cluster.claim("b", said={REASON: "DevicesInUse", MESSAGE: "all are in use"})
+    cluster.claim("a")
+    cluster.claim("c", allocated=True)
+    cluster.pod("train-1", "b")
+    cluster.pod("train-0", "b")
+    cluster.pending.look()
+    first, second = cluster.pending.now
+    assert first == PendingClaim(namespace="ml", name="a")
+    assert second.to_wire() == {
+        "namespace": "ml",
+        "name": "b",
+        "reason": "DevicesInUse",
+        "message": "all are in use",
+        "pods": ["train-0", "train-1"],
+    }
+
+
+def test_what_is_different_is_told_once(cluster: Cluster) -> None:
+    cluster.claim("a")
+    for _ in range(3):
+        cluster.pending.look()
+    assert cluster.told == 1
+    cluster.claim("a", said={REASON: "DevicesInUse", MESSAGE: "all are in use"})
+    cluster.pending.look()
+    assert cluster.told == 2
+    cluster.claim("a", allocated=True)
+    cluster.pending.look()
+    assert (cluster.told, cluster.pending.now) == (3, ())
