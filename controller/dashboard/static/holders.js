@@ -1,0 +1,59 @@
+// Which claims have devices of a node, and which of them have a GPU and a NIC.
+
+import { byName, quantity } from "./format.js";
+
+const HUES = 8;
+
+/**
+ * The claims that have devices, by name. Each has a letter and a hue, so that colour is never alone, and says whether it
+ * is joint: whether it has devices of several types.
+ */
+export function holdersOf(devices) {
+  const claims = new Map();
+  for (const { spec, status } of devices) {
+    for (const item of status?.allocations ?? []) {
+      const claim = claims.get(item.uid) ?? { uid: item.uid, namespace: item.namespace, name: item.claim, pods: new Map(), devices: new Map(), isolation: new Set() };
+      claims.set(item.uid, claim);
+      const whole = wholeName(spec);
+      const parts = claim.devices.get(whole) ?? { type: spec.type, items: [] };
+      parts.items.push(item);
+      claim.devices.set(whole, parts);
+      for (const pod of item.pods ?? []) claim.pods.set(pod.uid, pod);
+      if (item.isolation) claim.isolation.add(item.isolation.state);
+    }
+  }
+  const sorted = [...claims.values()].sort((a, b) => byName(a.namespace, b.namespace) || byName(a.name, b.name));
+  sorted.forEach((claim, at) => {
+    claim.letter = letter(at);
+    claim.hue = at % HUES;
+    const kinds = new Set([...claim.devices.values()].map(({ type }) => (type === "rdma-vf" ? "rdma" : type)));
+    claim.joint = kinds.has("rdma") && kinds.size > 1;
+  });
+  return new Map(sorted.map((claim) => [claim.uid, claim]));
+}
+
+/** What part of a device, 0 to 1, each claim has: by memory, else by core or bandwidth, else all alike. */
+export function sharesOf({ status }) {
+  const items = status?.allocations ?? [];
+  const capacity = status?.capacity ?? {};
+  const memory = quantity(capacity.memory);
+  const bandwidth = quantity(capacity.bandwidth);
+  const parts = items.map((item) => {
+    if (memory && item.memory) return quantity(item.memory) / memory;
+    if (capacity.core && item.core) return item.core / capacity.core;
+    if (bandwidth && item.bandwidth) return quantity(item.bandwidth) / bandwidth;
+    return null;
+  });
+  const known = parts.reduce((sum, part) => sum + (part ?? 0), 0);
+  const unknown = parts.filter((part) => part === null).length;
+  return items.map((item, at) => ({ item, part: Math.min(parts[at] ?? Math.max(1 - known, 0) / unknown, 1) }));
+}
+
+function wholeName(spec) {
+  return spec.parent ?? spec.deviceName;
+}
+
+/** A, B, ... Z, AA, AB, ... */
+function letter(at) {
+  return at < 26 ? String.fromCharCode(65 + at) : letter(Math.floor(at / 26) - 1) + letter(at % 26);
+}
