@@ -77,6 +77,12 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     help="Socket and checkpoint. Must have this path for the kubelet as well.",
 )
 @click.option("--registry-dir", type=_PATH, default=_DEFAULTS.registry_dir, help="Where the kubelet finds plugins.")
+@click.option(
+    "--pod-resources-socket",
+    type=_PATH,
+    default=_DEFAULTS.pod_resources_socket,
+    help="Where the kubelet tells which containers have which claims, for /metrics; need not be there.",
+)
 @click.option("--cdi-dir", type=_PATH, default=_DEFAULTS.cdi_dir, help="Where the container runtime reads CDI specs.")
 @click.option(
     "--cni-conf-dir",
@@ -130,12 +136,28 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     default=_DEFAULTS.discovery_interval_s,
     help="Between two looks at the hardware.",
 )
+@click.option(
+    "--health-interval",
+    "health_interval_s",
+    metavar="SECONDS",
+    type=float,
+    default=_DEFAULTS.health_interval_s,
+    help="Between two readings of the devices' health; 0: it is not watched, and NVIDIA's driver is not kept open.",
+)
+@click.option(
+    "--health-hold",
+    "health_hold_s",
+    metavar="SECONDS",
+    type=float,
+    default=_DEFAULTS.health_hold_s,
+    help="How long a fault must have stayed away before it is over; longer for one that comes back.",
+)
 @click.option("--log-level", type=click.Choice(logs.LEVELS), default=_DEFAULTS.log_level, help="On stderr, key=value.")
 @click.option(
     "--health-port",
     type=int,
     default=_DEFAULTS.health_port,
-    help="HTTP port for /healthz and /readyz; 0: none.",
+    help="HTTP port for /healthz, /readyz and /metrics; 0: none.",
 )
 @click.version_option(__version__, prog_name=_NAME)
 def command(**flags: Any) -> int:

@@ -20,6 +20,8 @@ LEASE_DURATION_S: Final = 40
 _KUBELET: Final = Path("/var/lib/kubelet")
 _MAX_SOCKET_PATH: Final = 107  # sun_path of Linux's sockaddr_un, less its closing zero
 _MAX_PORT: Final = 65_535
+_MAX_HEALTH_INTERVAL_S: Final = 300
+_MAX_HEALTH_HOLD_S: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Options:
         plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
         hami_core: HAMi-core's library on the host; it need not be there.
         registry_dir: Where the kubelet watches for plugins.
+        pod_resources_socket: Where the kubelet tells which containers have which claims; it need not be there.
         cdi_dir: Where the runtime reads CDI specs.
         cni_conf_dir: Where the container runtime reads its network configuration, to which Rootport's CNI plugin is
             added; None: it is not.
@@ -44,8 +47,10 @@ class Options:
         kubeconfig: None for the pod's service account.
         heartbeat_interval_s: Between two renewals of the Lease.
         discovery_interval_s: Between two looks at the hardware.
+        health_interval_s: Between two readings of the devices' health; 0: it is not watched.
+        health_hold_s: How long a fault that readings show must have stayed away before it is over.
         log_level: Of :data:`driver.adapters.logs.LEVELS`.
-        health_port: For healthz and readyz; 0 for none.
+        health_port: For healthz, readyz and metrics; 0 for none.
     """
 
     node: str
@@ -55,6 +60,7 @@ class Options:
     hami_core: Path = Path("/usr/local/vgpu/libvgpu.so")
     plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
     registry_dir: Path = _KUBELET / "plugins_registry"
+    pod_resources_socket: Path = _KUBELET / "pod-resources" / "kubelet.sock"
     cdi_dir: Path = Path("/var/run/cdi")
     cni_conf_dir: Path | None = None
     cni_conf_file: str | None = None
@@ -64,6 +70,8 @@ class Options:
     kubeconfig: Path | None = None
     heartbeat_interval_s: float = 10.0
     discovery_interval_s: float = 60.0
+    health_interval_s: float = 10.0
+    health_hold_s: float = 60.0
     log_level: str = "info"
     health_port: int = 0
 
@@ -87,6 +95,13 @@ class Options:
             )
         if not self.discovery_interval_s >= 1:
             raise InputError("--discovery-interval: expected 1 second or more")
+        if self.health_interval_s != 0 and not 1 <= self.health_interval_s <= _MAX_HEALTH_INTERVAL_S:
+            raise InputError(
+                f"--health-interval: expected 0 (not watched), or 1 to {_MAX_HEALTH_INTERVAL_S} seconds",
+                hint="errors that the driver reports are heard of at once, whatever the interval",
+            )
+        if not 0 <= self.health_hold_s <= _MAX_HEALTH_HOLD_S:
+            raise InputError(f"--health-hold: expected 0 to {_MAX_HEALTH_HOLD_S} seconds")
         if self.log_level not in LEVELS:
             raise InputError(f"--log-level: expected one of {', '.join(LEVELS)}")
         if not 0 <= self.health_port <= _MAX_PORT:
@@ -102,6 +117,7 @@ class Options:
             "--hami-core": self.hami_core,
             "--plugin-dir": self.plugin_dir,
             "--registry-dir": self.registry_dir,
+            "--pod-resources-socket": self.pod_resources_socket,
             "--cdi-dir": self.cdi_dir,
             "--cni-conf-dir": self.cni_conf_dir,
             "--cni-bin-dir": self.cni_bin_dir,

@@ -20,7 +20,9 @@ from typing import Final
 from driver import __version__
 from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.metrics_page import MetricsPage
 from driver.errors import NodeError, RootportError
+from driver.model.health import NodeHealth
 from kubeletplugin import memory
 from kubeletplugin.claim_planner import ClaimPlanner
 from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
@@ -34,12 +36,16 @@ from kubeletplugin.effects.mps import MpsDaemons
 from kubeletplugin.effects.time_slice import TimeSlices
 from kubeletplugin.entry import Entry
 from kubeletplugin.grpc_server import PluginServer
+from kubeletplugin.health import HEALTH_FILE, HealthWatch, MemoryFile
 from kubeletplugin.heartbeat import Heartbeat
 from kubeletplugin.host_checks import HostChecks
 from kubeletplugin.loop import Loop
+from kubeletplugin.metrics import NodeMetrics
 from kubeletplugin.node_network import NodeNetwork
 from kubeletplugin.node_publisher import NodePublisher
+from kubeletplugin.operation_times import TimedClaims
 from kubeletplugin.options import Options
+from kubeletplugin.pod_resources import PodResources
 from kubeletplugin.preparer import Preparer
 from kubeletplugin.recovery import Reconciler, recover
 from kubeletplugin.roots import Roots
@@ -85,11 +91,9 @@ class Plugin:
         roots = Roots.of(options.host_root, options.device_root)
         self._api = KubernetesApi.connect(kubeconfig=options.kubeconfig)
         self._findings = Findings(self._changed)
+        boot_id = _BOOT_ID.read_text().strip()
         self._store = ClaimStore(
-            plugin_dir=options.plugin_dir,
-            cdi_dir=options.cdi_dir,
-            instance=options.instance,
-            boot_id=_BOOT_ID.read_text().strip(),
+            plugin_dir=options.plugin_dir, cdi_dir=options.cdi_dir, instance=options.instance, boot_id=boot_id
         )
         self._network = NodeNetwork(
             roots,
@@ -135,6 +139,17 @@ class Plugin:
             ),
         )
         self._health = DevicesHealth(options.node, held=self._held)
+        loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
+        self._watch = HealthWatch(
+            roots,
+            discovery=self._discovery,
+            memory=MemoryFile(options.plugin_dir / HEALTH_FILE, boot_id=boot_id),
+            interval_s=options.health_interval_s,
+            hold_s=options.health_hold_s,
+            make_loop=loop,
+            on_change=self._health_changed,
+            on_links=self.look_now,  # the taint of a NIC without a link is made of the inventory
+        )
         self._checks = HostChecks(
             self._api,
             node=options.node,
@@ -144,12 +159,16 @@ class Plugin:
             findings=self._findings,
         )
         self._publisher = NodePublisher(
-            self._api, node=options.node, inventory=self._discovery.latest, findings=self._findings.latest
+            self._api,
+            node=options.node,
+            inventory=self._discovery.latest,
+            findings=self._findings.latest,
+            health=self._watch.published,
+            recovered=self._watch.recover,
         )
         heartbeat = Heartbeat(self._api, namespace=options.namespace, node=options.node, instance=options.instance)
         claim_status = ClaimStatusPublisher(self._api, entries=self._entries, network=self._network.of_claim)
         reconciler = Reconciler(store=self._store, preparer=preparer, get_claim=read_claim)
-        loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
         interval_s = options.discovery_interval_s
         self._look_loop = loop("look", self._discovery.run, interval_s=interval_s, max_delay_s=interval_s)
         self._publish_loop = loop("publish", self._publisher.publish, interval_s=_PUBLISH_S, max_delay_s=60)
@@ -167,8 +186,9 @@ class Plugin:
             max_delay_s=60,
             settle_s=_CLAIM_STATUS_SETTLE_S,
         )
+        timed = TimedClaims(TellingClaims(preparer, self._status_loop.wake))
         self._server = PluginServer(
-            claims=TellingClaims(preparer, self._status_loop.wake),
+            claims=timed,
             health=self._health,
             listener=self,
             plugin_dir=options.plugin_dir,
@@ -177,8 +197,20 @@ class Plugin:
         )
         self._serving = False
         self._registered = False
+        metrics = NodeMetrics(
+            node=options.node,
+            inventory=self._discovery.latest,
+            health=self._watch.monitor,
+            entries=self._held_entries,
+            containers=PodResources(options.pod_resources_socket).containers,
+            operations=timed.so_far,
+        )
         self._probes = (
-            HealthServer(options.health_port, {"/healthz": self._broken, "/readyz": self._not_ready})
+            HealthServer(
+                options.health_port,
+                {"/healthz": self._broken, "/readyz": self._not_ready},
+                pages={"/metrics": MetricsPage(metrics.families)},
+            )
             if options.health_port
             else None
         )
@@ -209,7 +241,7 @@ class Plugin:
             raise
         self._serving = True
         self._patience.start()
-        for loop in self._api_loops():
+        for loop in (*self._watch.loops, *self._api_loops()):
             loop.start()
 
     def look_now(self) -> None:
@@ -221,6 +253,7 @@ class Plugin:
         self._serving = False
         self._patience.cancel()
         self._server.stop(_CALLS_S)
+        self._watch.stop()
         for loop in (self._look_loop, *self._api_loops()):
             loop.stop(0)
         for loop in self._api_loops():
@@ -267,6 +300,11 @@ class Plugin:
     def _discovered(self) -> None:
         self._health.update(self._discovery.latest(), certain=self._discovery.certain())
         self._publish_loop.wake()
+        self._watch.wake()
+
+    def _health_changed(self, health: NodeHealth) -> None:
+        self._health.update_health(health)
+        self._publish_loop.wake()
 
     def _settle(self) -> None:
         self._findings.settle(
@@ -279,6 +317,10 @@ class Plugin:
 
     def _entries(self) -> Collection[Entry]:
         return (self._store.checkpoint.load() or {}).values()
+
+    def _held_entries(self) -> Collection[Entry]:
+        """Without those of an earlier boot, which hold nothing until the kubelet prepares them again."""
+        return [entry for entry in self._entries() if entry.boot_id == self._store.boot_id]
 
     def _held(self) -> Iterator[str]:
         try:
@@ -298,7 +340,7 @@ class Plugin:
         return self._network.lent() | (given - {""})
 
     def _broken(self) -> str | None:
-        loops = (self._look_loop, *self._api_loops())
+        loops = (self._look_loop, *self._watch.loops, *self._api_loops())
         return "a thread has ended: see the log" if any(loop.crashed for loop in loops) else None
 
     def _not_ready(self) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 import pytest
 from cluster.binaries import Binaries, ToolMissingError
 from cluster.binaries import build as build_binaries
+from cluster.binaries import promtool as unpacked_promtool
 from cluster.control_plane import ControlPlane
 from hypothesis import settings
 from needed_tools import require_tool, unavailable
@@ -89,3 +91,30 @@ def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
         yield plane
     finally:
         plane.stop()
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs promtool, of Debian's package, with standard input as ``stdin``."""
+    try:
+        program = unpacked_promtool(lambda text: print(text, file=sys.__stderr__, flush=True))
+    except (ToolMissingError, subprocess.CalledProcessError) as error:
+        unavailable(f"promtool cannot be had: {error}")
+
+    def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *map(str, arguments)], input=stdin, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def lint_metrics(promtool: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[[str], str]:
+    """What Prometheus' own linter says of a page of metrics; empty where it is content."""
+
+    def linted(text: str) -> str:
+        done = promtool("check", "metrics", stdin=text)
+        return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit status {done.returncode}")
+
+    return linted

@@ -1,7 +1,38 @@
-"""Reads what Prometheus would scrape."""
+"""Reads what Prometheus would scrape, with Prometheus' own client.
+
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format.
+"""
 
 from __future__ import annotations
 
-import prometheus_client  # noqa: F401
+from collections.abc import Collection
 
-__all__: list[str] = []
+from prometheus_client.parser import text_string_to_metric_families
+
+from driver.errors import NodeError
+from driver.status.load import MetricSample
+
+__all__ = ["read_samples"]
+
+
+def read_samples(text: str, names: Collection[str]) -> tuple[MetricSample, ...]:
+    """The samples of these names, in the text's order.
+
+    Args:
+        text: A page of metrics.
+        names: The wanted samples. Other lines are not even read, which most of a page is.
+
+    Raises:
+        NodeError: It is no such page.
+    """
+    # A name ends where its labels or its value begin.
+    wanted = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in names]
+    try:
+        return tuple(
+            MetricSample(name=sample.name, labels=dict(sample.labels), value=float(sample.value))
+            for family in text_string_to_metric_families("\n".join(wanted) + "\n")
+            for sample in family.samples
+        )
+    except (ValueError, TypeError, IndexError, KeyError) as error:
+        # The parser meets a malformed line with whatever its code stumbles over.
+        raise NodeError(f"the metrics cannot be read: {' '.join(str(error).split())[:200]}") from error

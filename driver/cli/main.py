@@ -22,6 +22,8 @@ __all__ = ["cli", "main"]
 
 _COMMANDS: Final = {
     "explain": "Tell why a claim is pending, and what would make it fit.",
+    "status": "Show what is free, allocated and unhealthy, by node; one node as a tree.",
+    "top": "Show what the GPUs do now, and who has them.",
     "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
     "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
@@ -58,14 +60,15 @@ Examples:
   rootport topo examples/topologies/azure-nd-h100-v5.xml
   rootport simulate --topology topo.xml --claims claim.yaml --out out
   rootport explain claim ml/train --from examples/explain
+  rootport status
 A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml.
 """)  # fmt: skip
 @click.version_option(__version__, prog_name="rootport")
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    explain asks a cluster, or a dump of one, and lint can. The others need none: they show what the driver sees,
-    publishes and prepares.
+    status, top and explain ask a cluster, explain also a dump of one, and lint can. The others need none: they show
+    what the driver sees, publishes and prepares.
     """
 
 

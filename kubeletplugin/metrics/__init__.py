@@ -1,3 +1,8 @@
-"""What Prometheus scrapes of a node's plugin."""
+"""What Prometheus scrapes of a node's plugin: facts in, families of samples out. docs/user/metrics.md lists them."""
 
-__all__: list[str] = []
+from kubeletplugin.metrics.families import node_families
+from kubeletplugin.metrics.shares import Share, shares_of
+from kubeletplugin.metrics.snapshot import NodeSnapshot
+from kubeletplugin.metrics.source import HealthFacts, NodeMetrics
+
+__all__ = ["HealthFacts", "NodeMetrics", "NodeSnapshot", "Share", "node_families", "shares_of"]

@@ -1,7 +1,9 @@
-"""Probes over HTTP."""
+"""Probes and pages over HTTP."""
 
 from __future__ import annotations
 
+import logging
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -9,7 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from driver.adapters.health_server import HealthServer
+from driver.adapters.metrics_page import MetricsPage
 from driver.errors import NodeError
+from driver.status.metric_family import family
+
+METRICS = MetricsPage(lambda: [family("counter", "tests_total", "Tests.", ("kind",), [(("unit",), 3.0)])])
+
+
+def fail(error: Exception) -> tuple[str, bytes]:
+    raise error
 
 
 @pytest.fixture
@@ -19,16 +29,22 @@ def answers() -> dict[str, str]:
 
 @pytest.fixture
 def server(answers: dict[str, str]) -> Iterator[HealthServer]:
-    made = HealthServer(0, {"/readyz": lambda: answers["/readyz"]})
+    pages = {
+        "/metrics": METRICS,
+        "/node": lambda _: fail(NodeError("no GPU answers")),
+        "/bug": lambda _: fail(KeyError()),
+    }
+    made = HealthServer(0, {"/readyz": lambda: answers["/readyz"]}, pages=pages)
     made.start()
     yield made
     made.stop()
 
 
-def probe(server: HealthServer, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+def probe(server: HealthServer, path: str, host: str = "127.0.0.1", accept: str = "*/*") -> tuple[int, str]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{host}:{server.port}{path}", timeout=5) as answer:
+        request = urllib.request.Request(f"http://{host}:{server.port}{path}", headers={"Accept": accept})
+        with opener.open(request, timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -42,9 +58,39 @@ def test_a_check_decides(server: HealthServer, answers: dict[str, str]) -> None:
 
 
 def test_other_paths_are_not_found(server: HealthServer) -> None:
-    assert probe(server, "/metrics")[0] == 404
+    assert probe(server, "/metrics/x")[0] == 404
 
 
 def test_a_taken_port_is_named(server: HealthServer) -> None:
     with pytest.raises(NodeError, match=f"port {server.port}.*--health-port"):
         HealthServer(server.port, {})
+
+
+def test_metrics_come_in_the_form_that_is_asked_for(server: HealthServer) -> None:
+    status, text = probe(server, "/metrics")
+    assert (status, text.splitlines()[:3]) == (
+        200,
+        ["# HELP tests_total Tests.", "# TYPE tests_total counter", 'tests_total{kind="unit"} 3.0'],
+    )
+    assert "process_resident_memory_bytes" in text
+    _, text = probe(server, "/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert (text.splitlines()[1], text.splitlines()[-1]) == ("# TYPE tests counter", "# EOF")
+
+
+def test_a_page_that_cannot_be_made_says_why(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert probe(server, "/node") == (500, "no GPU answers\n")
+    assert caplog.records == []
+    assert probe(server, "/bug") == (500, "the page cannot be made: see the log\n")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert probe(server, "/readyz")[0] == 200
+
+
+def test_a_client_that_goes_away_leaves_no_traceback(
+    server: HealthServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets
+    assert probe(server, "/metrics")[0] == 200
+    assert capfd.readouterr().err == ""
+    assert caplog.records == []

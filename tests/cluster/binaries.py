@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Binaries", "ToolMissingError", "build", "build_peer", "cache_folder"]
+__all__ = ["Binaries", "ToolMissingError", "build", "build_peer", "cache_folder", "promtool"]
 
 KUBERNETES_VERSION: Final = "v1.36.3"
 CONTAINERD_VERSION: Final = "v2.2.3"
@@ -105,6 +105,22 @@ def build_peer(say: Callable[[str], None] = lambda _: None) -> Path:
             with _timed(say, _PEER.name):
                 _build_go(_PEER, folder)
     return folder / _PEER.name
+
+
+def promtool(say: Callable[[str], None] = lambda _: None) -> Path:
+    """Prometheus' own checker of rules and metrics, of Debian's package ``prometheus``; no cluster needs it.
+
+    Raises:
+        ToolMissingError: Debian's apt-get is missing.
+        subprocess.CalledProcessError: The package could not be had; why went to standard error.
+    """
+    folder = cache_folder() / "prometheus"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        if not (folder / "promtool").exists():
+            with _timed(say, "promtool"):
+                _unpack_debian("prometheus", ("usr/bin/promtool",), folder)
+    return folder / "promtool"
 
 
 def cache_folder() -> Path:

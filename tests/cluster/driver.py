@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,13 @@ def install(plane: ControlPlane, *, workloads: bool = False) -> None:
     )
 
 
-def start_controller(plane: ControlPlane, processes: Processes, *options: str, name: str = "controller") -> Process:
+def start_controller(
+    plane: ControlPlane,
+    processes: Processes,
+    *options: str,
+    name: str = "controller",
+    env: Mapping[str, str] | None = None,
+) -> Process:
     """A controller process with the token of its service account."""
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "rootport-controller")
     return processes.start(
@@ -47,7 +53,9 @@ def start_controller(plane: ControlPlane, processes: Processes, *options: str, n
         f"--kubeconfig={kubeconfig}",
         f"--namespace={NAMESPACE}",
         f"--identity={name}",
+        "--https-port=0",  # several run side by side; who wants it names a port
         *options,
+        env=env,
     )
 
 

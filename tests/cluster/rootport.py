@@ -14,11 +14,26 @@ from cluster.node import NODE_NAME, RealCluster
 from cluster.processes import Process, wait_until
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_CLAIMS, RESOURCE_SLICES
 
-__all__ = ["CDI_DIRECTORY", "PLUGIN_DIRECTORY", "RunningRootport"]
+__all__ = [
+    "CDI_DIRECTORY",
+    "CONTROLLER_HEALTH_PORT",
+    "HTTPS_PORT",
+    "PLUGIN_DIRECTORY",
+    "PLUGIN_HEALTH_PORT",
+    "RunningRootport",
+]
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/plugins/rootport.dev"
 CDI_DIRECTORY: Final = "/run/cdi"
 """Not /var/run/cdi: /var/run is an absolute link, which from outside the machine would lead to the host's /run."""
+
+# All processes share the machine's network.
+CONTROLLER_HEALTH_PORT: Final = 8081
+PLUGIN_HEALTH_PORT: Final = 8082
+HTTPS_PORT: Final = 8443
+
+# Faults of devices are seen, and over, sooner than on a real node.
+_SOON: Final = ("--health-interval=2", "--health-hold=4")
 
 
 class RunningRootport:
@@ -56,19 +71,27 @@ class RunningRootport:
 
     def start_controller(self) -> Process:
         """Start the controller."""
-        self.controller = start_controller(self.cluster.control_plane, self.cluster.processes)
+        self.controller = start_controller(
+            self.cluster.control_plane, self.cluster.processes, f"--https-port={HTTPS_PORT}"
+        )
         return self.controller
 
     def start_plugin(
         self, *, options: Iterable[str] = (), instance: str = "local", module: tuple[str, ...] = ("-m", "kubeletplugin")
     ) -> Process:
         """Start the plugin and wait until the kubelet knows it and the slices are there."""
+        is_second = self.plugin is not None and self.plugin.alive()
         self.plugin = start_plugin(
             self.cluster.control_plane,
             self.cluster.processes,
             self.host,
             node=NODE_NAME,
-            options=(*self._network, *options),
+            options=(
+                *self._network,
+                *_SOON,
+                *(() if is_second else (f"--health-port={PLUGIN_HEALTH_PORT}",)),
+                *options,
+            ),
             instance=instance,
             module=module,
         )

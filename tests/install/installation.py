@@ -8,16 +8,22 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["FOLDER", "NODES", "allocated_claim", "claim", "document", "documents", "inventory", "slice_of"]
+__all__ = ["FOLDER", "NODES", "OTHER", "allocated_claim", "claim", "document", "documents", "inventory", "slice_of"]
 
 FOLDER: Final = Path(__file__).parents[2] / "resourceclasses"
+OTHER: Final = frozenset({"components", "monitoring"})
+"""Folders of what is not installed with the rest."""
+
 NODES: Final = ("install-n1", "install-n2")
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """All objects of the manifests; those of components are left out, for they are not installed unless asked for."""
+    """All objects of the manifests; those of components are left out, for they are not installed unless asked for.
+
+    So are Prometheus' own files: they are no objects of Kubernetes.
+    """
     for path in sorted(FOLDER.rglob("*.yaml")):
-        if path.name != "kustomization.yaml" and "components" not in path.relative_to(FOLDER).parts:
+        if path.name != "kustomization.yaml" and not OTHER.intersection(path.relative_to(FOLDER).parts):
             yield from (document for document in yaml.safe_load_all(path.read_text()) if document)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster.control_plane import ControlPlane
-from install.installation import FOLDER, document, documents
+from install.installation import FOLDER, OTHER, document, documents
 
 _WORKLOADS = {"Deployment": "rootport-controller", "DaemonSet": "rootport-kubelet-plugin"}
 _PROGRAMS = {"rootport-controller": "controller.main", "rootport-kubelet-plugin": "kubeletplugin.main"}
@@ -29,7 +29,7 @@ def test_a_kustomization_installs_every_file_there_is(path: Path) -> None:
     kustomization = yaml.safe_load(path.read_text())
     files = {str(file.relative_to(path.parent)) for file in path.parent.rglob("*.yaml") if file.name != path.name}
     if path.parent == FOLDER:
-        files = {file for file in files if not file.startswith("components/")}
+        files = {file for file in files if file.partition("/")[0] not in OTHER}
     assert set(kustomization.get("resources", ())) == files
 
 
@@ -72,6 +72,7 @@ def test_the_plugin_mounts_these_folders_of_the_host_and_writes_to_four() -> Non
     assert {(folders[mount["name"]], mount["mountPath"], mount.get("readOnly", False)) for mount in mounts} == {
         ("/var/lib/kubelet/plugins/rootport.dev", "/var/lib/kubelet/plugins/rootport.dev", False),
         ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False),
+        ("/var/lib/kubelet/pod-resources", "/var/lib/kubelet/pod-resources", True),
         ("/var/run/cdi", "/var/run/cdi", False),
         ("/", "/host", True),
         ("/run/rootport", "/host/run/rootport", False),

@@ -34,8 +34,10 @@ _EVERYWHERE = {
         "deviceclasses.resource.k8s.io": "list watch",
         "resourceclaimtemplates.resource.k8s.io": "list watch",
         "devicetaintrules.resource.k8s.io": "list watch",
-        "pods": "list watch",
+        "pods": "get list watch",
         "resourceslices.resource.k8s.io": "get list watch create update delete",
+        "tokenreviews.authentication.k8s.io": "create",
+        "subjectaccessreviews.authorization.k8s.io": "create",
     },
 }
 _IN_ITS_NAMESPACE = {
@@ -43,6 +45,7 @@ _IN_ITS_NAMESPACE = {
     "rootport-controller": {
         "leases.coordination.k8s.io": "get list watch create delete",
         "leases.coordination.k8s.io rootport-controller": "update",
+        "pods": "patch",
     },
 }
 _ACCOUNTS = sorted(_EVERYWHERE)

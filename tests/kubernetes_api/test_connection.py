@@ -22,6 +22,7 @@ from kubernetes.config import incluster_config
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, UnavailableError
 from driver.adapters.kubernetes.resources import DEVICES, NODES
+from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.errors import InputError
 
 Answers = Callable[..., Any]
@@ -58,6 +59,22 @@ def test_a_write_is_never_sent_twice(
     with pytest.raises(UnavailableError):
         write(scripted_api)
     assert len(scripted.requests) == 1
+
+
+def test_writes_are_counted_where_they_are_sent_and_reads_are_not(scripted: Any, answer: Answers) -> None:
+    counter = WriteCounter()
+    scripted.answers = [answer({}), answer({}), answer({}), answer({"kind": "Status"}, 409), answer(dropped=True)]
+    with KubernetesApi.connect(kubeconfig=scripted.kubeconfig, timeout_s=5, on_write=counter) as api:
+        api.get(NODES, "n")
+        api.create(DEVICES, {"metadata": {"name": "n"}}, dry_run=True)
+        api.merge_patch(DEVICES, "n", {"a": 1}, subresource="status")
+        with pytest.raises(ApiServerError):
+            api.merge_patch(DEVICES, "n", {"a": 1}, subresource="status")
+        with pytest.raises(UnavailableError):
+            api.delete(DEVICES, "n")
+    status, devices = ("devices.rootport.dev/status", "patch"), ("devices.rootport.dev", "delete")
+    assert counter.so_far().sent == {status: 2, devices: 1}
+    assert counter.so_far().failed == {status: 1, devices: 1}
 
 
 def test_a_busy_server_says_when_to_come_back(scripted: Any, scripted_api: Any, answer: Answers) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sysfs_tree import dgx
 
 from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.model.devices import DeviceName
+from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
+from driver.model.parts import vf_pool
 from kubeletplugin.device_health import DevicesHealth
 
 GPU = "gpu-0000-13-00-0"
@@ -88,3 +93,47 @@ def test_a_part_of_a_gpu_that_a_claim_holds_is_as_well_as_its_gpu(inventory: Inv
     assert states(health) == HEALTHY | {"gpu-ratio-0000-13-00-0": True}
     health.update(replace(inventory, gpus=inventory.gpus[1:]), certain=True)
     assert states(health)["gpu-ratio-0000-13-00-0"] is False
+
+
+def fault(device: str, effect: Effect = Effect.NO_SCHEDULE) -> NodeHealth:
+    found = Fault(
+        device=DeviceName(device),
+        reason="Xid48",
+        effect=effect,
+        since=datetime(2026, 3, 1, tzinfo=UTC),
+        message="reset it",
+    )
+    return NodeHealth(faults=(found,))
+
+
+@pytest.mark.parametrize("certain", [True, False], ids=["looked-at", "not-looked-at"])
+def test_a_fault_makes_a_device_and_its_parts_unhealthy_and_says_why(inventory: Inventory, certain: bool) -> None:
+    gpu = replace(inventory.gpus[0], memory_bytes=1 << 30)
+    health = DevicesHealth("n", held=lambda: ["gpu-ratio-0000-13-00-0"])
+    health.update(replace(inventory, gpus=(gpu, *inventory.gpus[1:])), certain=certain)
+    version = health.version()
+    health.update_health(fault(GPU))
+    health.update_health(fault(GPU))
+    assert health.version() == version + 1
+    unhealthy = {item.device: item.message for item in health.current() if item.healthy is False}
+    assert unhealthy == dict.fromkeys([GPU, "gpu-ratio-0000-13-00-0"], "Xid48: reset it")
+    health.update_health(NodeHealth())
+    assert False not in states(health).values()
+
+
+def test_a_fault_that_keeps_nobody_away_leaves_a_device_healthy(inventory: Inventory) -> None:
+    health = DevicesHealth("n")
+    health.update(inventory, certain=True)
+    health.update_health(fault(GPU, Effect.NONE))
+    assert states(health) == HEALTHY
+
+
+def test_a_virtual_function_is_as_well_as_its_nic(tmp_path: Path) -> None:
+    node = sysfs.discover(HostRoot(dgx(tmp_path, switches=1, pairs=2, vfs=2).root), node="n")
+    pool = vf_pool(node.nics[0])
+    assert pool is not None
+    health = DevicesHealth("n", held=lambda: [pool.name])
+    health.update(node, certain=True)
+    health.update_health(fault(node.nics[0].name))
+    unhealthy = {item.device for item in health.current() if item.healthy is False}
+    assert unhealthy == {node.nics[0].name, pool.name, *(vf.name for vf in node.nics[0].vfs)}

@@ -14,8 +14,8 @@ from typing import Final, Self
 
 from driver.adapters.kubernetes.connection import Connection, in_cluster, of_kubeconfig
 from driver.adapters.kubernetes.errors import ExpiredError
-from driver.adapters.kubernetes.request import JSON, Request
-from driver.adapters.kubernetes.resources import JsonObject, Resource
+from driver.adapters.kubernetes.request import JSON, OnWrite, Request
+from driver.adapters.kubernetes.resources import PODS, JsonObject, Resource
 from driver.adapters.kubernetes.watch import WatchStream
 
 __all__ = ["KubernetesApi", "Listing"]
@@ -26,6 +26,7 @@ _METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"  # YAML includes JSON, and every server since 1.22 takes this name
 _SILENCE_GRACE_S: Final = 30.0
+_LARGEST_TEXT: Final = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,12 @@ class KubernetesApi:
         self._connection = connection
 
     @staticmethod
-    def connect(*, kubeconfig: Path | None = None, timeout_s: float = 10.0) -> KubernetesApi:
+    def connect(
+        *,
+        kubeconfig: Path | None = None,
+        timeout_s: float = 10.0,
+        on_write: OnWrite | None = None,
+    ) -> KubernetesApi:
         """The API server of a kubeconfig's current context, or of the pod that this process runs in.
 
         Nothing is sent yet. The environment's proxies are not used, only the kubeconfig's own ``proxy-url``.
@@ -60,11 +66,13 @@ class KubernetesApi:
         Args:
             kubeconfig: None for the pod's service account.
             timeout_s: The limit for connecting, and for each wait for an answer.
+            on_write: Called after each write, from the thread that made it.
 
         Raises:
             InputError: The kubeconfig cannot be used, or there is no service account.
         """
-        return KubernetesApi(Connection(of_kubeconfig(kubeconfig) if kubeconfig else in_cluster(), timeout_s))
+        configuration = of_kubeconfig(kubeconfig) if kubeconfig else in_cluster()
+        return KubernetesApi(Connection(configuration, timeout_s, on_write=on_write))
 
     def __enter__(self) -> Self:
         return self
@@ -279,6 +287,30 @@ class KubernetesApi:
         return self._connection.call(
             Request(verb="delete", resource=resource, namespace=namespace, name=name, body=body)
         )
+
+    def read_through_pod(self, pod: str, path: str, *, namespace: str, port: int, accept: str = "text/plain") -> str:
+        """What a pod serves by HTTP, fetched by the API server: its ``pods/proxy``.
+
+        Args:
+            pod: The pod's name.
+            path: On its server, without the leading ``/``.
+            namespace: The pod's.
+            port: Where it listens.
+            accept: The wanted form of the answer.
+
+        Raises:
+            NotFoundError: There is no such pod, or no such page.
+            UnavailableError: The API server cannot reach it, or it does not answer.
+        """
+        request = Request(
+            verb="get",
+            resource=PODS,
+            namespace=namespace,
+            name=f"{pod}:{port}",
+            subresource=f"proxy/{path}",
+            accept=accept,
+        )
+        return self._connection.text(request, _LARGEST_TEXT)
 
     def _pages(
         self, request: Request, limit: int | None, transform: Callable[[JsonObject], JsonObject] | None

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError, ProtocolError
 from driver.adapters.input_file import open_input, path_name
 from driver.adapters.kubernetes.errors import ApiServerError, UnavailableError
 from driver.adapters.kubernetes.refusals import refusal
-from driver.adapters.kubernetes.request import Request
+from driver.adapters.kubernetes.request import OnWrite, Request
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.errors import InputError
 
@@ -46,9 +46,10 @@ class Connection:
     Args:
         configuration: Where the API server is, and who we are.
         timeout_s: The limit for connecting, and for each wait for bytes of an answer.
+        on_write: Called after each write, from the thread that made it.
     """
 
-    def __init__(self, configuration: Configuration, timeout_s: float) -> None:
+    def __init__(self, configuration: Configuration, timeout_s: float, *, on_write: OnWrite | None = None) -> None:
         # Of urllib3: no retries and no redirects. What is sent twice is decided below.
         configuration.retries = False
         # A watch may be silent for minutes; only TCP's own probes notice a peer that vanished.
@@ -57,6 +58,7 @@ class Connection:
         self._client: Any = ApiClient(configuration)
         self._client.user_agent = _USER_AGENT
         self._timeout_s = timeout_s
+        self._on_write = on_write
 
     def call(self, request: Request) -> JsonObject:
         """Send a request and return the JSON object of the answer.
@@ -64,24 +66,14 @@ class Connection:
         Raises:
             ApiServerError: It was refused, or no answer came.
         """
-
-        def exchange() -> tuple[HTTPResponse, bytes]:
-            response = self._send(request)
-            return response, response.data
-
-        response, data = self._tried(request, exchange)
-        if response.status >= 300:
-            raise refusal(request, response.status, data, response.headers)
+        if self._on_write is None or not request.is_write:
+            return self._called(request)
         try:
-            answer = json.loads(data)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise ApiServerError(
-                f"cannot {request}: the answer is no JSON object",
-                hint="is this address the Kubernetes API server, or something in between?",
-                status=response.status,
-            )
+            answer = self._called(request)
+        except ApiServerError as error:
+            self._on_write(request, error)
+            raise
+        self._on_write(request, None)
         return answer
 
     def open_stream(self, request: Request, silence_s: float) -> HTTPResponse:
@@ -108,9 +100,49 @@ class Connection:
             socket.settimeout(silence_s)
         return response
 
+    def text(self, request: Request, limit: int) -> str:
+        """Send a request and return the text of the answer, of at most ``limit`` bytes.
+
+        Raises:
+            ApiServerError: It was refused, no answer came, or it is longer.
+        """
+
+        def exchange() -> tuple[HTTPResponse, bytes]:
+            response = self._send(request)
+            return response, response.read(limit + 1, decode_content=True)
+
+        response, data = self._tried(request, exchange)
+        if len(data) > limit:
+            response.close()
+            raise ApiServerError(f"cannot {request}: the answer is longer than {limit} bytes")
+        response.release_conn()
+        if response.status >= 300:
+            raise refusal(request, response.status, data, response.headers)
+        return data.decode(errors="replace")
+
     def close(self) -> None:
         """Close the idle connections. Streams that are open stay open."""
         self._client.close()
+
+    def _called(self, request: Request) -> JsonObject:
+        def exchange() -> tuple[HTTPResponse, bytes]:
+            response = self._send(request)
+            return response, response.data
+
+        response, data = self._tried(request, exchange)
+        if response.status >= 300:
+            raise refusal(request, response.status, data, response.headers)
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ApiServerError(
+                f"cannot {request}: the answer is no JSON object",
+                hint="is this address the Kubernetes API server, or something in between?",
+                status=response.status,
+            )
+        return answer
 
     def _tried(self, request: Request, exchange: Callable[[], _T]) -> _T:
         try:

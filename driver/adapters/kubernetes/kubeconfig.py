@@ -36,33 +36,36 @@ class ClusterContext:
     namespace: str
 
 
-def cluster_context(*, kubeconfig: Path | None = None, context: str | None = None) -> ClusterContext:
+def cluster_context(
+    *, kubeconfig: Path | None = None, context: str | None = None, timeout_s: float = _TIMEOUT_S
+) -> ClusterContext:
     """The cluster of a kubeconfig's context, or of the pod that this process runs in.
 
     Args:
         kubeconfig: None for what ``$KUBECONFIG`` names (several files are merged), else ``~/.kube/config``; where
             that is not there, the pod's service account.
         context: None for the current context.
+        timeout_s: The limit for connecting, and for each wait for an answer.
 
     Raises:
         InputError: There is none, it cannot be used, or it has no such context.
     """
     if kubeconfig is not None:
         open_input(kubeconfig, _WHAT).close()
-        return _of_files(str(kubeconfig), context)
+        return _of_files(str(kubeconfig), context, timeout_s)
     named = os.environ.get("KUBECONFIG", "")
     files = named or str(Path.home() / ".kube" / "config")
     if any(part and Path(part).exists() for part in files.split(os.pathsep)):
-        return _of_files(files, context)
+        return _of_files(files, context, timeout_s)
     if context is None and not named and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return ClusterContext(api=KubernetesApi(Connection(in_cluster(), _TIMEOUT_S)), namespace=_pod_namespace())
+        return ClusterContext(api=KubernetesApi(Connection(in_cluster(), timeout_s)), namespace=_pod_namespace())
     raise InputError(
         f"no kubeconfig: {path_name(Path(files))} is not there",
         hint="name one with --kubeconfig, or a folder of dumps with --from",
     )
 
 
-def _of_files(files: str, context: str | None) -> ClusterContext:
+def _of_files(files: str, context: str | None, timeout_s: float) -> ClusterContext:
     configuration = Configuration()  # with the environment's proxy, as for kubectl: this is a desk, not a pod
     try:
         contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
@@ -77,7 +80,7 @@ def _of_files(files: str, context: str | None) -> ClusterContext:
             hint="check it with `kubectl version`",
         ) from error
     namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    return ClusterContext(api=KubernetesApi(Connection(configuration, _TIMEOUT_S)), namespace=str(namespace))
+    return ClusterContext(api=KubernetesApi(Connection(configuration, timeout_s)), namespace=str(namespace))
 
 
 def _chosen(contexts: Any, current: Any, wanted: str | None, files: str) -> Any:

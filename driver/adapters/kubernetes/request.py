@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.errors import ApiServerError, InvalidError
 from driver.adapters.kubernetes.resources import JsonObject, Resource
 
-__all__ = ["JSON", "Request", "Verb"]
+__all__ = ["JSON", "OnWrite", "Request", "Verb"]
 
 JSON: Final = "application/json"
 
@@ -66,6 +66,11 @@ class Request:
         return _METHODS.get(self.verb, "GET")
 
     @property
+    def is_write(self) -> bool:
+        """Whether it is to change what is stored: a dry run is not."""
+        return self.verb in _METHODS and "dryRun" not in self.query
+
+    @property
     def path(self) -> str:
         """The URL's path with ``{namespace}`` and ``{name}`` for the two words that must be quoted."""
         resource = self.resource
@@ -93,3 +98,7 @@ class Request:
         # proxy folds "..", and without a name a delete means the whole collection.
         if not isinstance(value, str) or value in ("", ".", "..") or "/" in value or "%" in value:
             raise InvalidError(f"cannot {self.verb} {self.resource}: {value!r} is no {what} of an object")
+
+
+OnWrite: TypeAlias = Callable[[Request, ApiServerError | None], None]
+"""Takes note of a write and of why it failed, if it did."""

@@ -22,6 +22,7 @@ FILES: Final = {
     "dra_v1": "pkg/apis/dra/v1/api.proto",
     "dra_v1beta1": "pkg/apis/dra/v1beta1/api.proto",
     "plugin_registration_v1": "pkg/apis/pluginregistration/v1/api.proto",
+    "pod_resources_v1": "pkg/apis/podresources/v1/api.proto",
 }
 
 

@@ -1,0 +1,85 @@
+"""The controller's facts → the families of samples that Prometheus scrapes. Names are an interface: see the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from controller.metrics.nodes import node_families
+from driver.adapters.kubernetes.write_counts import WriteCounts
+from driver.status.metric_family import Distribution, Family, family
+from driver.status.overview import NodeOverview
+
+__all__ = ["ControllerSnapshot", "controller_families"]
+
+_WRITE: Final = ("resource", "verb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSnapshot:
+    """A controller at one moment.
+
+    Attributes:
+        version: Its version.
+        leads: Whether it is the leader: of nodes and claims only the leader knows.
+        nodes: The nodes.
+        pending: How many claims are pending, by reason.
+        writes: What it wrote to the API server.
+        passes: How long its passes took, by name.
+    """
+
+    version: str
+    leads: bool
+    nodes: Iterable[NodeOverview]
+    pending: Mapping[str, int]
+    writes: WriteCounts
+    passes: Mapping[str, Distribution]
+
+
+def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
+    """All of a controller's families, each once; those of which nothing is known have no samples."""
+    yield from node_families(snapshot.nodes)
+    yield family(
+        "gauge",
+        "rootport_pending_claims",
+        "Claims that wait for devices, by why: the reason that explain gives.",
+        ("reason",),
+        (((reason,), float(count)) for reason, count in sorted(snapshot.pending.items())),
+    )
+    writes = snapshot.writes
+    yield family(
+        "counter",
+        "rootport_api_writes_total",
+        "Writes that were sent to the API server, by kind and verb; those that failed too.",
+        _WRITE,
+        ((key, float(count)) for key, count in sorted(writes.sent.items())),
+    )
+    yield family(
+        "counter",
+        "rootport_api_write_errors_total",
+        "Writes that the API server refused, or did not answer. A conflict counts; it is tried again.",
+        _WRITE,
+        ((key, float(count)) for key, count in sorted(writes.failed.items())),
+    )
+    yield family(
+        "histogram",
+        "rootport_pass_duration_seconds",
+        "How long a pass took: over the slices or Device objects of one node, or over all pending claims.",
+        ("pass",),
+        (((name,), found) for name, found in snapshot.passes.items()),
+    )
+    yield family(
+        "gauge",
+        "rootport_leader",
+        "Whether this controller is the leader: 1 or 0.",
+        (),
+        [((), 1.0 if snapshot.leads else 0.0)],
+    )
+    yield family(
+        "gauge",
+        "rootport_controller_info",
+        "The controller; always 1.",
+        ("version",),
+        [((snapshot.version,), 1.0)],
+    )

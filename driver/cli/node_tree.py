@@ -1,0 +1,201 @@
+"""One node as a tree for a terminal: NUMA node, root, switch, device, and who has it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.text import Text
+from rich.tree import Tree
+
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation
+from driver.cli.amounts import gibibytes, gibibytes_of, rate
+from driver.cli.render import plural
+from driver.model.pci import PciAddress, is_virtual_switch
+from driver.status.cluster import name_order
+from driver.status.overview import DeviceOverview, NodeOverview, device_overview
+
+__all__ = ["node_tree"]
+
+_STATES: Final = {"Healthy": "green", "Unhealthy": "bold red", "Unknown": "yellow"}
+_MODES: Final = {"shared": "shared", "ratio": "shared by percent", "mig": "MIG"}
+_NAMES: Final = {"gpu": "GPU", "rdma": "RDMA NIC", "rdma-vf": "VF", "fpga": "FPGA"}
+
+
+def node_tree(node: NodeOverview, devices: Sequence[Device]) -> Tree:
+    """The tree.
+
+    Args:
+        node: The node in a few words.
+        devices: Its Device objects. Virtual functions that nobody has are counted, not shown.
+    """
+    tree = Tree(_title(node), guide_style="dim")
+    branches: dict[tuple[str, ...], Tree] = {(): tree}
+    models = _models(node)
+    vfs: defaultdict[str, list[Device]] = defaultdict(list)
+    for device in devices:
+        if device.spec.parent is not None:
+            vfs[device.spec.parent].append(device)
+    whole = [device for device in devices if device.spec.parent is None]
+    for device in sorted(whole, key=lambda item: (_levels(item), item.spec.pci_bus_id)):
+        levels = _levels(device)
+        for depth in range(1, len(levels) + 1):
+            key = levels[:depth]
+            if key not in branches:
+                branches[key] = branches[key[:-1]].add(Text(key[-1], style="dim"))
+        branch = branches[levels].add(_line(device, models))
+        _add_details(branch, device)
+        _add_functions(branch, vfs[device.spec.device_name], models)
+    return tree
+
+
+def _title(node: NodeOverview) -> Text:
+    models = _models(node)
+    parts = []
+    for type_, name in _NAMES.items():
+        count = sum(device.type == type_ for device in node.devices)
+        # What all of them are is told once.
+        model = f" ({min(models[type_])})" if len(models[type_]) == 1 and "" not in models[type_] else ""
+        parts += [plural(count, name) + model] if count else []
+    title = Text.assemble((node.name, "bold"), ": ", ", ".join(parts) or "no devices")
+    if node.state != "Ready":
+        title.append(f"; {node.state}: {node.reason}", style="bold red")
+    return title
+
+
+def _models(node: NodeOverview) -> defaultdict[str, set[str]]:
+    """The models, by type of device."""
+    models: defaultdict[str, set[str]] = defaultdict(set)
+    for device in node.devices:
+        models[device.type].add(device.model)
+    return models
+
+
+def _levels(device: Device) -> tuple[str, ...]:
+    spec = device.spec
+    levels = ["NUMA node unknown" if spec.numa_node is None else f"NUMA node {spec.numa_node}"]
+    switch = PciAddress(spec.pcie_switch) if spec.pcie_switch is not None else None
+    is_virtual = switch is not None and is_virtual_switch(switch)
+    # The devices of a cloud's virtual switch may sit on a root bus each: there the switch is what groups them.
+    if spec.pcie_root is not None and not is_virtual:
+        levels.append(f"PCIe root {spec.pcie_root}")
+    if switch is not None:
+        levels.append(f"{'virtual ' if is_virtual else ''}PCIe switch {switch}")
+    return tuple(levels)
+
+
+def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
+    """``gpu-0  Healthy  shared: 50% core, 40/80Gi given``."""
+    spec, shown = device.spec, device_overview(device)
+    line = Text(shown.name, style="bold")
+    about = [spec.model if len(models[spec.type]) > 1 else None, spec.rdma_device]
+    line.append("".join(f"  {part}" for part in about if part), style="not bold")
+    line.append(f"  {shown.state}", style=f"not bold {_STATES[shown.state]}")
+    if shown.reason and shown.state != "Healthy":
+        line.append(f" ({shown.reason})", style=f"not bold {_STATES[shown.state]}")
+    if not shown.offered:
+        line.append("  not on offer", style="not bold yellow")
+    if use := _use(shown):
+        line.append(f"  {use}", style="not bold" if shown.mode else "not bold dim")
+    return line
+
+
+def _use(shown: DeviceOverview) -> str:
+    """What of it is given, or how much of it there is."""
+    if not shown.mode:
+        is_free = (shown.offered or shown.vfs is not None) and shown.state != "Unhealthy"
+        parts = ["free"] if is_free else []
+        if shown.memory is not None:
+            parts.append(gibibytes(shown.memory.total))
+        if shown.bandwidth is not None:
+            parts.append(rate(shown.bandwidth.total))
+        if shown.vfs is not None:
+            parts.append(plural(shown.vfs.total, "VF"))
+        return ", ".join(parts)
+    if shown.mode == "whole":
+        return "whole"
+    parts = []
+    if shown.core is not None and shown.mode != "mig":
+        parts.append(f"{shown.core.used}% core")
+    if shown.memory is not None:
+        parts.append(f"{gibibytes_of(shown.memory.used, shown.memory.total)} given")
+        # That all the rest is left needs no words.
+        if shown.free_memory is not None and shown.free_memory < shown.memory.free:
+            parts.append(f"at most {gibibytes(shown.free_memory)} more")
+    if shown.free_profile:
+        parts.append(f"room for {shown.free_profile}")
+    if shown.vfs is not None:
+        parts.append(f"{shown.vfs.used} of {plural(shown.vfs.total, 'VF')} given")
+    elif shown.bandwidth is not None:
+        parts.append(f"{rate(shown.bandwidth.used)} of {rate(shown.bandwidth.total)} given")
+    mode = _MODES.get(shown.mode, shown.mode)
+    return f"{mode}: {', '.join(parts)}" if parts else mode
+
+
+def _add_details(branch: Tree, device: Device) -> None:
+    for condition in _troubles(device):
+        style = "red" if condition.type == "Healthy" and condition.status == "False" else "yellow"
+        branch.add(
+            Text(f"{condition.reason}: {condition.message} (since {condition.last_transition_time})", style=style)
+        )
+    if device.spec.left_out:
+        branch.add(Text(f"not on offer: {device.spec.left_out}", style="yellow"))
+    for allocation in device.status.allocations if device.status else ():
+        for line in _holder(device, allocation):
+            branch.add(line)
+
+
+def _troubles(device: Device) -> Iterator[Condition]:
+    for condition in device.status.conditions if device.status else ():
+        told = {"Healthy": "True", "Degraded": "False"}.get(condition.type)
+        # That nobody watches a device is no trouble: its state says so.
+        if told is not None and condition.status != told and condition.reason != "NotWatched":
+            yield condition
+
+
+def _holder(device: Device, allocation: DeviceAllocation) -> Iterator[Text]:
+    """``◀ ml/train-0 (main)  50% core, 40Gi, enforced by MPS  claim train``, a line for each pod."""
+    parts = []
+    if allocation.device != device.spec.device_name:
+        parts.append(allocation.device)
+    if not (device.status and device.status.mode == "whole"):
+        parts += [f"{allocation.core}% core"] if allocation.core is not None else []
+        parts += [_size(allocation.memory)] if allocation.memory is not None else []
+        parts += [rate(allocation.bandwidth.ceil())] if allocation.bandwidth is not None else []
+    if allocation.isolation is not None and allocation.isolation.by != "device":
+        parts.append(f"{allocation.isolation.state} by {allocation.isolation.by}")
+    claim = f"claim {allocation.claim}"
+    for pod in allocation.pods:
+        containers = f" ({', '.join(pod.containers)})" if pod.containers else ""
+        yield _held(f"{allocation.namespace}/{pod.name}{containers}", parts, claim)
+    if allocation.more_pods:
+        yield _held(f"{allocation.namespace}: {plural(allocation.more_pods, 'more pod')}", parts, claim)
+    if not allocation.pods:
+        yield _held(f"{allocation.namespace}: no pod", parts, claim)
+
+
+def _held(who: str, parts: Sequence[str], claim: str) -> Text:
+    line = Text.assemble(("◀ ", "cyan"), (who, "cyan"))
+    if parts:
+        line.append(f"  {', '.join(parts)}")
+    line.append(f"  {claim}", style="dim")
+    return line
+
+
+def _size(memory: Quantity) -> str:
+    return gibibytes(memory.ceil())
+
+
+def _add_functions(branch: Tree, functions: Sequence[Device], models: Mapping[str, Collection[str]]) -> None:
+    """The virtual functions that somebody has, or that are not well."""
+    idle = 0
+    for function in sorted(functions, key=lambda item: name_order(item.spec.device_name)):
+        status = function.status
+        if status is None or not (status.allocations or status.state == "Unhealthy"):
+            idle += 1
+            continue
+        _add_details(branch.add(_line(function, models)), function)
+    if idle:
+        branch.add(Text(f"{plural(idle, 'free VF')}", style="dim"))

@@ -1,0 +1,169 @@
+"""What the GPUs of a node do now and who has them, out of the metrics that the node's plugin exports.
+
+Names and labels: docs/user/metrics.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["SAMPLES", "DeviceLoad", "Holder", "MetricSample", "device_loads"]
+
+_INFO: Final = "rootport_device_info"
+_HEALTHY: Final = "rootport_device_healthy"
+_CORE: Final = "rootport_share_core_ratio"
+_SHARE: Final = "rootport_share_info"
+_FIGURES: Final = {
+    "rootport_gpu_utilization_ratio": "utilization",
+    "rootport_gpu_memory_used_bytes": "memory_used",
+    "rootport_device_memory_allocated_bytes": "memory_allocated",
+    "rootport_device_memory_capacity_bytes": "memory_total",
+    "rootport_device_core_allocated_ratio": "core_allocated",
+    "rootport_gpu_temperature_celsius": "temperature",
+    "rootport_gpu_power_watts": "power",
+}
+SAMPLES: Final = frozenset({_INFO, _HEALTHY, _CORE, _SHARE, *_FIGURES})
+"""The names of the samples that are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSample:
+    """One line of a page of metrics."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A container that has a device or a share of it.
+
+    Attributes:
+        namespace: Of the claim and the pod.
+        claim: The claim.
+        pod: The pod; empty before the kubelet tells.
+        container: Likewise.
+        core: How much of the core it may use, 0 to 1; None where that is not limited by a share.
+        isolation: enforced or advisory; empty where it is not known.
+    """
+
+    namespace: str
+    claim: str
+    pod: str
+    container: str
+    core: float | None = None
+    isolation: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON; what is not known is left out."""
+        fields = {
+            "namespace": self.namespace,
+            "claim": self.claim,
+            "pod": self.pod,
+            "container": self.container,
+            "core": self.core,
+            "isolation": self.isolation,
+        }
+        return {name: value for name, value in fields.items() if value not in ("", None)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLoad:
+    """A GPU; None is what the driver does not tell.
+
+    Attributes:
+        name: In the node's pool.
+        index: Its order among the node's GPUs.
+        model: The product's name; empty where it is not known.
+        healthy: Whether it is healthy; None where nobody watches it.
+        utilization: For how much of the last moments something ran on it, 0 to 1.
+        memory_used: Bytes that programs use.
+        memory_allocated: Bytes that claims have.
+        memory_total: Bytes that there are.
+        core_allocated: How much of its core claims have, 0 to 1.
+        temperature: Degrees Celsius.
+        power: Watts.
+        holders: Who has it, by namespace, claim and pod.
+    """
+
+    name: str
+    index: int = 0
+    model: str = ""
+    healthy: bool | None = None
+    utilization: float | None = None
+    memory_used: float | None = None
+    memory_allocated: float | None = None
+    memory_total: float | None = None
+    core_allocated: float | None = None
+    temperature: float | None = None
+    power: float | None = None
+    holders: tuple[Holder, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON; what is not known is left out."""
+        fields = {
+            "model": self.model or None,
+            "healthy": self.healthy,
+            "utilization": self.utilization,
+            "memoryUsed": self.memory_used,
+            "memoryAllocated": self.memory_allocated,
+            "memoryTotal": self.memory_total,
+            "coreAllocated": self.core_allocated,
+            "temperature": self.temperature,
+            "power": self.power,
+        }
+        known = {name: value for name, value in fields.items() if value is not None}
+        return {"name": self.name, "index": self.index, **known, "holders": [item.to_wire() for item in self.holders]}
+
+
+def device_loads(samples: Iterable[MetricSample]) -> tuple[DeviceLoad, ...]:
+    """The GPUs of one node's page, by index."""
+    of_device: defaultdict[str, list[MetricSample]] = defaultdict(list)
+    for sample in samples:
+        of_device[sample.labels.get("device", "")].append(sample)
+    found = (_load(device, of_device[device]) for device in of_device)
+    return tuple(sorted((load for load in found if load is not None), key=lambda load: (load.index, load.name)))
+
+
+def _load(device: str, samples: list[MetricSample]) -> DeviceLoad | None:
+    info = next((sample.labels for sample in samples if sample.name == _INFO), None)
+    if info is None or info.get("type") != "gpu":
+        return None
+    figures: dict[str, Any] = {_FIGURES[sample.name]: sample.value for sample in samples if sample.name in _FIGURES}
+    healthy = [sample.value > 0 for sample in samples if sample.name == _HEALTHY]
+    index = info.get("index", "")
+    return DeviceLoad(
+        name=device,
+        index=int(index) if index.isascii() and index.isdecimal() else 0,
+        model=info.get("model", ""),
+        healthy=healthy[0] if healthy else None,
+        holders=_holders(samples),
+        **figures,
+    )
+
+
+def _holders(samples: list[MetricSample]) -> tuple[Holder, ...]:
+    """One for each container, however many shares it has: their core adds up."""
+    cores: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    isolation: dict[tuple[str, ...], str] = {}
+    for sample in samples:
+        who = tuple(sample.labels.get(name, "") for name in ("namespace", "claim", "pod", "container"))
+        if sample.name == _CORE:
+            cores[who] += sample.value
+        elif sample.name == _SHARE:
+            isolation.setdefault(who, sample.labels.get("isolation", ""))
+    return tuple(
+        Holder(
+            namespace=who[0],
+            claim=who[1],
+            pod=who[2],
+            container=who[3],
+            core=cores.get(who),
+            isolation=isolation.get(who, ""),
+        )
+        for who in sorted({*cores, *isolation})
+    )

@@ -1,0 +1,229 @@
+"""``rootport status`` on a real API server, and what it prints of the objects there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli.observed_cluster import GIB, devices_of, inventory_object, small_cluster
+from cluster.binaries import Binaries
+from cluster.control_plane import ControlPlane
+
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES
+from driver.adapters.kubernetes.status_objects import CLUSTER_ROLE
+from driver.cli.node_tree import node_tree
+from driver.cli.render import console
+from driver.cli.status_report import print_cluster
+from driver.status.cluster import NodeWord, name_order, node_figures, node_overviews, node_word
+
+REPO = Path(__file__).resolve().parents[2]
+CRDS = REPO / "resourceclasses" / "crds"
+ROLE = REPO / "resourceclasses" / "rbac" / "viewer.yaml"
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def empty(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of these tests' own: what status shows is all that there is."""
+    plane = ControlPlane(tmp_path_factory.mktemp("status"), cluster_binaries)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def plane(empty: ControlPlane) -> ControlPlane:
+    """With the four nodes of small_cluster."""
+    empty.kubectl("apply", "--server-side", f"--filename={CRDS}", f"--filename={ROLE}")
+    empty.kubectl("wait", "--for=condition=Established", f"--filename={CRDS}", "--timeout=30s")
+    devices, inventories = small_cluster()
+    with KubernetesApi.connect(kubeconfig=empty.kubeconfig) as api, ThreadPoolExecutor(4) as pool:
+        written = [pool.submit(_write, api, NODE_INVENTORIES, item) for item in inventories]
+        written += [pool.submit(_write, api, DEVICES, json.loads(json.dumps(item.to_wire()))) for item in devices]
+        for each in written:
+            each.result()
+    return empty
+
+
+def _write(api: KubernetesApi, resource: Any, item: dict[str, Any]) -> None:
+    name = item["metadata"]["name"]
+    body = {"metadata": {"name": name, "labels": item["metadata"].get("labels", {})}, "spec": item["spec"]}
+    api.apply(resource, body, field_manager="test")
+    api.apply(
+        resource, {"metadata": {"name": name}, "status": item["status"]}, field_manager="test", subresource="status"
+    )
+
+
+@pytest.mark.needs_go
+def test_a_cluster_without_rootport_is_told_so(rootport: Run, empty: ControlPlane) -> None:
+    # This test comes first: the fixture of the others installs the CRDs.
+    ran = rootport("status", "--kubeconfig", empty.kubeconfig)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Rootport is not installed there" in ran.err
+
+
+@pytest.mark.needs_go
+def test_each_node_has_a_line_and_what_is_wrong_is_told_below(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport("status", "--kubeconfig", plane.kubeconfig)
+    assert (ran.code, ran.err) == (0, "")
+    lines = [re.split(r"\s{2,}", line) for line in ran.out.splitlines()]
+    assert lines[0] == ["NODE", "STATE", "FREE GPUS", "FREE MEMORY", "LARGEST", "FREE NICS", "UNHEALTHY"]
+    assert lines[1:6] == [
+        ["gpu-node-1", "Ready", "8/8", "640/640Gi", "80Gi", "8/8", "-"],
+        ["gpu-node-2", "Ready", "4/8", "430/640Gi", "80Gi", "6/8", "2"],
+        ["gpu-node-3", "NotReady", "8/8", "640/640Gi", "80Gi", "8/8", "-"],
+        ["gpu-node-10", "Silent", "0/8", "0/640Gi", "0", "0/8", "-"],
+        ["4 nodes", "20/32", "1710/2560Gi", "80Gi", "22/32", "2"],
+    ]
+    assert ran.out.splitlines()[7:] == [
+        "gpu-node-2: gpu-0008-00-00-0 is unhealthy (Xid79)",
+        "gpu-node-2: rdma-0102-00-00-0 is unhealthy (LinkDown)",
+        "gpu-node-3: NotReady (RegistrationFailed)",
+        "gpu-node-10: Silent (NodeSilent)",
+        "`rootport status gpu-node-2` tells more",
+    ]
+
+
+@pytest.mark.needs_go
+def test_unhealthy_leaves_out_what_is_well(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport("status", "--unhealthy", "-o", "json", "--kubeconfig", plane.kubeconfig)
+    assert [node["name"] for node in json.loads(ran.out)["nodes"]] == ["gpu-node-2", "gpu-node-3", "gpu-node-10"]
+
+
+@pytest.mark.needs_go
+def test_a_selector_chooses_devices_and_their_nodes(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport(
+        "status", "-l", "rootport.dev/type=gpu,rootport.dev/node in (gpu-node-1)", "-o", "json",
+        "--kubeconfig", plane.kubeconfig,
+    )  # fmt: skip
+    (node,) = json.loads(ran.out)["nodes"]
+    assert (node["name"], {device["type"] for device in node["devices"]}) == ("gpu-node-1", {"gpu"})
+    none = rootport("status", "-l", "rootport.dev/model=none", "--kubeconfig", plane.kubeconfig)
+    assert (none.code, none.out) == (0, "No device has these labels.\n")
+    wrong = rootport("status", "-l", "a=(b", "--kubeconfig", plane.kubeconfig)
+    assert (wrong.code, wrong.out) == (2, "")
+
+
+@pytest.mark.needs_go
+def test_a_node_is_told_with_its_device_objects(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport("status", "gpu-node-2", "-o", "json", "--kubeconfig", plane.kubeconfig)
+    answer = json.loads(ran.out)
+    assert (answer["name"], answer["state"], len(answer["devices"])) == ("gpu-node-2", "Ready", 16)
+    assert {device["spec"]["nodeName"] for device in answer["devices"]} == {"gpu-node-2"}
+    text = rootport("status", "gpu-node-2", "--kubeconfig", plane.kubeconfig).out
+    assert "gpu-node-2: 8 GPUs (NVIDIA H100 80GB HBM3), 8 RDMA NICs" in text
+    assert "◀ ml/train-0 (main)" in text
+
+
+@pytest.mark.needs_go
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gpu-node-99"], "Rootport knows no node gpu-node-99"),
+        (["../etc"], "no node has such a name"),
+        (["gpu-node-1", "--unhealthy"], "for the whole cluster"),
+    ],
+    ids=["unknown", "no name", "contradiction"],
+)
+def test_a_wrong_node_is_told(rootport: Run, plane: ControlPlane, arguments: list[str], says: str) -> None:
+    ran = rootport("status", *arguments, "--kubeconfig", plane.kubeconfig)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
+@pytest.mark.needs_go
+def test_the_role_of_viewers_is_enough_and_is_named_to_those_who_lack_it(rootport: Run, plane: ControlPlane) -> None:
+    accounts = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+        for name in ("viewer", "nobody")
+    ]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "status-viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}],
+    }
+    plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all([*accounts, binding]))
+    ran = rootport("status", "--kubeconfig", plane.service_account_kubeconfig("default", "viewer"))
+    assert (ran.code, ran.err) == (0, "")
+    assert "gpu-node-10" in ran.out
+    ran = rootport("status", "--kubeconfig", plane.service_account_kubeconfig("default", "nobody"))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"ClusterRole {CLUSTER_ROLE}" in ran.err
+
+
+def test_a_nodes_tree_says_how_each_device_is_and_who_has_it() -> None:
+    devices, inventories = small_cluster()
+    devices = [device for device in devices if device.spec.node_name == "gpu-node-2"]
+    (node,) = node_overviews(devices, {"gpu-node-2": node_word(inventories[1])})
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(node_tree(node, devices))
+    lines = [line.lstrip(" │├└─").rstrip() for line in captured.get().splitlines()]
+    text = "\n".join(lines)
+    first = lines.index("virtual PCIe switch ffff:ff:01.0")
+    assert lines[first + 1 : first + 4] == [
+        "gpu-0001-00-00-0  Healthy  whole",
+        "◀ ml/train-0 (main)  claim train",
+        "rdma-0101-00-00-0  Healthy  whole",
+    ]
+    assert "gpu-0002-00-00-0  Healthy  shared: 50% core, 40/80Gi given\n◀ ml/notebook-a (main)  30% core, 24Gi" in text
+    assert "24Gi, enforced by MPS  claim notebook-a" in text
+    assert "MIG: 10/80Gi given, at most 40Gi more, room for 4g.40gb\n◀ ml/infer-7c9d-x2x (main)  gpu-2-mig-1g" in text
+    assert "gpu-0008-00-00-0  Unhealthy (Xid79)  80Gi\nXid79: The GPU has fallen off the bus." in text
+    assert "Healthy  free, 80Gi\nRowRemapPending: Reset the GPU" in text
+    assert "◀ ml: 3 more pods  claim train" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_tables_fit_the_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    devices, inventories = small_cluster(prefix="a-rather-long-name-of-a-pool-gpu")
+    nodes = node_overviews(devices, {item["metadata"]["name"]: node_word(item) for item in inventories})
+    print_cluster(nodes, only_unhealthy=False, is_selected=False)
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    lines = printed.partition("\n\n")[0].splitlines()
+    assert max(map(len, lines)) <= width
+    assert "UNHEALTHY" in lines[0]
+    # A name is folded, and no part of it is lost.
+    assert "a-rather-long-name-of-a-pool-gpu-node-10" in "".join(line.split(" ")[0] for line in lines)
+
+
+def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> None:
+    (lost,) = node_overviews(devices_of("n1"), {})
+    assert (lost.state, lost.reason) == ("Silent", "NoInventory")
+    figures = node_figures(lost)
+    assert (figures.gpus.free, figures.memory.free, figures.largest, figures.nics.free) == (0, 0, 0, 0)
+    assert figures.memory.total == 8 * 80 * GIB
+
+
+@pytest.mark.parametrize(
+    ("inventory", "word"),
+    [
+        (inventory_object("n"), NodeWord(state="Ready")),
+        (inventory_object("n", ready=False), NodeWord(state="NotReady", reason="RegistrationFailed")),
+        (inventory_object("n", silent=True), NodeWord(state="Silent", reason="NodeSilent")),
+        ({"metadata": {"name": "n"}}, NodeWord(state="NotReady", reason="PluginStarting")),
+    ],
+    ids=["ready", "not ready", "silent", "without status"],
+)
+def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: NodeWord) -> None:
+    assert node_word(inventory) == word
+
+
+def test_names_are_sorted_as_people_do() -> None:
+    assert sorted(["n10", "n2", "a", "n2.b", "1"], key=name_order) == ["1", "a", "n2", "n2.b", "n10"]

@@ -1,0 +1,159 @@
+"""Which containers have which claims, from a kubelet's PodResources API on a real unix socket."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kubeletplugin.pod_resources import PodContainer, PodResources
+from kubeletplugin.protocol import pod_resources_v1_pb2 as pb2
+from kubeletplugin.protocol import pod_resources_v1_pb2_grpc as pb2_grpc
+
+
+class Kubelet(pb2_grpc.PodResourcesListerServicer):
+    """Answers with what a test sets; hangs where it is told to."""
+
+    def __init__(self, socket: Path) -> None:
+        self.answer = pb2.ListPodResourcesResponse()
+        self.calls = 0
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._socket = socket
+        self._server: grpc.Server | None = None
+
+    def List(self, request: object, context: object) -> pb2.ListPodResourcesResponse:  # noqa: N802 - gRPC's name
+        self.calls += 1
+        self.go_on.wait(10)
+        return self.answer
+
+    def start(self) -> None:
+        self._server = grpc.server(ThreadPoolExecutor(2))
+        pb2_grpc.add_PodResourcesListerServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{self._socket}")
+        self._server.start()
+
+    def stop(self) -> None:
+        self.go_on.set()
+        if self._server is not None:
+            self._server.stop(0).wait(5)
+            self._server = None
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def kubelet() -> Iterator[Kubelet]:
+    # Sockets have short paths, and pytest's folders long ones.
+    with tempfile.TemporaryDirectory(prefix="rootport-") as folder:
+        found = Kubelet(Path(folder, "kubelet.sock"))
+        yield found
+        found.stop()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def client(kubelet: Kubelet, clock: Clock) -> PodResources:
+    return PodResources(kubelet._socket, clock=clock)
+
+
+def container(name: str, *claims: tuple[str, str]) -> pb2.ContainerResources:
+    return pb2.ContainerResources(
+        name=name,
+        dynamic_resources=[
+            pb2.DynamicResource(
+                claim_namespace="ml",
+                claim_name=claim,
+                claim_resources=[
+                    pb2.ClaimResource(driver_name=driver, pool_name="n1", device_name=device) for device in ("a", "b")
+                ],
+            )
+            for claim, driver in claims
+        ],
+    )
+
+
+def answer(*containers: pb2.ContainerResources, pod: str = "p") -> pb2.ListPodResourcesResponse:
+    return pb2.ListPodResourcesResponse(
+        pod_resources=[
+            pb2.PodResources(name="idle", namespace="ml"),
+            pb2.PodResources(name=pod, namespace="ml", containers=containers),
+        ]
+    )
+
+
+OURS = "rootport.dev"
+
+
+def test_containers_are_found_by_their_claims_of_this_driver(kubelet: Kubelet, client: PodResources) -> None:
+    kubelet.answer = answer(
+        container("b", ("gpu", OURS)), container("a", ("gpu", OURS), ("other", "gpu.example.com")), container("c")
+    )
+    kubelet.start()
+    assert client.containers() == {
+        ("ml", "gpu"): (PodContainer(pod="p", container="a"), PodContainer(pod="p", container="b"))
+    }
+
+
+def test_the_kubelet_is_asked_every_ten_seconds_at_most(kubelet: Kubelet, client: PodResources, clock: Clock) -> None:
+    kubelet.start()
+    assert client.containers() == {}
+    kubelet.answer = answer(container("a", ("gpu", OURS)))
+    clock.now = 9.9
+    assert (client.containers(), kubelet.calls) == ({}, 1)
+    clock.now = 10
+    assert list(client.containers()) == [("ml", "gpu")]
+
+
+def test_what_it_said_is_believed_for_a_minute_while_it_is_away(
+    kubelet: Kubelet, client: PodResources, clock: Clock
+) -> None:
+    kubelet.answer = answer(container("a", ("gpu", OURS)))
+    kubelet.start()
+    before = client.containers()
+    kubelet.stop()
+    clock.now = 50
+    assert client.containers() == before
+    clock.now = 60
+    assert client.containers() == {}
+    kubelet.start()
+    clock.now = 70
+    assert client.containers() == before
+
+
+def test_a_kubelet_that_is_not_there_is_told_once(
+    client: PodResources, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for clock.now in (0, 20, 40):
+        assert client.containers() == {}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_kubelet_that_hangs_is_waited_for_for_a_moment(
+    kubelet: Kubelet, client: PodResources, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr("kubeletplugin.pod_resources._TIMEOUT_S", 0.1)
+    kubelet.go_on.clear()
+    kubelet.start()
+    assert client.containers() == {}
+    kubelet.go_on.set()
+    kubelet.answer = answer(container("a", ("gpu", OURS)))
+    clock.now = 10
+    assert list(client.containers()) == [("ml", "gpu")]
