@@ -52,13 +52,14 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes, kube-scheduler, interfaces, the allocator, explain
+bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes, kube-scheduler, interfaces, the allocator, explain, Device objects
 	@$(BIN)/python tests/bench/bench.py
 	@$(BIN)/python tests/bench/scheduler_bench.py
 	@$(BIN)/python tests/bench/cluster_bench.py
 	@$(BIN)/python tests/bench/interface_bench.py
 	@$(BIN)/python tests/bench/allocator_bench.py
 	@$(BIN)/python tests/bench/explain_bench.py
+	@$(BIN)/python tests/bench/devices_bench.py
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from controller.cluster_view import ClusterView
+from controller.condition_times import ConditionTimes
 from controller.device_changes import (
     ContainersByPod,
     DeviceChanges,
@@ -21,7 +22,6 @@ from controller.device_changes import (
     device_changes,
     status_changes,
     stored_conditions,
-    timed,
 )
 from controller.device_offers import DeviceOffers, device_offers
 from controller.health_events import HealthChange, HealthEvents, health_changes
@@ -53,7 +53,7 @@ __all__ = ["DevicePass", "NodeListener"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_WRITES: Final = 500
-_GO_ON_S: Final = 1.0  # by then the watch shows what was written
+_GO_ON_S: Final = 1.0  # by then the watch shows what was written, and a pod that was reserved for is bound
 
 
 class NodeListener(Protocol):
@@ -144,6 +144,7 @@ class DevicePass:
         self._wall = wall
         self._events = HealthEvents(api, instance=instance, pause=pause, clock=wall)
         self._containers = PodContainers(api)
+        self._times = ConditionTimes()
         self._offers: dict[str, DeviceOffers] = {}
         self._silent: set[str] = set()
 
@@ -169,7 +170,7 @@ class DevicePass:
                 self._view.specs_are_due(label)
             raise
         if is_done:
-            return None
+            return None if self._containers.are_final(label) else _GO_ON_S
         if with_specs:
             self._view.specs_are_due(label)
         return _GO_ON_S
@@ -260,9 +261,9 @@ class DevicePass:
             pods=lambda item: self._pods(label, item, told, looked_at),
         )
         self._containers.retain(label, looked_at)
-        now = self._wall()
         by_name = {device_object_name(inventory.node, device): status for device, status in statuses.items()}
-        return {name: timed(status, stored_conditions(kept.get(name, {})), now) for name, status in by_name.items()}
+        stored = {name: stored_conditions(item) for name, item in kept.items()}
+        return self._times.of_node(label, by_name, stored, self._wall())
 
     def _pods(self, label: str, item: ClaimAllocation, told: ContainersByPod, looked_at: set[str]) -> AllocationPods:
         pods = sorted(self._view.pods.of_claim(f"{item.namespace}/{item.claim}"), key=lambda pod: (pod.name, pod.uid))
@@ -291,6 +292,7 @@ class DevicePass:
         self._offers.pop(label, None)
         self._silent.discard(label)
         self._containers.retain(label, ())
+        self._times.forget(label)
         if self._listener is not None:
             self._listener.remove(node)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ __all__ = ["PodContainers", "container_uses"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST: Final = 64  # as a Device's status holds
+_MOST_TIMES: Final = 10
 
 _Uses: TypeAlias = tuple[tuple[str, str, str], ...]
 
@@ -35,6 +36,7 @@ class PodContainers:
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         self._asked: defaultdict[str, dict[str, _Uses]] = defaultdict(dict)
+        self._too_early: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._is_forbidden = False
 
     def names(self, node: str, item: ClaimAllocation, pod: PodConsumer, told: ContainersByPod) -> tuple[str, ...]:
@@ -53,30 +55,47 @@ class PodContainers:
         if key in told:
             return told[key]
         asked = self._asked[node]
-        if pod.uid not in asked:
-            asked[pod.uid] = self._ask(item.namespace, pod)
+        found = asked.get(pod.uid)
+        if found is None:
+            found, is_final = self._ask(item.namespace, pod)
+            early = self._too_early[node]
+            early[pod.uid] += 1
+            if is_final or early[pod.uid] >= _MOST_TIMES:
+                asked[pod.uid] = found
+                del early[pod.uid]
         wanted = item.request.partition("/")[0]
-        uses = (name for claim, request, name in asked[pod.uid] if claim == item.claim and request in ("", wanted))
+        uses = (name for claim, request, name in found if claim == item.claim and request in ("", wanted))
         return tuple(dict.fromkeys(uses))[:_MOST]
+
+    def are_final(self, node: str) -> bool:
+        """Whether no pod of a node was asked too early, so that it has to be asked again soon."""
+        return not self._too_early.get(node)
 
     def retain(self, node: str, pods: Collection[str]) -> None:
         """Of a node only the pods with these UIDs are still of interest."""
-        asked = self._asked.pop(node, {})
+        asked, early = self._asked.pop(node, {}), self._too_early.pop(node, Counter())
         if kept := {uid: uses for uid, uses in asked.items() if uid in pods}:
             self._asked[node] = kept
+        if still := Counter({uid: times for uid, times in early.items() if uid in pods}):
+            self._too_early[node] = still
 
-    def _ask(self, namespace: str, pod: PodConsumer) -> _Uses:
+    def _ask(self, namespace: str, pod: PodConsumer) -> tuple[_Uses, bool]:
+        """The uses, and whether that is all there will be of them."""
         try:
             wire = self._api.get(PODS, pod.name, namespace=namespace)
         except NotFoundError:
-            return ()
+            return (), True
         except ForbiddenError as error:
             if not self._is_forbidden:
                 self._is_forbidden = True
                 _LOG.warning("Device objects name no containers: pods may not be read", extra={"error": str(error)})
-            return ()
-        # A pod of that name may be another one by now.
-        return tuple(container_uses(wire)) if wire["metadata"].get("uid") == pod.uid else ()
+            return (), True
+        if wire["metadata"].get("uid") != pod.uid:
+            return (), True  # another one of that name
+        uses = tuple(container_uses(wire))
+        # kube-scheduler writes an extended resource's claim into the pod's status after it has reserved the claim, and
+        # before it binds the pod (k8s.io/kubernetes v1.36.3, dynamicresources.go, bindClaim).
+        return uses, bool(uses or (wire.get("spec") or {}).get("nodeName"))
 
 
 def container_uses(pod: JsonObject) -> Iterator[tuple[str, str, str]]:

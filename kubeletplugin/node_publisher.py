@@ -116,7 +116,8 @@ class NodePublisher:
         return accepted
 
     def _publish_status(self, stored: JsonObject) -> None:
-        status = status_to_write(self._findings(), stored, health=self._health(), now=self._now())
+        findings, health = self._findings(), self._health()
+        status = status_to_write(findings, stored, health=health, now=self._now())
         if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
         body: JsonObject = {"metadata": {"name": self._node}, "status": status.to_wire()}
@@ -125,6 +126,8 @@ class NodePublisher:
         summary = status.conditions[0]
         fields = {"ready": summary.status, "reason": summary.reason, "faults": len(status.faults)}
         _LOG.info("conditions published", extra=fields)
+        if status_to_write(findings, accepted, health=health, now=self._now()) is not None:
+            _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
 
 
 def spec_to_write(inventory: Inventory, stored: JsonObject | None) -> NodeInventorySpec | None:

@@ -20,6 +20,7 @@ LEASE_DURATION_S: Final = 40
 _KUBELET: Final = Path("/var/lib/kubelet")
 _MAX_SOCKET_PATH: Final = 107  # sun_path of Linux's sockaddr_un, less its closing zero
 _MAX_PORT: Final = 65_535
+_MAX_DISCOVERY_INTERVAL_S: Final = 86_400
 _MAX_HEALTH_INTERVAL_S: Final = 300
 _MAX_HEALTH_HOLD_S: Final = 3600
 
@@ -93,8 +94,8 @@ class Options:
                 f"--heartbeat-interval: expected 1 to {LEASE_DURATION_S // 2} seconds",
                 hint=f"the node counts as gone when no heartbeat comes for {LEASE_DURATION_S} s",
             )
-        if not self.discovery_interval_s >= 1:
-            raise InputError("--discovery-interval: expected 1 second or more")
+        if not 1 <= self.discovery_interval_s <= _MAX_DISCOVERY_INTERVAL_S:
+            raise InputError(f"--discovery-interval: expected 1 to {_MAX_DISCOVERY_INTERVAL_S} seconds")
         if self.health_interval_s != 0 and not 1 <= self.health_interval_s <= _MAX_HEALTH_INTERVAL_S:
             raise InputError(
                 f"--health-interval: expected 0 (not watched), or 1 to {_MAX_HEALTH_INTERVAL_S} seconds",

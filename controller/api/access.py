@@ -19,7 +19,7 @@ __all__ = ["MAY_LIST_CLAIMS", "MAY_LIST_DEVICES", "Answer", "Right", "guarded"]
 _LOG: Final = logging.getLogger(__name__)
 
 Answer: TypeAlias = Callable[[Request, Caller], Response]
-"""Answers a GET of somebody who may ask."""
+"""Answers a GET of somebody who may ask; may raise ApiServerError where it asks the API server about them as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ def guarded(answer: Answer, right: Right, *, callers: Rights, problem: Callable[
             )
         try:
             caller = callers.caller(request)
-            may = callers.may(caller, right.verb, right.resource.plural, group=right.resource.group)
+            if not callers.may(caller, right.verb, right.resource.plural, group=right.resource.group):
+                return Response.of_text(f"you may not {right.verb} {right.resource}", status=HTTPStatus.FORBIDDEN)
+            return _later(why) if (why := problem()) else answer(request, caller)
         except NotAuthenticatedError as error:
             return Response(
                 status=HTTPStatus.UNAUTHORIZED, body=f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"}
@@ -67,11 +69,6 @@ def guarded(answer: Answer, right: Right, *, callers: Rights, problem: Callable[
         except ApiServerError as error:
             _LOG.warning("cannot ask who may read", extra={"error": str(error)})
             return _later("the API server cannot be asked who you are: try again")
-        if not may:
-            return Response.of_text(f"you may not {right.verb} {right.resource}", status=HTTPStatus.FORBIDDEN)
-        if why := problem():
-            return _later(why)
-        return answer(request, caller)
 
     return route
 

@@ -9,22 +9,20 @@ since. It ends after ten minutes, so that who lost the right to read does not re
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
 from controller.api.access import Answer
+from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Changes, Overview
 from controller.serving.callers import Caller
 from controller.serving.exchange import Request, Response
 
-__all__ = ["EventStreams"]
+__all__ = ["events_answer"]
 
 _CONTENT_TYPE: Final = "text/event-stream"
-_MOST_OF_ONE: Final = 8
 _LONGEST_S: Final = 600.0
 _COMMENT_S: Final = 15.0
 _LOOK_S: Final = 1.0  # how often to look whether the client is still there
@@ -33,74 +31,30 @@ _PIECE_BYTES: Final = 64 * 1024
 _LONGEST_NUMBER: Final = 16
 
 
-class EventStreams:
-    """Makes the streams, and counts how many each caller has open.
+def events_answer(
+    overview: Overview, places: StreamPlaces, *, longest_s: float = _LONGEST_S, comment_s: float = _COMMENT_S
+) -> Answer:
+    """Answers who may read: the stream; 400 for a version that is none; 429 for too many streams of one caller.
 
     Args:
         overview: What changes.
-        most_of_one: How many streams one caller may have open at once.
+        places: How many streams a caller may have.
         longest_s: When a stream ends.
         comment_s: How often something is sent although nothing changed.
     """
 
-    def __init__(
-        self,
-        overview: Overview,
-        *,
-        most_of_one: int = _MOST_OF_ONE,
-        longest_s: float = _LONGEST_S,
-        comment_s: float = _COMMENT_S,
-    ) -> None:
-        self._overview = overview
-        self._most_of_one = most_of_one
-        self._longest_s = longest_s
-        self._comment_s = comment_s
-        self._lock = threading.Lock()
-        self._open: Counter[str] = Counter()
-
-    @property
-    def answer(self) -> Answer:
-        """Answers who may read: the stream; 400 for a version that is none; 429 for too many streams of one caller."""
-        return self._answer
-
-    def _answer(self, request: Request, caller: Caller) -> Response:
+    def answer(request: Request, caller: Caller) -> Response:
         # A browser's EventSource sends the header when it connects again; who reads by fetch writes the parameter.
         told = request.headers.get("last-event-id") or request.query.get("since")
         if told is not None and not (told.isascii() and told.isdigit() and len(told) <= _LONGEST_NUMBER):
             return Response.of_text("since: expected a version, as /api/v1/nodes has it", status=HTTPStatus.BAD_REQUEST)
-        with self._lock:
-            if self._open[caller.username] >= self._most_of_one:
-                text = f"you have {self._most_of_one} streams open already\n"
-                return Response(status=HTTPStatus.TOO_MANY_REQUESTS, body=text.encode(), headers={"Retry-After": "10"})
-            self._open[caller.username] += 1
-        since = self._overview.version if told is None else int(told)
-        pieces = _pieces(self._overview, since, longest_s=self._longest_s, comment_s=self._comment_s)
+        since = overview.version if told is None else int(told)
+        pieces = _pieces(overview, since, longest_s=longest_s, comment_s=comment_s)
         # X-Accel-Buffering: proxies that are told so hand each event on at once.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        stream = _Counted(pieces, closed=lambda: self._closed(caller.username))
-        return Response(content_type=_CONTENT_TYPE, headers=headers, stream=stream)
+        return places.stream(caller, pieces, content_type=_CONTENT_TYPE, headers=headers)
 
-    def _closed(self, username: str) -> None:
-        with self._lock:
-            self._open[username] -= 1
-            if not self._open[username]:
-                del self._open[username]
-
-
-class _Counted(Iterator[bytes]):
-    """Tells when it is closed, also where it never began: a generator would not."""
-
-    def __init__(self, pieces: Iterator[bytes], *, closed: Callable[[], None]) -> None:
-        self._pieces = pieces
-        self._closed: Callable[[], None] | None = closed
-
-    def __next__(self) -> bytes:
-        return next(self._pieces)
-
-    def close(self) -> None:
-        closed, self._closed = self._closed, None
-        if closed is not None:
-            closed()
+    return answer
 
 
 def _pieces(overview: Overview, since: int, *, longest_s: float, comment_s: float) -> Iterator[bytes]:

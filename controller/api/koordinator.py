@@ -13,6 +13,7 @@ have by one claim is in the entry of each.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -20,12 +21,13 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from controller.api.access import Answer
+from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
 from controller.serving.exchange import Request, Response
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts
-from driver.status.overview import NodeState
+from driver.status.overview import NodeState, is_offered
 
 __all__ = ["PREFIX", "node_device_summary", "summaries_answer"]
 
@@ -79,17 +81,24 @@ def node_device_summary(devices: Iterable[Device], *, state: NodeState, domain: 
     }
 
 
-def summaries_answer(overview: Overview) -> Answer:
-    """Answers for all nodes, or with one more part of the path for one. Errors are JSON, as Koordinator's are."""
+def summaries_answer(overview: Overview, places: StreamPlaces) -> Answer:
+    """Answers for all nodes, or with one more part of the path for one. Errors are JSON, as Koordinator's are.
 
-    def answer(request: Request, _caller: Caller) -> Response:
+    Args:
+        overview: The nodes.
+        places: How many streams a caller may have.
+    """
+    # All summaries of thousands of nodes are seconds of work: however many ask, it is one thread's at a time.
+    turn = threading.Lock()
+
+    def answer(request: Request, caller: Caller) -> Response:
         domain = request.query.get("domain", _DOMAINS[0])
         if domain not in _DOMAINS:
             return _error(HTTPStatus.BAD_REQUEST, f"domain: expected {' or '.join(_DOMAINS)}")
         name = unquote(request.path.removeprefix(PREFIX).strip("/"))
         if not name:
             names = [node.name for node in overview.nodes()]
-            return Response(content_type="application/json", stream=_all(overview, names, domain))
+            return places.stream(caller, _all(overview, names, domain, turn), content_type="application/json")
         summary = _of(overview, name, domain)
         if summary is None:
             return _error(HTTPStatus.NOT_FOUND, f"cannot find node {name[:253]}")
@@ -98,12 +107,13 @@ def summaries_answer(overview: Overview) -> Answer:
     return answer
 
 
-def _all(overview: Overview, names: Iterable[str], domain: str) -> Iterator[bytes]:
+def _all(overview: Overview, names: Iterable[str], domain: str, turn: threading.Lock) -> Iterator[bytes]:
     """Node by node: of thousands it takes a while, and who reads slowly keeps none of them in memory."""
     encoder = Response.of_json
     start = b"{"
     for name in names:
-        summary = _of(overview, name, domain)
+        with turn:
+            summary = _of(overview, name, domain)
         if summary is not None:  # it may be gone by now
             yield start + encoder(name).body + b":" + encoder(summary).body
             start = b","
@@ -129,7 +139,7 @@ def _minor(device: Device) -> int:
 
 def _total(device: Device, state: NodeState) -> _Resources:
     is_unhealthy = device.status is not None and device.status.state == "Unhealthy"
-    if is_unhealthy or device.spec.left_out is not None or state == "Silent":
+    if is_unhealthy or not is_offered(device) or state == "Silent":
         return {}
     if device.spec.type != "gpu":
         return {device.spec.type: Quantity.of(_ALL)}

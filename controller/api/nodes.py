@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from controller.api.access import Answer
+from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
 from controller.serving.exchange import Request, Response
@@ -25,18 +26,21 @@ _NODES_A_PIECE: Final = 64
 _PREFIX: Final = "/api/v1/nodes"
 
 
-def nodes_answer(overview: Overview, *, clock: Callable[[], float] = time.monotonic) -> Answer:
+def nodes_answer(overview: Overview, places: StreamPlaces, *, clock: Callable[[], float] = time.monotonic) -> Answer:
     """Answers both paths.
 
     Args:
         overview: The nodes.
+        places: How many streams a caller may have.
         clock: Monotonic seconds.
     """
     zipped = _Zipped(overview, clock)
 
-    def answer(request: Request, _caller: Caller) -> Response:
+    def answer(request: Request, caller: Caller) -> Response:
         name = unquote(request.path.removeprefix(_PREFIX).strip("/"))
-        return _one(overview, name) if name else _all(request, overview, zipped)
+        if name:
+            return _one(overview, name)
+        return _zipped(request, zipped) if _takes_gzip(request) else _plain(request, caller, overview, places)
 
     return answer
 
@@ -49,14 +53,16 @@ def _one(overview: Overview, name: str) -> Response:
     return Response.of_json(wire | {"devices": devices})
 
 
-def _all(request: Request, overview: Overview, zipped: _Zipped) -> Response:
-    if not _takes_gzip(request):
-        # Of thousands of nodes that is some megabytes, and who reads slowly would keep them in memory: piece by piece.
-        version, nodes = overview.wires()
-        if _knows(request, version):
-            return _not_modified(version)
-        headers = {"ETag": _tag(version), "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        return Response(content_type=_JSON, headers=headers, stream=_pieces(version, nodes))
+def _plain(request: Request, caller: Caller, overview: Overview, places: StreamPlaces) -> Response:
+    # Of thousands of nodes that is some megabytes, and who reads slowly would keep them in memory: piece by piece.
+    version, nodes = overview.wires()
+    if _knows(request, version):
+        return _not_modified(version)
+    headers = {"ETag": _tag(version), "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    return places.stream(caller, _pieces(version, nodes), content_type=_JSON, headers=headers)
+
+
+def _zipped(request: Request, zipped: _Zipped) -> Response:
     version, body = zipped.now()
     if _knows(request, version):
         return _not_modified(version)

@@ -18,6 +18,7 @@ _Json = dict[str, Any]
 
 _STRING: Final[_Json] = {"type": "string"}
 _COUNT: Final[_Json] = {"type": "integer", "minimum": 0}
+_TOO_MANY: Final[_Json] = {"description": "Too many streams of this user."}
 _QUANTITIES: Final[_Json] = {"type": "object", "additionalProperties": _STRING}
 _BY_MINOR: Final[_Json] = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Quantities"}}
 _BY_TYPE: Final[_Json] = {"type": "object", "additionalProperties": _BY_MINOR}
@@ -58,7 +59,12 @@ def document() -> _Json:
         "security": [{"token": []}],
         "paths": {
             "/api/v1/nodes": {
-                "get": _operation("All nodes, with their devices in a few words each.", "NodeList", not_modified=True)
+                "get": _operation(
+                    "All nodes, with their devices in a few words each. A stream for who takes no gzip.",
+                    "NodeList",
+                    not_modified=True,
+                    streamed=True,
+                )
             },
             "/api/v1/nodes/{name}": {
                 "get": _operation("One node, with its devices in full.", "Node", (_in_path("name"),), not_found=True)
@@ -68,7 +74,7 @@ def document() -> _Json:
                 "get": _operation(
                     "The claims that are pending, and why.",
                     "PendingClaims",
-                    needs="list resourceclaims.resource.k8s.io in all namespaces",
+                    needs="list resourceclaims.resource.k8s.io in all namespaces, and pods to be told their names",
                 )
             },
             "/api/v1/claims/{namespace}/{name}/explain": explain,
@@ -76,7 +82,11 @@ def document() -> _Json:
             "/api/v1/openapi.json": {
                 "get": {"summary": "This.", "security": [], "responses": {"200": {"description": "This document."}}}
             },
-            PREFIX: {"get": _operation("Koordinator's summary of each node.", "NodeDeviceSummaries", (_domain(),))},
+            PREFIX: {
+                "get": _operation(
+                    "Koordinator's summary of each node.", "NodeDeviceSummaries", (_domain(),), streamed=True
+                )
+            },
             f"{PREFIX}/{{name}}": {
                 "get": _operation(
                     "Koordinator's summary of one node.",
@@ -101,6 +111,7 @@ def _operation(
     needs: str = "list devices.rootport.dev",
     not_found: bool = False,
     not_modified: bool = False,
+    streamed: bool = False,
 ) -> _Json:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     responses: _Json = {"200": {"description": "Here it is.", "content": content}}
@@ -108,6 +119,8 @@ def _operation(
         responses["304"] = {"description": "If-None-Match has the ETag of now."}
     if not_found:
         responses["404"] = {"description": "There is none."}
+    if streamed:
+        responses["429"] = _TOO_MANY
     return {
         "summary": summary,
         "description": f"Needs the right to {needs}.",
@@ -121,13 +134,13 @@ def _events() -> _Json:
     text = (
         "Server-sent events: `node` (data: NodeOverview), `gone` (data: {name}), `claims` (data: {}; ask for the "
         "pending claims again), `reset` (data: {}; ask for everything again). `id` is the version that the events lead "
-        "to: give it as `since`, or as Last-Event-ID, to go on from there. Ends after ten minutes. At most 8 of one "
-        "user at once. Needs the right to list devices.rootport.dev."
+        "to: give it as `since`, or as Last-Event-ID, to go on from there. Ends after ten minutes. At most 8 streams "
+        "of one user at once. Needs the right to list devices.rootport.dev."
     )
     responses: _Json = {
         "200": {"description": "The stream.", "content": {"text/event-stream": {"schema": _STRING}}},
         "400": {"description": "since is no version."},
-        "429": {"description": "Too many streams of this user."},
+        "429": _TOO_MANY,
     }
     return {
         "summary": "What changes.",

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from controller.api.access import MAY_LIST_CLAIMS, MAY_LIST_DEVICES, Answer, Right, guarded
 from controller.api.claims import pending_answer
-from controller.api.events import EventStreams
+from controller.api.events import events_answer
 from controller.api.koordinator import PREFIX, summaries_answer
 from controller.api.nodes import nodes_answer
 from controller.api.openapi import openapi_route
+from controller.api.stream_places import StreamPlaces
 from controller.explanations.routes import Rights, explain_route
 from controller.explanations.service import Explanations
 from controller.overview.store import Overview
@@ -36,20 +37,29 @@ def api_routes(
         problem: Why there is no data here, such as that another controller leads; empty where there is.
     """
 
-    def may(right: Right, answer: Answer) -> Route:
-        return guarded(answer, right, callers=callers, problem=problem)
+    def may(right: Right, answer: Answer, *, further_problem: Callable[[], str] = lambda: "") -> Route:
+        return guarded(answer, right, callers=callers, problem=lambda: problem() or further_problem())
 
+    places = StreamPlaces()
     routes: dict[str, Route] = {
-        f"{_V1}/nodes": may(MAY_LIST_DEVICES, nodes_answer(overview)),
-        f"{_V1}/events": may(MAY_LIST_DEVICES, EventStreams(overview).answer),
+        f"{_V1}/nodes": may(MAY_LIST_DEVICES, nodes_answer(overview, places)),
+        f"{_V1}/events": may(MAY_LIST_DEVICES, events_answer(overview, places)),
         f"{_V1}/openapi.json": openapi_route(),
-        PREFIX: may(MAY_LIST_DEVICES, summaries_answer(overview)),
+        PREFIX: may(MAY_LIST_DEVICES, summaries_answer(overview, places)),
     }
     if explanations is not None:
         explain = explain_route(explanations, callers)
         routes |= dict.fromkeys(("/claims", "/pods", f"{_V1}/claims", f"{_V1}/pods"), explain)
         routes[f"{_V1}/claims/pending"] = _but_explanations(
-            may(MAY_LIST_CLAIMS, pending_answer(lambda: explanations.pending)), explain
+            may(
+                MAY_LIST_CLAIMS,
+                pending_answer(
+                    lambda: explanations.pending,
+                    may_list_pods=lambda caller: callers.may(caller, "list", "pods", group=""),
+                ),
+                further_problem=lambda: explanations.pending_problem,
+            ),
+            explain,
         )
     return routes
 

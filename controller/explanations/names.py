@@ -22,6 +22,10 @@ _NO_NEWS: Final = (
     (re.compile(r" \((?:\d+ pods such as )?1 (?:pod )?of another namespace\)"), ""),
     (re.compile(r" \((?:\d+ pods such as )?1 (?:pod )?of another namespace, "), " ("),
 )
+# What stood between them, such as their pods, is gone: one count does.
+_ALIKE: Final = re.compile(
+    r"\b1 (?P<kind>claim|pod) of another namespace(?:(?:, and |, | and )1 (?P=kind) of another namespace)+"
+)
 
 
 def hide_names(explanation: Explanation, *, namespace: str, others: Collection[str]) -> Explanation:
@@ -33,6 +37,10 @@ def hide_names(explanation: Explanation, *, namespace: str, others: Collection[s
         others: All namespaces there are with claims or pods with claims; ``namespace`` may be among them.
     """
     return _Hiding(frozenset(others) - {namespace}, namespace).explanation(explanation)
+
+
+def _counted(match: re.Match[str]) -> str:
+    return f"{match.group().count('of another')} {match['kind']}s of other namespaces"
 
 
 class _Hiding:
@@ -56,6 +64,7 @@ class _Hiding:
         if shown != text:
             for pattern, instead in _NO_NEWS:
                 shown = pattern.sub(instead, shown)
+            shown = _ALIKE.sub(_counted, shown)
         return shown
 
     def _listed(self, match: re.Match[str]) -> str:

@@ -67,6 +67,11 @@ class PendingClaims:
         """By namespace and name; of too many, the first."""
         return self._now
 
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody has looked yet."""
+        return self._seen is not None
+
     def run(self, stop: threading.Event, is_synced: Callable[[], bool]) -> None:
         """Look until stopped; nothing that fails ends it."""
         while not stop.wait(_PERIOD_S):

@@ -71,6 +71,11 @@ class Explanations:
         return self._pending.now
 
     @property
+    def pending_problem(self) -> str:
+        """Why it is not known yet which claims are pending; empty where it is."""
+        return "" if self._pending.is_known else "the cluster is being read: ask again in a moment"
+
+    @property
     def problem(self) -> str:
         """Why nothing can be explained here and now; empty where it can."""
         if self._explainer is None:

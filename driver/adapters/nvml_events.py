@@ -25,7 +25,7 @@ __all__ = ["XidEvents"]
 
 _WANTED: Final[int] = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
 _DOUBLE_BIT_ECC: Final = 48
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 1024
 """So many events of a storm one wait takes; the others are the next one's."""
 
 

@@ -15,12 +15,15 @@ from driver.cli.amounts import gibibytes, gibibytes_of, rate
 from driver.cli.render import plural
 from driver.model.pci import PciAddress, is_virtual_switch
 from driver.status.cluster import name_order
-from driver.status.overview import DeviceOverview, NodeOverview, device_overview
+from driver.status.overview import DeviceOverview, NodeOverview, device_overview, is_offered
 
 __all__ = ["node_tree"]
 
+_SILENT: Final = "NodeSilent"
 _STATES: Final = {"Healthy": "green", "Unhealthy": "bold red", "Unknown": "yellow"}
 _MODES: Final = {"shared": "shared", "ratio": "shared by percent", "mig": "MIG"}
+# Of these the device's state is enough: nobody watches it, or nothing is heard of all its node, which is told once.
+_STATE_SAYS: Final = ("NotWatched", _SILENT)
 _NAMES: Final = {"gpu": "GPU", "rdma": "RDMA NIC", "rdma-vf": "VF", "fpga": "FPGA"}
 
 
@@ -32,6 +35,8 @@ def node_tree(node: NodeOverview, devices: Sequence[Device]) -> Tree:
         devices: Its Device objects. Virtual functions that nobody has are counted, not shown.
     """
     tree = Tree(_title(node), guide_style="dim")
+    for message in _silence(devices):
+        tree.add(Text(message, style="bold red"))
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     models = _models(node)
     vfs: defaultdict[str, list[Device]] = defaultdict(list)
@@ -46,8 +51,9 @@ def node_tree(node: NodeOverview, devices: Sequence[Device]) -> Tree:
             if key not in branches:
                 branches[key] = branches[key[:-1]].add(Text(key[-1], style="dim"))
         branch = branches[levels].add(_line(device, models))
-        _add_details(branch, device)
-        _add_functions(branch, vfs[device.spec.device_name], models)
+        functions = vfs[device.spec.device_name]
+        _add_details(branch, device, functions)
+        _add_functions(branch, functions, models)
     return tree
 
 
@@ -63,6 +69,18 @@ def _title(node: NodeOverview) -> Text:
     if node.state != "Ready":
         title.append(f"; {node.state}: {node.reason}", style="bold red")
     return title
+
+
+def _silence(devices: Sequence[Device]) -> Sequence[str]:
+    """What the controller says of a node that it hears nothing of; once, not for each device."""
+    conditions = [condition for device in devices if device.status for condition in device.status.conditions]
+    # What nobody watched before has been Unknown for longer.
+    last = max((item for item in conditions if item.reason == _SILENT), key=_since, default=None)
+    return [f"{last.message} (since {last.last_transition_time})"] if last is not None else []
+
+
+def _since(condition: Condition) -> str:
+    return condition.last_transition_time
 
 
 def _models(node: NodeOverview) -> defaultdict[str, set[str]]:
@@ -105,7 +123,7 @@ def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
 def _use(shown: DeviceOverview) -> str:
     """What of it is given, or how much of it there is."""
     if not shown.mode:
-        is_free = (shown.offered or shown.vfs is not None) and shown.state != "Unhealthy"
+        is_free = shown.offered and shown.state != "Unhealthy"
         parts = ["free"] if is_free else []
         if shown.memory is not None:
             parts.append(gibibytes(shown.memory.total))
@@ -122,8 +140,9 @@ def _use(shown: DeviceOverview) -> str:
     if shown.memory is not None:
         parts.append(f"{gibibytes_of(shown.memory.used, shown.memory.total)} given")
         # That all the rest is left needs no words.
-        if shown.free_memory is not None and shown.free_memory < shown.memory.free:
-            parts.append(f"at most {gibibytes(shown.free_memory)} more")
+        left = shown.free_memory or 0
+        if left < shown.memory.free and shown.state == "Healthy":
+            parts.append(f"at most {gibibytes(left)} more" if left else "no room for more")
     if shown.free_profile:
         parts.append(f"room for {shown.free_profile}")
     if shown.vfs is not None:
@@ -134,24 +153,34 @@ def _use(shown: DeviceOverview) -> str:
     return f"{mode}: {', '.join(parts)}" if parts else mode
 
 
-def _add_details(branch: Tree, device: Device) -> None:
+def _add_details(branch: Tree, device: Device, functions: Sequence[Device] = ()) -> None:
+    """What is wrong with a device and who has it; who has one of these functions of it is told there."""
     for condition in _troubles(device):
         style = "red" if condition.type == "Healthy" and condition.status == "False" else "yellow"
         branch.add(
             Text(f"{condition.reason}: {condition.message} (since {condition.last_transition_time})", style=style)
         )
     if device.spec.left_out:
-        branch.add(Text(f"not on offer: {device.spec.left_out}", style="yellow"))
+        if is_offered(device):
+            branch.add(Text(f"given in parts only: {device.spec.left_out}", style="dim"))
+        else:
+            branch.add(Text(f"not on offer: {device.spec.left_out}", style="yellow"))
+    told = {_what(allocation) for item in functions for allocation in (item.status.allocations if item.status else ())}
     for allocation in device.status.allocations if device.status else ():
-        for line in _holder(device, allocation):
-            branch.add(line)
+        if _what(allocation) not in told:
+            for line in _holder(device, allocation):
+                branch.add(line)
+
+
+def _what(allocation: DeviceAllocation) -> tuple[str, ...]:
+    """Which allocation it is: a virtual function's stands at its NIC as well."""
+    return allocation.uid, allocation.request, allocation.device, allocation.share_id or ""
 
 
 def _troubles(device: Device) -> Iterator[Condition]:
     for condition in device.status.conditions if device.status else ():
         told = {"Healthy": "True", "Degraded": "False"}.get(condition.type)
-        # That nobody watches a device is no trouble: its state says so.
-        if told is not None and condition.status != told and condition.reason != "NotWatched":
+        if told is not None and condition.status != told and condition.reason not in _STATE_SAYS:
             yield condition
 
 
@@ -198,4 +227,4 @@ def _add_functions(branch: Tree, functions: Sequence[Device], models: Mapping[st
             continue
         _add_details(branch.add(_line(function, models)), function)
     if idle:
-        branch.add(Text(f"{plural(idle, 'free VF')}", style="dim"))
+        branch.add(Text(f"{plural(idle, 'VF')} that nobody has", style="dim"))

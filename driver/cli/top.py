@@ -81,9 +81,9 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
     with connect(timeout_s=_TIMEOUT_S).api as api:
         pods = plugin_pods(api, node)
         if not pods:
-            where = f"node {node}" if node is not None else "this cluster"
+            where = f"on node {node}" if node is not None else "in this cluster"
             raise InputError(
-                f"no pod of Rootport's plugin is on {where}", hint=f"kubectl -n {NAMESPACE} get pods -o wide shows them"
+                f"no pod of Rootport's plugin is {where}", hint=f"kubectl -n {NAMESPACE} get pods -o wide shows them"
             )
         progress = Progress("nodes", len(pods))
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:

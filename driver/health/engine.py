@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from driver.health.flapping import Damping, not_seen, not_shown, seen
@@ -46,6 +46,7 @@ class HealthEngine:
         self._faults: dict[tuple[DeviceName, str], KnownFault] = {(f.device, f.reason): f for f in memory.faults}
         self._away: dict[DeviceName, datetime] = dict(memory.away)
         self._nics = NicHistory(memory.downs)
+        self._latest = memory.latest()
         self._gpu_readings: dict[DeviceName, GpuReading] = {}
         self._nic_readings: dict[DeviceName, NicReading] = {}
 
@@ -57,6 +58,23 @@ class HealthEngine:
             away=dict(sorted(self._away.items())),
             downs=self._nics.downs(),
         )
+
+    def adopt(self, memory: HealthMemory, now: datetime) -> None:
+        """Take over the errors that another instance was told of, which this one may have begun too late to hear.
+
+        Args:
+            memory: The other's. What it has of a clock that was ahead is left out.
+            now: The time, in UTC.
+        """
+        for found in memory.faults:
+            key = found.device, found.reason
+            known = self._faults.get(key)
+            if found.xid is not None and found.last <= now and (known is None or known.last < found.last):
+                self._faults[key] = found if known is None else found.model_copy(update={"since": known.since})
+                self._forget_surplus(found.device)
+        for device, at in memory.away.items():
+            if at <= now:
+                self._away[device] = max(at, self._away.get(device, at))
 
     def observe(
         self,
@@ -83,6 +101,7 @@ class HealthEngine:
         Returns:
             The health of the devices of the inventory; faults by device and reason.
         """
+        self._take_clock(now)
         present = {device.name for device in inventory.devices()}
         if certain:
             self._take_absent(present, now)
@@ -109,6 +128,14 @@ class HealthEngine:
         faults = tuple(fault for found in by_device.values() for fault in without_consequences(found))
         watched = (self._gpu_readings.keys() | self._nic_readings.keys()) & devices
         return NodeHealth(watched=frozenset(watched), faults=faults)
+
+    def _take_clock(self, now: datetime) -> None:
+        """Where the clock was set back, all that is remembered is: else it would count for as long as that was."""
+        if self._latest is not None and (by := self._latest - now) > timedelta():
+            self._faults = {key: known.moved_back(by, now) for key, known in self._faults.items()}
+            self._away = {device: at - by for device, at in self._away.items()}
+            self._nics.move_back(by)
+        self._latest = now
 
     def _report(self, event: XidEvent, gpus: Sequence[DeviceName]) -> None:
         for device in gpus if event.device is None else [event.device]:

@@ -6,7 +6,7 @@ One versioned JSON document. A reboot ends all of it: every device was reset the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
@@ -59,6 +59,17 @@ class KnownFault(_Model):
         """What is told of it."""
         return Fault(device=self.device, reason=self.reason, effect=self.effect, since=self.since, message=self.message)
 
+    def moved_back(self, by: timedelta, now: datetime) -> KnownFault:
+        """The same after the clock was set back, to now."""
+        return self.model_copy(
+            update={
+                "since": min(self.since, now.replace(microsecond=0)),
+                "last": self.last - by,
+                "away_since": self.away_since and self.away_since - by,
+                "returned": tuple(moment - by for moment in self.returned),
+            }
+        )
+
 
 class HealthMemory(_Model):
     """All that is remembered.
@@ -76,6 +87,15 @@ class HealthMemory(_Model):
     faults: tuple[KnownFault, ...] = ()
     away: Mapping[DeviceName, AwareDatetime] = {}
     downs: Mapping[str, tuple[AwareDatetime, ...]] = {}
+
+    def latest(self) -> datetime | None:
+        """The latest moment that it tells of."""
+        times = [
+            *(moment for fault in self.faults for moment in (fault.last, fault.away_since, *fault.returned) if moment),
+            *self.away.values(),
+            *(moment for moments in self.downs.values() for moment in moments),
+        ]
+        return max(times, default=None)
 
     def essence(self) -> object:
         """What is worth a write when it changed: not that something was seen once more."""

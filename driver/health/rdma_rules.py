@@ -93,6 +93,19 @@ class NicHistory:
         known = {key: port.downs for key, port in self._ports.items()}
         return {key: downs for key, downs in sorted((self._downs_before | known).items()) if downs}
 
+    def move_back(self, by: timedelta) -> None:
+        """Take note that the clock was set back."""
+        self._downs_before = {key: _moved_back(downs, by) for key, downs in self._downs_before.items()}
+        self._ports = {
+            key: replace(
+                port,
+                base_at=port.base_at - by,
+                noisy_until=port.noisy_until - by,
+                downs=_moved_back(port.downs, by),
+            )
+            for key, port in self._ports.items()
+        }
+
     def flaps(self, device: DeviceName, number: int) -> int:
         """How often a port went down within the last ten minutes before its latest reading."""
         port = self._ports.get(_key(device, number))
@@ -184,6 +197,10 @@ def _growth(before: Mapping[str, int], now: Mapping[str, int], name: str) -> int
 
 def _recent(downs: tuple[datetime, ...], now: datetime) -> tuple[datetime, ...]:
     return tuple(moment for moment in downs if now - moment < _FLAPPING_WINDOW)
+
+
+def _moved_back(moments: tuple[datetime, ...], by: timedelta) -> tuple[datetime, ...]:
+    return tuple(moment - by for moment in moments)
 
 
 def _key(device: DeviceName, number: int) -> str:

@@ -31,7 +31,10 @@ def read_recovered(text: str, now: datetime) -> tuple[dict[DeviceName, datetime]
     """
     found: dict[DeviceName, datetime] = {}
     problems: list[str] = []
-    for entry in text.split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
+    entries = text.split(",", _MAX_ENTRIES)
+    if len(entries) > _MAX_ENTRIES:
+        problems.append(f"{RECOVERED_ANNOTATION}: only its first {_MAX_ENTRIES} entries are read")
+    for entry in entries[:_MAX_ENTRIES]:
         device, separator, time = entry.strip().partition("@")
         if not entry.strip():
             continue
@@ -41,9 +44,7 @@ def read_recovered(text: str, now: datetime) -> tuple[dict[DeviceName, datetime]
             at = None
         shown = repr(entry.strip()[:_MAX_SHOWN])
         if not separator or not device or at is None or at.tzinfo is None:
-            problems.append(
-                f"{RECOVERED_ANNOTATION}: {shown} is not DEVICE@TIME with a time such as 2026-03-01T10:00:00Z"
-            )
+            problems.append(f"{RECOVERED_ANNOTATION}: {shown} is not {_FORM}")
         elif at > now + _SKEW:
             problems.append(f"{RECOVERED_ANNOTATION}: {shown} is in the future")
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -13,6 +13,8 @@ from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 
 __all__ = ["device_faults", "node_health"]
+
+_LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
@@ -34,6 +36,8 @@ def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
 def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
     """The health that a stored NodeInventory tells; nothing is known where its status cannot be read.
 
+    A fault whose time cannot be read counts all the same, as one of long ago.
+
     Args:
         inventory: A NodeInventory as the API server stores it.
     """
@@ -44,11 +48,21 @@ def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
                 device=DeviceName(item.device),
                 reason=item.reason,
                 effect=Effect(item.effect),
-                since=datetime.fromisoformat(item.since),
+                since=_since(item.since),
                 message=item.message,
             )
             for item in status.faults
         )
-    except (ValidationError, ValueError):
+    except ValidationError:
         return NodeHealth()
     return NodeHealth(watched=frozenset(map(DeviceName, status.watched)), faults=faults)
+
+
+def _since(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        # The CRD wants a time zone; a dump that a person has edited may have none. Near the ends of the calendar a time
+        # may have no counterpart in UTC.
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return _LONG_AGO

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
-from driver.status.overview import Amount, DeviceOverview, NodeOverview, NodeState, device_overview, total
+from driver.status.overview import Amount, DeviceOverview, NodeOverview, NodeState, can_be_given, device_overview, total
 
 __all__ = ["NodeFigures", "NodeWord", "is_well", "name_order", "node_figures", "node_overviews", "node_word"]
 
@@ -112,24 +112,18 @@ def node_figures(*nodes: NodeOverview) -> NodeFigures:
 
 
 def _counted(devices: list[tuple[NodeOverview, DeviceOverview]]) -> Amount:
-    free = sum(_works(node, device) and not device.mode for node, device in devices)
+    free = sum(can_be_given(node, device) and not device.mode for node, device in devices)
     return Amount(used=len(devices) - free, total=len(devices))
 
 
-def _works(node: NodeOverview, device: DeviceOverview) -> bool:
-    # Instead of a NIC its virtual functions may be on offer.
-    offered = device.offered or device.vfs is not None
-    return offered and device.state != "Unhealthy" and node.state != "Silent"
-
-
 def _usable(node: NodeOverview, device: DeviceOverview, amount: Amount | None) -> Amount | None:
-    if amount is None or _works(node, device):
+    if amount is None or can_be_given(node, device):
         return amount
     return Amount(used=amount.total, total=amount.total)
 
 
 def _largest(node: NodeOverview, device: DeviceOverview) -> int:
-    return (device.free_memory or 0) if _works(node, device) else 0
+    return (device.free_memory or 0) if can_be_given(node, device) else 0
 
 
 def _device_order(device: DeviceOverview) -> tuple[int, tuple[tuple[int, int | str], ...]]:

@@ -13,7 +13,16 @@ from typing import Any, Final, Literal, TypeAlias
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAmounts
 
-__all__ = ["Amount", "DeviceOverview", "NodeOverview", "NodeState", "device_overview", "total"]
+__all__ = [
+    "Amount",
+    "DeviceOverview",
+    "NodeOverview",
+    "NodeState",
+    "can_be_given",
+    "device_overview",
+    "is_offered",
+    "total",
+]
 
 NodeState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
 """Ready: its plugin can prepare claims. NotReady: its plugin says that it cannot. Silent: nothing is heard of it."""
@@ -47,7 +56,7 @@ class DeviceOverview:
         state: Healthy, Unhealthy or Unknown.
         reason: Why it is not healthy, or in what way it is degraded: a CamelCase word; empty where all is well.
         mode: How it is given: whole, shared, ratio or mig; empty while it is free.
-        offered: Whether it is in a ResourceSlice.
+        offered: Whether it, or parts of it, are in a ResourceSlice.
         core: Percent of a GPU's core.
         memory: Bytes of a GPU's memory.
         bandwidth: Bits per second of a NIC.
@@ -134,7 +143,7 @@ def device_overview(device: Device) -> DeviceOverview:
         state=status.state if status else "Unknown",
         reason=_reason(device),
         mode=(status.mode if status else None) or "",
-        offered=spec.left_out is None,
+        offered=is_offered(device),
         core=_percent(capacity, allocated),
         memory=_quantity("memory", capacity, allocated),
         bandwidth=_quantity("bandwidth", capacity, allocated),
@@ -144,6 +153,26 @@ def device_overview(device: Device) -> DeviceOverview:
         free_profile=(free.profile if free else None) or "",
         holders=len({item.uid for item in status.allocations}) if status else 0,
     )
+
+
+def can_be_given(node: NodeOverview, device: DeviceOverview) -> bool:
+    """Whether what is left of a device of that node counts as free: on offer, not unhealthy, the node not silent."""
+    return device.offered and device.state != "Unhealthy" and node.state != "Silent"
+
+
+def is_offered(device: Device) -> bool:
+    """Whether a device, or parts of it, are in a ResourceSlice.
+
+    ``leftOut`` speaks of the device itself. A GPU may be on offer by percent or by MIG partitions alone, and a NIC by
+    its virtual functions; then some of it is allocatable all the same. Nothing is while the device is unhealthy or its
+    node silent, but what somebody has of it was on offer.
+    """
+    if device.spec.left_out is None:
+        return True
+    if device.status is None:
+        return False
+    allocatable = device.status.allocatable or DeviceAmounts()
+    return bool(allocatable.core or allocatable.vfs or device.status.allocations)
 
 
 def _reason(device: Device) -> str:

@@ -7,7 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.durable_files import read_regular_file, remove_temporary_files, replace_file, told
+from driver.adapters.durable_files import (
+    file_signature,
+    read_regular_file,
+    remove_temporary_files,
+    replace_file,
+    told,
+)
 from driver.errors import RootportError
 from driver.health.memory import HealthMemory, UnreadableMemoryError, from_json, to_json
 
@@ -20,7 +26,7 @@ _MAX_BYTES: Final = 4 << 20
 
 
 class MemoryFile:
-    """The file. Both instances of a rolling update write it, each the whole of what it knows; the last one counts.
+    """The file. Both instances of a rolling update write it, each the whole of what it knows, and read the other's.
 
     Args:
         path: The file; its folder is made where it is missing.
@@ -31,6 +37,7 @@ class MemoryFile:
         self._path = path
         self._boot_id = boot_id
         self._essence = HealthMemory(boot_id=boot_id).essence()  # of no file
+        self._known: object = None
 
     def load(self) -> HealthMemory:
         """What is remembered; nothing where there is no file. One that cannot be read is set aside, and that told."""
@@ -56,6 +63,17 @@ class MemoryFile:
         self._essence = memory.essence()
         return memory
 
+    def of_another(self) -> HealthMemory | None:
+        """What the other instance has written since this one has read or written it; None where it has not."""
+        try:
+            signature = file_signature(self._path)
+            if signature == self._known:
+                return None
+            self._known = signature
+            return from_json(read_regular_file(self._path, _MAX_BYTES) or b"", boot_id=self._boot_id)
+        except (OSError, UnreadableMemoryError):
+            return None  # it is told at a start, and written over
+
     def save(self, memory: HealthMemory) -> None:
         """Write it, if something of it counts that is not there yet.
 
@@ -70,4 +88,5 @@ class MemoryFile:
         with told(f"what is known of the devices' faults cannot be written to {self._path}"):
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             replace_file(self._path, to_json(memory), mode=0o600, sync=False)
+            self._known = file_signature(self._path)
         self._essence = essence

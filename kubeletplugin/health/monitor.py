@@ -11,9 +11,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from driver.errors import RootportError
 from driver.health.engine import HealthEngine
 from driver.health.flapping import Damping
 from driver.health.readings import GpuReading, NicReading, XidEvent
@@ -90,7 +92,7 @@ class HealthMonitor:
             return self._gpus or (), self._nics or ()
 
     def health(self) -> NodeHealth:
-        """The latest word; before the first reading, what is remembered of before the restart."""
+        """The latest word; nothing before the first reading or error."""
         with self._lock:
             return self._health
 
@@ -139,30 +141,31 @@ class HealthMonitor:
     def take(self, events: Sequence[XidEvent]) -> None:
         """Take note of errors that the driver reported.
 
-        Raises:
-            NodeError: As above.
+        Should it not be possible to write them down, the next reading tries again, and tells.
         """
         for (device, xid), times in Counter((event.device, event.xid) for event in events).items():
             fields = {"xid": xid, "device": device or "all", "times": times}
             _LOG.warning("NVIDIA's driver reported an error", extra=fields)
         inventory = self._inventory()
         if inventory is not None:
-            self._observe(inventory, events=events)
+            with suppress(RootportError):
+                self._observe(inventory, events=events)
 
     def recover(self, annotation: str) -> None:
         """Take note of an administrator's word (:data:`driver.health.recovered.RECOVERED_ANNOTATION`).
 
-        Raises:
-            NodeError: As above.
+        Should it not be possible to write down what that changes, the next reading tries again, and tells.
         """
-        if annotation == self._recovered_text:
+        inventory = self._inventory()
+        if annotation == self._recovered_text or inventory is None:
             return
         found, problems = read_recovered(annotation, self._now())
+        unknown = found.keys() - {device.name for device in inventory.devices()}
+        problems = (*problems, *(f"{name!r} is no device of this node now" for name in sorted(unknown)))
         for problem in problems:
             _LOG.warning("an entry of an annotation is ignored", extra={"problem": problem})
         self._recovered_text, self._recovered = annotation, found
-        inventory = self._inventory()
-        if inventory is not None:
+        with suppress(RootportError):
             self._observe(inventory)
 
     def _observe(
@@ -174,12 +177,15 @@ class HealthMonitor:
         events: Sequence[XidEvent] = (),
     ) -> None:
         with self._lock:
+            now = self._now()
             before = self._health, self._gpus is None or self._nics is None
+            if (others := self._memory.of_another()) is not None:
+                self._engine.adopt(others, now)
             self._gpus = self._gpus if gpus is None else gpus
             self._nics = self._nics if nics is None else nics
             self._health = self._engine.observe(
                 inventory,
-                self._now(),
+                now,
                 certain=self._certain(),
                 gpus=gpus,
                 nics=nics,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -64,6 +65,7 @@ class HealthWatch:
         self._on_change = on_change
         self._on_links = on_links
         self._links_down: frozenset[DeviceName] = frozenset()
+        self._telling = threading.Lock()
         actions = {
             "gpu health": self.monitor.look_at_gpus,
             "nic health": self.monitor.look_at_nics,
@@ -95,9 +97,11 @@ class HealthWatch:
             loop.stop(0)
 
     def _changed(self) -> None:
-        health = self.monitor.health()
-        self._on_change(health)
-        links_down = frozenset(fault.device for fault in health.faults if fault.reason == "LinkDown")
-        if links_down != self._links_down:
-            self._links_down = links_down
+        # Asked for under the lock: of two threads, the one that tells last must not tell what is older.
+        with self._telling:
+            health = self.monitor.health()
+            self._on_change(health)
+            links_down = frozenset(fault.device for fault in health.faults if fault.reason == "LinkDown")
+            changed, self._links_down = links_down != self._links_down, links_down
+        if changed:
             self._on_links()

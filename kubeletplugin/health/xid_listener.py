@@ -6,10 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from driver.adapters.nvml_events import XidEvents
 from driver.adapters.nvml_session import session
+from driver.errors import NodeError
 from driver.health.readings import XidEvent
 from driver.model.devices import Gpu
 from driver.model.pci import PciAddress
@@ -21,6 +23,10 @@ __all__ = ["XidListener"]
 _LOG: Final = logging.getLogger(__name__)
 _WAIT_S: Final = 1.0
 """An event ends a wait at once; a change of the GPUs, and the plugin's end, are looked for after it."""
+
+_PAUSE_S: Final = 0.5
+"""NVML keeps what comes meanwhile. A faulty application makes errors without end, and each look at them is a line in
+the log and may be a write of a file."""
 
 _RETRY_S: Final = 60.0
 
@@ -45,14 +51,20 @@ class XidListener:
         self._heard: list[PciAddress] = []
 
     def listen(self) -> None:
-        """Listen until the node has other GPUs, or :meth:`stop`; returns at once where it has none.
+        """Listen until the node has no GPUs, or :meth:`stop`; it begins anew by itself where it has others.
 
         Raises:
-            NodeError: NVML failed; begin anew.
+            NodeError: NVML failed, soon after the beginning; wait a little, and begin anew.
         """
-        gpus = self._gpus()
-        if gpus and not self._stopped.is_set():
-            with_nvml(self._roots, lambda: self._listen(gpus))
+        while (gpus := self._gpus()) and not self._stopped.is_set():
+            began = time.monotonic()
+            try:
+                with_nvml(self._roots, partial(self._listen, gpus))
+            except NodeError as error:
+                if time.monotonic() - began < _RETRY_S:
+                    raise
+                # All went well until now: each second of a pause is one in which no GPU is heard.
+                _LOG.warning("listening to NVIDIA's driver begins anew", extra={"error": str(error)})
 
     def stop(self) -> None:
         """Have :meth:`listen` end soon; nothing is waited for."""
@@ -78,3 +90,4 @@ class XidListener:
                 reported = events.wait(_WAIT_S)
                 if reported:
                     self._take(reported)
+                    self._stopped.wait(_PAUSE_S)

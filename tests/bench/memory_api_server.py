@@ -22,6 +22,8 @@ __all__ = ["MemoryApiServer"]
 
 Json = dict[str, Any]
 _POLL_S: Final = 1.0
+_OF_SEVERAL: Final = frozenset({"nodeinventories"})
+"""Kinds whose status has several writers, of different fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,6 @@ class MemoryApiServer:
         self.writes: Counter[str] = Counter()
         self._objects: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._log: defaultdict[str, list[bytes]] = defaultdict(list)
-        self._version = 1
         self._changed = threading.Condition()
         self._server = _Server(self)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -71,9 +72,9 @@ class MemoryApiServer:
         metadata = item["metadata"]
         key = f"{metadata.get('namespace', '')}/{metadata['name']}"
         with self._changed:
-            self._version += 1
+            version = str(len(self._log[kind]) + 1)  # how long the log is, once it tells of this
             event = "MODIFIED" if key in self._objects[kind] else "ADDED"
-            item = item | {"metadata": {"uid": f"{kind}-{key}"} | metadata | {"resourceVersion": str(self._version)}}
+            item = item | {"metadata": {"uid": f"{kind}-{key}"} | metadata | {"resourceVersion": version}}
             self._objects[kind][key] = wire = json.dumps(item).encode()
             self._tell(kind, event, wire)
         return item
@@ -107,8 +108,10 @@ class MemoryApiServer:
                     self._tell(place.kind, "DELETED", wire)
             return {"kind": "Status", "status": "Success"}
         stored = json.loads(self._get(place) or b'{"metadata":{}}')
-        metadata = stored["metadata"] | body["metadata"]
-        return self._store(place.kind, stored | body | {"metadata": metadata})
+        merged = stored | body | {"metadata": stored["metadata"] | body["metadata"]}
+        if place.kind in _OF_SEVERAL and "status" in body:
+            merged["status"] = stored.get("status", {}) | body["status"]
+        return self._store(place.kind, merged)
 
 
 class _Server(ThreadingHTTPServer):
@@ -149,6 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _watch(self, place: _Place, seen: int) -> None:
         self.close_connection = True
         self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         store = self.server.store
         log = store._log[place.kind]
@@ -157,8 +161,11 @@ class _Handler(BaseHTTPRequestHandler):
                 if len(log) == seen:
                     store._changed.wait(_POLL_S)
                 new, seen = log[seen:], len(log)
+            data = b"".join(new)
+            if not data:
+                continue  # an empty chunk is the end
             try:
-                self.wfile.write(b"".join(new))
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
                 self.wfile.flush()
             except OSError:
                 return

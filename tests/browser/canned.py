@@ -253,7 +253,13 @@ def _nic_device(node_name: str, at: int, where: dict[str, Any]) -> Device:
         status |= {"mode": "whole", "allocated": {"bandwidth": "400G"}}
         status["allocations"] = [_allocation("llama-pretrain-worker-0", name, "c1", request="nics")]
     elif at == 6:
-        status |= {"capacity": {"vfs": 6}, "allocated": {"vfs": 2}}
+        spec["leftOut"] = "in place of a NIC that has VFs, these are published"
+        status |= {"capacity": {"bandwidth": "400G", "vfs": 6}, "allocatable": {"bandwidth": "0", "vfs": 6}}
+        status |= {"mode": "shared", "allocated": {"vfs": 2}, "largestFree": {"vfs": 4}}
+        status["allocations"] = [
+            _allocation("stream-ingest", "rdma-vfs-6", "v1", request="nic"),
+            _allocation("notebook-anna", "rdma-vfs-6", "s0", request="nic"),
+        ]
     elif down:
         gone = "port 1 is down. Look at the cable and at the switch's port."
         status |= {"state": "Unhealthy", "conditions": [_condition("Healthy", "False", "LinkDown", gone)]}

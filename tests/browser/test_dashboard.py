@@ -93,6 +93,26 @@ def test_devices_of_a_silent_node_are_not_shown_as_free(open_page: OpenPage, ser
     expect(_cell(page, "n2", "gpu-0")).to_have_attribute("data-kind", "away")
 
 
+def test_what_the_command_line_counts_as_free_is_free_here_as_well(open_page: OpenPage, server: PageServer) -> None:
+    server.put(canned.node("n1", "f?", state="NotReady", reason="RegistrationFailed"))
+    server.put(canned.node("n2", ""))
+    page = open_page()
+    expect(page.locator(".tile[data-node='n1']")).to_contain_text("not ready")
+    expect(_cell(page, "n1", "gpu-0")).to_have_attribute("data-kind", "free")
+    expect(page.locator(".figure", has_text="GPUs free")).to_contain_text("2 of 2")
+
+
+def test_a_device_that_nobody_watches_is_not_degraded(open_page: OpenPage, server: PageServer) -> None:
+    node = canned.node("n2", "f?!")
+    node["devices"][1]["reason"] = "NotWatched"
+    server.put(canned.node("n1", ""))
+    server.put(node)
+    page = open_page()
+    expect(_cell(page, "n2", "gpu-1")).to_have_attribute("data-mark", "")
+    expect(_cell(page, "n2", "gpu-1")).to_have_attribute("aria-label", re.compile("Health is not watched"))
+    expect(page.locator(".figure", has_text="Unhealthy")).to_contain_text("1 degraded")
+
+
 def test_five_hundred_nodes_of_sixteen_devices_are_painted_within_a_second(
     open_page: OpenPage, server: PageServer
 ) -> None:
@@ -281,6 +301,49 @@ def test_a_node_shows_its_tree_and_joint_claims_outlined_alike(open_page: OpenPa
     expect(page.locator(".device:not(.dim)")).to_have_count(2)
 
 
+def test_a_nic_that_is_given_by_its_functions_is_on_offer(open_page: OpenPage) -> None:
+    page = open_page("#/nodes/n1/nic-6")
+    nic = page.locator(".device[data-device='nic-6']")
+    expect(nic).to_contain_text("2 of 6 VFs")
+    expect(nic).not_to_contain_text("not on offer")
+    parts = nic.locator(".segment").evaluate_all(
+        "all => all.map((one) => parseFloat(one.style.getPropertyValue('--part')))"
+    )
+    assert [round(part) for part in parts] == [17, 17]
+    expect(page.locator(".panel")).to_contain_text("Given in parts only")
+    expect(page.locator(".panel .fault")).to_have_count(0)
+
+
+def test_names_as_long_as_real_ones_leave_room_for_the_mark_of_a_joint_claim(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    for item in server.details["n1"]["devices"]:
+        if item["spec"]["deviceName"] == "gpu-0":
+            item["spec"]["deviceName"] = "gpu-0000-11-00-0"
+    page = open_page("#/nodes/n1/gpu-3")
+    card = page.locator(".device[data-device='gpu-0000-11-00-0']")
+    name, mark = card.locator("b").bounding_box(), card.locator(".joint-tag").bounding_box()
+    assert name is not None
+    assert mark is not None
+    assert (name["height"] < 24, mark["height"] < 20) == (True, True)
+
+
+def test_a_silent_nodes_devices_are_not_called_free(open_page: OpenPage, server: PageServer) -> None:
+    server.details["n1"] |= {"state": "Silent", "reason": "NodeSilent"}
+    for item in server.details["n1"]["devices"]:
+        item["status"]["conditions"] = [{"type": "Healthy", "status": "Unknown", "reason": "NodeSilent", "message": ""}]
+    page = open_page("#/nodes/n1")
+    expect(page.locator(".page-head")).to_contain_text("nothing is heard of its plugin")
+    expect(page.locator(".device[data-device='gpu-7']")).to_contain_text("not given")
+    expect(page.locator(".device", has_text="free")).to_have_count(0)
+
+
+def test_a_partitioned_gpu_has_room_and_does_not_say_nothing(open_page: OpenPage) -> None:
+    panel = open_page("#/nodes/n1/gpu-4").locator(".panel")
+    expect(panel).to_contain_text("Largest partition that still fits: 2g.20gb")
+    expect(panel.locator(".amounts")).not_to_contain_text("nothing")
+
+
 def test_the_panel_tells_health_amounts_and_holders(open_page: OpenPage) -> None:
     page = open_page("#/nodes/n1/gpu-3")
     panel = page.locator(".panel")
@@ -305,6 +368,12 @@ def test_an_open_node_follows_its_changes(open_page: OpenPage, server: PageServe
 def test_a_node_that_is_not_there_is_told(open_page: OpenPage) -> None:
     page = open_page("#/nodes/none", errors="404")
     expect(page.locator("main")).to_contain_text("There is no such node")
+
+
+def test_a_cluster_of_one_node_is_spoken_of_as_such(open_page: OpenPage, server: PageServer) -> None:
+    server.explanations["claims/ml/llama-finetune-gpus/explain"]["nodes"]["total"] = 1
+    page = open_page("#/claims/ml/llama-finetune-gpus")
+    expect(page.locator(".verdict")).to_contain_text("It does not fit on the only node.")
 
 
 def test_a_pending_claim_is_explained(open_page: OpenPage) -> None:

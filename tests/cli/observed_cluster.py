@@ -22,7 +22,7 @@ from driver.api.rootport_v1alpha1 import (
 from driver.model.devices import Gpu
 from driver.objects import device_objects, node_inventory
 
-__all__ = ["GIB", "devices_of", "inventory_object", "small_cluster"]
+__all__ = ["GIB", "devices_of", "inventory_object", "small_cluster", "with_status"]
 
 GIB: Final = 1024**3
 _SINCE: Final = "2026-11-20T08:15:00Z"
@@ -38,7 +38,8 @@ def _condition(status: str, reason: str, message: str = "", *, kind: str = "Heal
     )
 
 
-def _status(device: Device, **fields: Any) -> Device:
+def with_status(device: Device, **fields: Any) -> Device:
+    """The device, healthy and free, but for these fields of its status."""
     if device.spec.type == "gpu":
         amounts = DeviceAmounts(core=100, memory=_gib(80))
         left = DeviceFragment(core=100, memory=_gib(80))
@@ -75,7 +76,7 @@ def devices_of(node: str) -> list[Device]:
     """A node of 8 GPUs and 8 NICs, all healthy and free."""
     tree = replace(machine("azure-nd-h100-v5"), node=node)
     tree = replace(tree, gpus=tuple(_h100(gpu) for gpu in tree.gpus))
-    return [_status(device) for device in device_objects(tree)]
+    return [with_status(device) for device in device_objects(tree)]
 
 
 def _h100(gpu: Gpu) -> Gpu:
@@ -105,7 +106,7 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
         device=used[0].spec.device_name,
         isolation=DeviceIsolation(state="enforced", by="device"),
     )
-    used[0] = _status(
+    used[0] = with_status(
         used[0],
         mode="whole",
         allocated=DeviceAmounts(core=100, memory=_gib(80)),
@@ -133,7 +134,7 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
             isolation=mps,
         ),
     )
-    used[1] = _status(
+    used[1] = with_status(
         used[1],
         mode="shared",
         allocated=DeviceAmounts(core=50, memory=_gib(40)),
@@ -141,21 +142,21 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
         allocations=shares,
     )
     mig = _held("small", "infer-7c9d-x2x", memory=10, device="gpu-2-mig-1g-10gb-0")
-    used[2] = _status(
+    used[2] = with_status(
         used[2],
         mode="mig",
         allocated=DeviceAmounts(core=14, memory=_gib(10)),
         largest_free=DeviceFragment(memory=_gib(40), profile="4g.40gb"),
         allocations=(mig,),
     )
-    used[3] = _status(
+    used[3] = with_status(
         used[3],
         state="Unhealthy",
         conditions=(_condition("False", "Xid79", "The GPU has fallen off the bus. Drain the node and restart it."),),
         allocatable=DeviceAmounts(core=0, memory=_gib(0)),
         largest_free=None,
     )
-    used[4] = _status(
+    used[4] = with_status(
         used[4],
         conditions=(
             _condition("True", "Healthy"),
@@ -163,7 +164,7 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
         ),
     )
     pods = tuple(DevicePod(name=f"allreduce-{at}", uid=f"u{at}") for at in range(2))
-    used[8] = _status(
+    used[8] = with_status(
         used[8],
         mode="whole",
         allocated=DeviceAmounts(bandwidth=Quantity.of(400 * 10**9, binary=False)),
@@ -174,9 +175,11 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
             ),
         ),
     )
-    used[9] = _status(used[9], state="Unhealthy", conditions=(_condition("False", "LinkDown", "No port is active."),))
+    used[9] = with_status(
+        used[9], state="Unhealthy", conditions=(_condition("False", "LinkDown", "No port is active."),)
+    )
     silent = [
-        _status(device, state="Unknown", conditions=(_condition("Unknown", "NodeSilent", "Nothing is heard."),))
+        with_status(device, state="Unknown", conditions=(_condition("Unknown", "NodeSilent", "Nothing is heard."),))
         for device in devices_of(f"{prefix}-node-10")
     ]
     late = devices_of(f"{prefix}-node-3")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from cli.observed_cluster import GIB, devices_of, inventory_object, small_cluster
+from cli.observed_cluster import GIB, devices_of, inventory_object, small_cluster, with_status
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES
 from driver.adapters.kubernetes.status_objects import CLUSTER_ROLE
+from driver.api.quantity import Quantity
+from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation, DeviceAmounts, DeviceFragment
 from driver.cli.node_tree import node_tree
 from driver.cli.render import console
 from driver.cli.status_report import print_cluster
@@ -203,6 +205,63 @@ def test_the_tables_fit_the_terminal(
     assert "a-rather-long-name-of-a-pool-gpu-node-10" in "".join(line.split(" ")[0] for line in lines)
 
 
+def test_a_gpu_whose_core_is_given_has_no_room_though_memory_is_left() -> None:
+    gpu, *others = devices_of("n1")
+    full = with_status(
+        gpu,
+        mode="shared",
+        allocated=DeviceAmounts(core=100, memory=Quantity.of(40 * GIB, binary=True)),
+        largest_free=None,
+    )
+    assert "Healthy  shared: 100% core, 40/80Gi given, no room for more" in _tree([full, *others])
+    assert "no room" not in _tree([gpu, *others])
+
+
+def test_a_nic_given_by_its_functions_is_free_or_shared_and_a_holder_is_told_once() -> None:
+    devices = devices_of("n1")
+    nic = next(device for device in devices if device.spec.type == "rdma")
+    held = DeviceAllocation.model_validate(
+        {"namespace": "ml", "claim": "ring", "uid": "u1", "request": "vf", "device": "rdma-vfs-0", "shareID": "s1"}
+        | {"pods": [{"name": "ring-0", "uid": "u2"}]}
+    )
+    vfs = DeviceAmounts(vfs=2)
+    by_functions = with_status(nic, capacity=vfs, allocatable=vfs, largest_free=DeviceFragment(vfs=2))
+    by_functions = by_functions.model_copy(update={"spec": nic.spec.model_copy(update={"left_out": "by its VFs"})})
+    (idle,) = node_overviews([by_functions], {"n1": NodeWord(state="Ready")})
+    assert (idle.devices[0].offered, node_figures(idle).nics.free) == (True, 1)
+    text = _tree([by_functions])
+    assert "not on offer" not in text
+    assert "given in parts only: by its VFs" in text
+
+    status = by_functions.status
+    assert status is not None
+    given = {"mode": "shared", "allocated": DeviceAmounts(vfs=1), "allocations": (held,)}
+    taken = by_functions.model_copy(update={"status": status.model_copy(update=given)})
+    spec = nic.spec.model_copy(update={"device_name": "rdma-vf-0", "type": "rdma-vf", "parent": nic.spec.device_name})
+    function = with_status(nic, mode="whole", allocations=(held,)).model_copy(update={"spec": spec})
+    text = _tree([taken, function])
+    assert "shared: 1 of 2 VFs given" in text
+    assert text.count("ml/ring-0") == 1
+
+
+def test_that_a_node_is_silent_is_told_once() -> None:
+    silent = Condition.model_validate(
+        {"type": "Healthy", "status": "Unknown", "reason": "NodeSilent", "message": "Nothing is heard."}
+        | {"lastTransitionTime": "2026-11-20T08:15:00Z"}
+    )
+    text = _tree([with_status(device, state="Unknown", conditions=(silent,)) for device in devices_of("n1")])
+    assert text.count("Nothing is heard. (since 2026-11-20T08:15:00Z)") == 1
+    assert text.count("Unknown (NodeSilent)") == 16
+
+
+def _tree(devices: Sequence[Device]) -> str:
+    (node,) = node_overviews(devices, {"n1": NodeWord(state="Ready")})
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(node_tree(node, devices))
+    return captured.get()
+
+
 def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> None:
     (lost,) = node_overviews(devices_of("n1"), {})
     assert (lost.state, lost.reason) == ("Silent", "NoInventory")
@@ -227,3 +286,14 @@ def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: N
 
 def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["n10", "n2", "a", "n2.b", "1"], key=name_order) == ["1", "a", "n2", "n2.b", "n10"]
+
+
+@pytest.mark.parametrize("command", ["status", "top"])
+def test_without_a_kubeconfig_only_options_that_there_are_are_named(
+    command: str, rootport: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
+    ran = rootport(command)
+    assert (ran.code, ran.out) == (2, "")
+    assert "/nowhere/config is not there" in ran.err
+    assert re.findall(r"--[a-z]+", ran.err) == ["--kubeconfig"]

@@ -20,9 +20,10 @@ from cluster.images import build_busybox, build_pause, build_rootport
 from cluster.interfaces import add_interfaces
 from cluster.machine import missing_for_machines
 from cluster.node import NODE_NAME, RealCluster
-from cluster.rootport import RunningRootport
+from cluster.rootport import CONTROLLER_HEALTH_PORT, HTTPS_PORT, PLUGIN_HEALTH_PORT, RunningRootport
 
 _FOLDER: Final = Path(tempfile.gettempdir()) / "rootport-cluster"
+_HINTS: Final = _FOLDER / "hints"
 
 
 def main() -> int:
@@ -60,7 +61,9 @@ def _up() -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 1
     if _machine_pid() is not None:
-        print(f"it runs already; `make cluster-down` ends it\n\n  export KUBECONFIG={_kubeconfig()}")
+        # Killed on its way up, it has left no hints.
+        hints = _HINTS.read_text() if _HINTS.exists() else ""
+        print(f"it runs already; `make cluster-down` ends it\n{hints}")
         return 0
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o755)
@@ -78,16 +81,37 @@ def _up() -> int:
     except BaseException:
         cluster.stop()
         raise
-    print(
-        f"\nThe node {NODE_NAME} has 8 GPUs, 11 RDMA NICs (two with VFs) and an FPGA that exist for Rootport alone, "
-        "and real everything else.\n"
-        f"The programs' logs are in {_FOLDER}/cluster/logs; `make cluster-down` ends it all. Try:\n\n"
-        f"  export KUBECONFIG={_kubeconfig()} PATH={binaries.folder}:$PATH\n"
-        "  kubectl get nodeinventories,devices,resourceslices\n"
-        "  kubectl apply -f examples/gpu.yaml && kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod/gpu "
-        "&& kubectl logs gpu"
-    )
+    _HINTS.write_text(_hints(binaries.folder, cluster.machine.address, host.nvml_state))
+    print(_HINTS.read_text())
     return 0
+
+
+def _hints(programs: Path, address: str, gpu_state: Path) -> str:
+    """What a person can do with the cluster, as commands."""
+    return f"""
+The node {NODE_NAME} has 8 GPUs, 11 RDMA NICs (two with VFs) and an FPGA that exist for Rootport alone, and real
+everything else. The programs' logs are in {_FOLDER}/cluster/logs; `make cluster-down` ends it all. Try:
+
+  export KUBECONFIG={_kubeconfig()}
+  export PATH={Path(sys.executable).parent}:{programs}:$PATH
+  kubectl get nodeinventories,devices,resourceslices
+  kubectl apply -f examples/gpu.yaml
+  kubectl wait --for=jsonpath='{{.status.phase}}'=Succeeded pod/gpu && kubectl logs gpu
+  rootport status && rootport status {NODE_NAME}
+
+The dashboard, whose certificate nobody has signed, is at https://{address}:{HTTPS_PORT}/, and asks for a token:
+
+  kubectl create serviceaccount me
+  kubectl create clusterrolebinding me-devices --clusterrole=rootport-viewer --serviceaccount=default:me
+  kubectl create clusterrolebinding me-claims --clusterrole=rootport-explain --serviceaccount=default:me
+  kubectl create token me
+
+Metrics: http://{address}:{CONTROLLER_HEALTH_PORT}/metrics of the controller, port {PLUGIN_HEALTH_PORT} of the plugin.
+Let a GPU fail, and say that it is well again:
+
+  echo "gpu2 xid 94" >> {gpu_state}/events
+  kubectl annotate nodeinventory {NODE_NAME} --overwrite rootport.dev/recovered=gpu-0000-33-00-0@$(date -u +%FT%TZ)
+"""
 
 
 def _down() -> int:

@@ -50,6 +50,10 @@ def outcome(reason: Reason = Reason.DEVICES_IN_USE) -> Outcome:
         ),
         ("claims theirs/a, theirs/b and theirs/c", "3 claims of other namespaces"),
         ("claim theirs/a, claim theirs/b", "2 claims of other namespaces"),
+        (
+            "claim theirs/a (pod theirs/b), claim theirs/c (pod theirs/d) and 5 more claims",
+            "2 claims of other namespaces and 5 more claims",
+        ),
         ("held by mine/a, theirs/b, theirs/c", "held by mine/a and 2 of other namespaces"),
         ("claim mine/a has gpu-0 of node-1", "claim mine/a has gpu-0 of node-1"),
         (

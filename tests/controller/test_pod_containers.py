@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -63,10 +63,11 @@ class Pods(BaseHTTPRequestHandler):
 
     code = 200
     asked = 0
+    pod: ClassVar[dict[str, Any]] = POD
 
     def do_GET(self) -> None:
         type(self).asked += 1
-        body = POD if self.code == 200 else {"kind": "Status", "code": self.code, "message": "no", "reason": "No"}
+        body = self.pod if self.code == 200 else {"kind": "Status", "code": self.code, "message": "no", "reason": "No"}
         data = json.dumps(body).encode()
         self.send_response(self.code)
         self.send_header("Content-Type", "application/json")
@@ -80,7 +81,7 @@ class Pods(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[KubernetesApi]:
-    Pods.code, Pods.asked = 200, 0
+    Pods.code, Pods.asked, Pods.pod = 200, 0, POD
     server = ThreadingHTTPServer(("127.0.0.1", 0), Pods)
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -162,3 +163,26 @@ def test_a_pod_that_cannot_be_read_has_no_containers(api: KubernetesApi, code: i
 
 def test_another_pod_of_that_name_is_not_meant(api: KubernetesApi) -> None:
     assert PodContainers(api).names("n", item(), PodConsumer(name="p", uid="former"), {}) == ()
+
+
+def test_a_pod_that_names_nothing_is_asked_again_until_it_is_on_its_node(api: KubernetesApi) -> None:
+    containers = PodContainers(api)
+    extended = item("c-0", "extended")
+    Pods.pod = POD | {"status": {}, "spec": {}}
+    assert (containers.names("n", extended, ONE, {}), containers.are_final("n")) == ((), False)
+    Pods.pod = POD
+    assert (containers.names("n", extended, ONE, {}), containers.are_final("n")) == (("none",), True)
+
+
+def test_one_that_never_names_anything_is_left_alone_in_the_end(api: KubernetesApi) -> None:
+    containers = PodContainers(api)
+    Pods.pod = POD | {"status": {}, "spec": {}}
+    for _ in range(20):
+        containers.names("n", item(), ONE, {})
+        containers.retain("n", {ONE.uid})
+    assert (containers.are_final("n"), Pods.asked) == (True, 10)
+    Pods.asked = 0
+    bound = PodContainers(api)
+    Pods.pod = POD | {"status": {}, "spec": {"nodeName": "n"}}
+    bound.names("n", item(), ONE, {})
+    assert (bound.are_final("n"), Pods.asked) == (True, 1)

@@ -199,10 +199,10 @@ def test_errors_that_are_there_come_together(node: Watcher, state: Path) -> None
 
 def test_a_storm_is_told_in_parts(node: Watcher, state: Path) -> None:
     node.listen()
-    for _ in range(300):
+    for _ in range(1100):
         inject_xid(state, 0, 31)
     first, second = node.wait(10), node.wait(0)
-    assert (len(first), len(second)) == (256, 44)
+    assert (len(first), len(second)) == (1024, 76)
 
 
 def test_gpus_are_read_while_a_thread_waits(node: Watcher, state: Path) -> None:

@@ -25,6 +25,7 @@ GPU, OTHER = GPUS[0].name, GPUS[1].name
 LOST = {"lost": True}
 HOT = {"slowdowns": frozenset({Slowdown.THERMAL})}
 RESET = {"recovery_action": RecoveryAction.GPU_RESET}
+WORN = {"remapping_failed": True}
 WELL: dict[str, object] = {}
 DOWN, UP = "down", "active"
 
@@ -95,39 +96,64 @@ def test_a_lost_gpu_is_told_at_once_and_the_others_are_well() -> None:
 
 def test_a_fault_keeps_its_time_while_it_lasts() -> None:
     node = Node()
-    node.gpu(RESET)
-    node.gpu(RESET)
+    node.gpu(WORN)
+    node.gpu(WORN)
     node.gpu()
-    node.gpu(RESET)
+    node.gpu(WORN)
     (fault,) = node.engine.health([GPU]).faults
     assert fault.since == START + timedelta(seconds=10)
 
 
 def test_a_fault_is_over_when_it_stayed_away_for_the_hold() -> None:
-    assert over_after(Node(), [RESET], "RecoveryNeeded") == 60
+    assert over_after(Node(), [WORN], "RowRemapFailure") == 60
 
 
 @pytest.mark.parametrize(("returns", "seconds"), [(0, 60), (1, 120), (2, 240), (7, 3600), (12, 3600)], ids=str)
 def test_a_fault_that_comes_back_is_held_longer(returns: int, seconds: float) -> None:
-    readings: list[Mapping[str, object]] = [RESET]
+    readings: list[Mapping[str, object]] = [WORN]
     for _ in range(returns):
-        readings += [WELL, RESET]
+        readings += [WELL, WORN]
     # Returns are forgotten after an hour, and the longest hold is as long.
-    assert over_after(Node(), readings, "RecoveryNeeded") == pytest.approx(seconds, abs=700 if returns > 2 else 0)
+    assert over_after(Node(), readings, "RowRemapFailure") == pytest.approx(seconds, abs=700 if returns > 2 else 0)
 
 
 def test_a_fault_that_was_over_and_comes_back_within_an_hour_is_held_longer() -> None:
     node = Node()
-    assert over_after(node, [RESET], "RecoveryNeeded") == 60
-    assert over_after(node, [RESET], "RecoveryNeeded") == 120
+    assert over_after(node, [WORN], "RowRemapFailure") == 60
+    assert over_after(node, [WORN], "RowRemapFailure") == 120
 
 
 def test_an_hour_later_a_fault_is_a_new_one() -> None:
     node = Node()
-    assert over_after(node, [RESET], "RecoveryNeeded") == 60
+    assert over_after(node, [WORN], "RowRemapFailure") == 60
     node.gpu(after=3700)
     assert node.engine.memory().faults == ()
-    assert over_after(node, [RESET], "RecoveryNeeded") == 60
+    assert over_after(node, [WORN], "RowRemapFailure") == 60
+
+
+def test_what_the_driver_concludes_is_not_held() -> None:
+    assert over_after(Node(), [RESET], "RecoveryNeeded") == 0
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+def test_a_clock_that_is_set_back_holds_nothing_for_longer(restart: bool) -> None:
+    node = Node()
+    for _ in range(3):
+        node.nic(UP)
+        node.nic(DOWN)
+    node.xid(94)
+    node.gpu(WORN)
+    node.gpu()
+    node = node.restarted(off_s=-86400) if restart else node
+    node.now = min(node.now, START - timedelta(seconds=86400))
+    assert set(node.gpu()) == {"RowRemapFailure", "Xid94"}
+    assert all(fault.since <= node.now for fault in node.engine.health([GPU, NIC.name]).faults)
+    for _ in range(7):
+        found = node.gpu()
+    assert set(found) == {"Xid94"}  # and the driver does not say that it is over
+    assert node.gpu(after=300) == {}
+    node.nic(UP, after=400)
+    assert node.nic(UP, after=61) == {}
 
 
 def test_hot_counts_from_the_second_reading_in_a_row() -> None:

@@ -30,7 +30,7 @@ def gpu(node: str, index: int = 0, **spec: Any) -> Device:
     return Device.model_validate({"metadata": {"name": f"{node}.{name}"}, "spec": fields})
 
 
-def nic(node: str, index: int = 0) -> Device:
+def nic(node: str, index: int = 0, **spec: Any) -> Device:
     name = f"rdma-{index}"
     fields = {
         "nodeName": node,
@@ -38,6 +38,7 @@ def nic(node: str, index: int = 0) -> Device:
         "type": "rdma",
         "index": index,
         "pciBusID": f"0000:{index + 0x40:02x}:00.0",
+        **spec,
     }
     return Device.model_validate({"metadata": {"name": f"{node}.{name}"}, "spec": fields})
 

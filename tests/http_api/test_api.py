@@ -16,6 +16,7 @@ from http_api.conftest import Leader
 from http_api.shown_nodes import gpu, nic, put, status
 
 from controller.api.openapi import document
+from controller.explanations.service import Explanations
 from controller.overview.store import Overview
 
 pytestmark = pytest.mark.needs_go
@@ -57,10 +58,16 @@ def test_who_may_not_read_it_with_kubectl_may_not_here(client: Clients, token_wi
     assert client(token_with()).get(path).status == 403
 
 
-def test_devices_and_claims_are_rights_of_their_own(client: Clients, token_with: TokenWith, viewer: Client) -> None:
+def test_devices_and_claims_are_rights_of_their_own(
+    client: Clients, token_with: TokenWith, viewer: Client, explanations: Explanations
+) -> None:
     assert viewer.get(_PENDING).status == 403
     explainer = client(token_with("rootport-explain"))
     assert explainer.get("/api/v1/nodes").status == 403
+    # "None" would be a lie before the claims have been read.
+    said = explainer.get(_PENDING)
+    assert (said.status, said.headers["retry-after"]) == (503, "2")
+    explanations._pending.look()
     said = explainer.get(_PENDING)
     assert (said.status, said.json) == (200, {"claims": []})
     fits(said.json, "PendingClaims")
@@ -196,8 +203,9 @@ def test_one_caller_has_so_many_streams_and_all_together_have_so_many(
     with ExitStack() as streams:
         for _ in range(8):
             next(streams.enter_context(viewer.events("/api/v1/events")))
-        said = viewer.get("/api/v1/events")
-        assert (said.status, "retry-after" in said.headers) == (429, True)
+        for path in ("/api/v1/events", "/api/v1/nodes", _SUMMARIES):
+            said = viewer.get(path)
+            assert (said.status, "retry-after" in said.headers) == (429, True)
         next(streams.enter_context(other.events("/api/v1/events")))
         full = other.get("/api/v1/events")
         assert (full.status, full.headers["retry-after"]) == (503, "10")

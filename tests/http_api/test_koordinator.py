@@ -154,3 +154,17 @@ def test_virtual_functions_are_parts_of_their_nic() -> None:
     )
     assert summary["deviceUsedDetail"] == {"rdma": {"0": {"koordinator.sh/rdma": "25"}}}
     assert summary["allocateSet"]["rdma"]["xlf/gpu-pod7"] == {"0": {"koordinator.sh/rdma": "13"}}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param(
+            held(gpu("n", leftOut="by percent alone"), allocatable={"core": 100}), id="by-percent-or-partition"
+        ),
+        pytest.param(held(nic("n", leftOut="by VFs"), allocatable={"bandwidth": "0", "vfs": 8}), id="by-vfs"),
+    ],
+)
+def test_what_is_given_in_parts_alone_has_resources(device: Device) -> None:
+    summary = node_device_summary([device], state="Ready", domain="koordinator.sh")
+    assert "100" in summary["deviceFree"].values()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from controller.api.claims import pending_answer
 from controller.explanations.annotated import MESSAGE, REASON
 from controller.explanations.mirror import Mirror
 from controller.explanations.pending import PendingClaim, PendingClaims
 from controller.packed import pack
+from controller.serving.callers import Caller
+from controller.serving.exchange import Request
 
 
 class Cluster:
@@ -75,3 +79,11 @@ def test_what_is_different_is_told_once(cluster: Cluster) -> None:
     cluster.claim("a", allocated=True)
     cluster.pending.look()
     assert (cluster.told, cluster.pending.now) == (3, ())
+
+
+@pytest.mark.parametrize(("may", "pods"), [(True, ["p"]), (False, [])], ids=["may-list-pods", "may-not"])
+def test_pods_are_named_to_those_who_may_list_pods(may: bool, pods: list[str]) -> None:
+    claims = [PendingClaim(namespace="ml", name="c", pods=("p",))]
+    answer = pending_answer(lambda: claims, may_list_pods=lambda _: may)
+    said = answer(Request(method="GET", path="/api/v1/claims/pending"), Caller(username="u"))
+    assert json.loads(said.body) == {"claims": [{"namespace": "ml", "name": "c", "pods": pods}]}

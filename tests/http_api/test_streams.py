@@ -14,7 +14,8 @@ import pytest
 from http_api.api_client import Client
 from http_api.shown_nodes import put
 
-from controller.api.events import EventStreams
+from controller.api.events import events_answer
+from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
 from controller.serving.certificates import issue
@@ -179,8 +180,8 @@ def test_those_who_read_a_large_answer_slowly_make_room_for_others(serve: Serve)
 def test_a_stream_of_events_ends_and_is_kept_alive_until_then() -> None:
     overview = Overview(first_version=1)
     put(overview, "a")
-    streams = EventStreams(overview, longest_s=1.5, comment_s=0.0)
-    said = streams.answer(Request(method="GET", path="/api/v1/events", query={"since": "1"}), Caller(username="x"))
+    answer = events_answer(overview, StreamPlaces(), longest_s=1.5, comment_s=0.0)
+    said = answer(Request(method="GET", path="/api/v1/events", query={"since": "1"}), Caller(username="x"))
     assert said.stream is not None
     pieces = [piece for piece in said.stream if piece]
     assert pieces[0].startswith(b":")

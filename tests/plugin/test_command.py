@@ -78,6 +78,7 @@ def test_a_mistake_is_one_line_and_exit_2(argv: list[str], says: str) -> None:
         pytest.param({"registry_dir": Path("/" + 100 * "r")}, "Linux allows 107", id="socket-path"),
         pytest.param({"discovery_interval_s": 0.0}, "--discovery-interval", id="hot-loop"),
         pytest.param({"discovery_interval_s": float("nan")}, "--discovery-interval", id="not-a-number"),
+        pytest.param({"discovery_interval_s": float("inf")}, "--discovery-interval", id="never"),
         pytest.param({"heartbeat_interval_s": float("nan")}, "--heartbeat-interval", id="no-heartbeat"),
         pytest.param({"health_port": -1}, "--health-port", id="negative-port"),
     ],

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,11 @@ from driver.health.readings import GpuReading, NicReading, PortReading, XidEvent
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from kubeletplugin.health import HEALTH_FILE, HealthMonitor, MemoryFile
+from kubeletplugin.conditions import Findings
+from kubeletplugin.discovery import Discovery, Sighting
+from kubeletplugin.health import HEALTH_FILE, HealthMonitor, HealthWatch, MemoryFile
+from kubeletplugin.loop import Loop
+from kubeletplugin.roots import Roots
 
 GPU = "gpu-0000-13-00-0"
 NIC = "rdma-0000-14-00-0"
@@ -190,10 +195,14 @@ def test_what_cannot_be_written_down_counts_all_the_same(case: Case) -> None:
     case.file.parent.write_text("no folder")
     monitor = case.monitor()
     monitor.look_at_gpus()
-    with pytest.raises(NodeError, match=r"health\.json"):
-        case.xid(monitor)
+    case.xid(monitor)  # who listens goes on: what comes meanwhile would not be heard
     assert reasons(monitor.health()) == {GPU: "Xid79"}
     assert case.changes
+    for look in (monitor.look_at_gpus, monitor.look_at_nics):
+        with pytest.raises(NodeError, match=r"health\.json"):
+            look()
+    monitor.recover(f"{GPU}@2026-03-01T10:00:00Z")  # who publishes goes on likewise
+    assert reasons(monitor.health()) == {}
 
 
 def test_a_reading_that_hangs_is_told_and_keeps_nothing_else_waiting(case: Case) -> None:
@@ -225,8 +234,12 @@ def test_an_administrators_word_ends_an_error(case: Case, caplog: pytest.LogCapt
     monitor.recover(f"{GPU}@2099-03-01T10:00:00Z, what, x@yesterday,{GPU}@2026-03-01T10:00:00")
     assert reasons(monitor.health()) == {GPU: "Xid79"}
     assert len(caplog.records) == 1 + 1 + 4  # the error, the fault, and each entry that cannot be used
+    caplog.clear()
     monitor.recover(f"other@2026-03-01T10:00:00Z , {GPU}@2026-03-01T12:00:00+02:00")
     assert reasons(monitor.health()) == {}
+    assert [vars(record).get("problem") for record in caplog.records] == ["'other' is no device of this node now"]
+    monitor.recover("," * 600)
+    assert "only its first 512 entries are read" in vars(caplog.records[-1])["problem"]
     case.now += timedelta(seconds=1)
     case.xid(monitor)
     assert reasons(monitor.health()) == {GPU: "Xid79"}
@@ -242,6 +255,27 @@ def test_gpus_of_others_are_not_asked_about(case: Case) -> None:
     assert [reading.device for reading in monitor.readings()[0]] == [case.inventory.gpus[1].name]
 
 
+def test_what_the_old_plugin_of_a_rolling_update_heard_is_the_new_ones_as_well(case: Case) -> None:
+    old, new = case.monitor(), case.monitor()
+    for monitor in (old, new):
+        monitor.look_at_gpus()
+        monitor.look_at_nics()
+    case.xid(old)  # and the new one does not listen yet
+    new.look_at_nics()
+    assert reasons(new.settled_health()) == {GPU: "Xid79"}
+    new.recover(f"{GPU}@2026-03-01T10:00:00Z")
+    old.look_at_nics()
+    new.look_at_nics()
+    assert reasons(new.settled_health()) == {}
+    case.now += timedelta(seconds=1)
+    case.xid(new)
+    old.look_at_nics()
+    assert reasons(old.settled_health()) == {GPU: "Xid79"}
+    again = case.monitor()
+    again.look_at_nics()
+    assert reasons(again.health()) == {GPU: "Xid79"}
+
+
 def test_many_threads_leave_the_file_as_the_last_word(case: Case) -> None:
     monitor = case.monitor()
     acts: list[Callable[[], None]] = [monitor.look_at_gpus, monitor.look_at_nics, lambda: case.xid(monitor)]
@@ -253,3 +287,46 @@ def test_many_threads_leave_the_file_as_the_last_word(case: Case) -> None:
     again = case.monitor()
     again.look_at_gpus()
     assert reasons(again.health()) == reasons(monitor.health()) == {GPU: "Xid79"}
+
+
+def test_of_two_threads_the_last_to_tell_does_not_tell_what_is_older(inventory: Inventory, tmp_path: Path) -> None:
+    discovery = Discovery(
+        lambda: Sighting(inventory=inventory), findings=Findings(lambda: None), on_change=lambda: None
+    )
+    discovery.run()
+    telling, go_on = threading.Event(), threading.Event()
+    told: list[NodeHealth] = []
+
+    def take_note(health: NodeHealth) -> None:
+        first = not telling.is_set()
+        telling.set()
+        if first:
+            assert go_on.wait(20)
+        told.append(health)
+
+    watch = HealthWatch(
+        Roots.of(tmp_path, ""),
+        discovery=discovery,
+        memory=MemoryFile(tmp_path / HEALTH_FILE, boot_id="b"),
+        interval_s=10,
+        hold_s=0,
+        make_loop=partial(Loop, on_crash=lambda: None),
+        on_change=take_note,
+        on_links=lambda: None,
+    )
+
+    def report(number: int) -> threading.Thread:
+        events = [XidEvent(device=inventory.gpus[0].name, xid=number, at=START)]
+        thread = threading.Thread(target=watch.monitor.take, args=[events])
+        thread.start()
+        return thread
+
+    first = report(48)
+    assert telling.wait(20)
+    second = report(79)
+    second.join(0.3)
+    go_on.set()
+    for thread in (first, second):
+        thread.join(20)
+    assert told[-1] == watch.monitor.health()
+    assert len(told[-1].faults) == 2

@@ -2,11 +2,12 @@
 
 import { h, place } from "./dom.js";
 import { ago, bits, bytes, percent, quantity } from "./format.js";
-import { MODES, TYPES } from "./kinds.js";
+import { isOffered, MODES, TYPES } from "./kinds.js";
 
 const DISTANCES = { PIX: "one switch at most", PXB: "several switches", PHB: "one host bridge", NODE: "one NUMA node", SYS: "across NUMA nodes" };
 
-export function devicePanel({ spec, status = {} }, holders, onClose) {
+export function devicePanel(device, holders, onClose) {
+  const { spec, status = {} } = device;
   const { state = "Unknown", conditions = [], allocations = [], partitions = [] } = status;
   const trouble = conditions.filter((item) => (item.type === "Healthy" && item.status !== "True") || (item.type === "Degraded" && item.status === "True"));
   const since = conditions.find((item) => item.type === "Healthy")?.lastTransitionTime;
@@ -21,10 +22,12 @@ export function devicePanel({ spec, status = {} }, holders, onClose) {
       h("b", { text: item.reason }),
       h("span", { class: "muted", text: `since ${moment(item.lastTransitionTime)}` }),
       h("p", { text: item.message }))),
-    spec.leftOut && h("div", { class: "fault warn" }, h("b", { text: "Not on offer" }), h("p", { text: spec.leftOut })),
+    spec.leftOut && (isOffered(device)
+      ? h("p", { class: "muted small", text: `Given in parts only: ${spec.leftOut}` })
+      : h("div", { class: "fault warn" }, h("b", { text: "Not on offer" }), h("p", { text: spec.leftOut }))),
     section("Amounts", amounts(status)),
-    section(allocations.length === 1 ? "Who has it" : `Who has it (${allocations.length})`, allocations.length ? allocations.map((item) => holder(item, holders)) : h("p", { class: "muted", text: "Nobody." })),
-    partitions.length > 0 && section("MIG partitions", table(["Profile", "Slices", "Device"], partitions.map((item) => [item.profile, `${item.start}–${item.start + item.size - 1}`, item.device]))),
+    section(allocations.length === 1 ? "Who has it" : `Who has it (${allocations.length})`, allocations.length ? allocations.map((item) => holder(item, spec, holders)) : h("p", { class: "muted", text: "Nobody." })),
+    partitions.length > 0 && section("MIG partitions", table(["Profile", "Slices", "Device"], partitions.map((item) => [item.profile, item.size > 1 ? `${item.start}–${item.start + item.size - 1}` : item.start, item.device]))),
     section("Where it is", facts([
       ["PCI address", spec.pciBusID], ["Switch", spec.pcieSwitch], ["Root", spec.pcieRoot], ["NUMA node", spec.numaNode],
       ["UUID", spec.uuid], ["Architecture", spec.architecture], ["Device nodes", spec.devicePaths?.join(" ")],
@@ -49,7 +52,9 @@ function amounts({ capacity = {}, allocatable = {}, allocated = {}, largestFree 
       const meter = h("span", { class: "meter", "aria-hidden": "true" }, h("span"));
       meter.firstChild.style.setProperty("--part", percent(used, total));
       const none = allocatable[key] !== undefined && quantity(allocatable[key]) === 0;
-      return h("tr", {}, h("th", { scope: "row", text: name }), h("td", {}, meter), h("td", { class: "number", text: `${write(used)} of ${write(total)}` }), h("td", { class: "number", text: none ? "not given" : left ? write(left) : "nothing" }));
+      // A partition has the core that its profile has.
+      const goesWithMemory = key === "core" && mode === "mig" && largestFree.memory !== undefined;
+      return h("tr", {}, h("th", { scope: "row", text: name }), h("td", {}, meter), h("td", { class: "number", text: `${write(used)} of ${write(total)}` }), h("td", { class: "number", text: none ? "not given" : left ? write(left) : goesWithMemory ? "–" : "nothing" }));
     });
   if (!rows.length) return h("p", { class: "muted", text: "Not known." });
   return [
@@ -57,7 +62,7 @@ function amounts({ capacity = {}, allocatable = {}, allocated = {}, largestFree 
     (mode || largestFree.profile) && h("p", { class: "muted small", text: [mode && `Given as ${MODES[mode] ?? mode}.`, largestFree.profile && `Largest partition that still fits: ${largestFree.profile}.`].filter(Boolean).join(" ") })];
 }
 
-function holder(item, holders) {
+function holder(item, spec, holders) {
   const claim = holders.get(item.uid);
   const has = [item.core !== undefined && `${item.core}% core`, item.memory && bytes(quantity(item.memory)), item.bandwidth && bits(quantity(item.bandwidth))].filter(Boolean).join(", ");
   const { isolation } = item;
@@ -68,7 +73,7 @@ function holder(item, holders) {
       claim?.joint && h("span", { class: "joint-tag", text: "joint" })),
     h("dl", { class: "facts" }, rows([
       ["Request", item.request + (item.device && item.shareID ? " (a share)" : "")],
-      ["Part", item.device],
+      ["Part", item.device !== spec.deviceName && item.device],
       ["Amount", has],
       ["Limits", isolation && h("span", { class: isolation.state === "enforced" ? "tag good" : "tag warn", text: `${isolation.state} by ${[isolation.by, isolation.version].filter(Boolean).join(" ")}` })],
       ["Pods", item.pods?.length ? [item.pods.map((pod) => h("div", {}, pod.name, pod.containers?.length > 0 && h("span", { class: "muted", text: ` › ${pod.containers.join(", ")}` }))), item.morePods > 0 && h("div", { class: "muted", text: `and ${item.morePods} more` })] : h("span", { class: "muted", text: "none yet" })],

@@ -22,7 +22,7 @@ export function explanation(data) {
   const { findings, nodes } = data;
   return h("div", { class: "answer" },
     h("div", { class: data.fits ? "verdict good" : "verdict bad" },
-      h("p", { class: "verdict-title", text: data.fits ? "It fits." : nodes.total ? `It fits on none of ${counted(nodes.total, "node")}.` : "It cannot be allocated." }),
+      h("p", { class: "verdict-title", text: data.fits ? "It fits." : nodes.total > 1 ? `It fits on none of ${count(nodes.total)} nodes.` : nodes.total ? "It does not fit on the only node." : "It cannot be allocated." }),
       findings.map((finding) => h("div", { class: "finding" },
         h("span", { class: "tag", title: finding.reason, text: words(finding.reason) }),
         h("p", { text: sentence(finding.message) }),
@@ -65,7 +65,7 @@ function funnel({ claim, request, deviceClassName, need, steps }) {
 
 function proposal(item) {
   return h("li", {},
-    h("p", {}, h("span", { class: "tag", text: WHO[item.kind] ?? words(item.kind) }), " ", item.text, item.node && [" on ", h("a", { href: place("nodes", item.node), text: item.node })], !item.verified && h("span", { class: "muted", text: " (not tried)" })),
+    h("p", {}, h("span", { class: "tag", text: WHO[item.kind] ?? words(item.kind) }), " ", item.text, item.node && !item.text.includes(`node ${item.node}`) && [" on ", h("a", { href: place("nodes", item.node), text: item.node })], !item.verified && h("span", { class: "muted", text: " (not tried)" })),
     item.ends.length > 0 && h("p", { class: "small muted", text: `Ends ${item.ends.map(reference).join(", ")}${item.pods.length ? `; pods ${item.pods.map(reference).join(", ")}` : ""}` }),
     item.patches.map((patch) => h("details", {}, h("summary", { text: `Change of ${reference(patch.claim)}` }), h("pre", { text: patch.operations.map((operation) => JSON.stringify(operation)).join("\n") }))),
     item.commands.map(command));

@@ -32,7 +32,7 @@ export function holdersOf(devices) {
   return new Map(sorted.map((claim) => [claim.uid, claim]));
 }
 
-/** What part of a device, 0 to 1, each claim has: by memory, else by core or bandwidth, else all alike. */
+/** What part of a device, 0 to 1, each claim has: by memory, else by core, bandwidth or VFs, else all alike. */
 export function sharesOf({ status }) {
   const items = status?.allocations ?? [];
   const capacity = status?.capacity ?? {};
@@ -42,6 +42,7 @@ export function sharesOf({ status }) {
     if (memory && item.memory) return quantity(item.memory) / memory;
     if (capacity.core && item.core) return item.core / capacity.core;
     if (bandwidth && item.bandwidth) return quantity(item.bandwidth) / bandwidth;
+    if (capacity.vfs) return 1 / capacity.vfs;
     return null;
   });
   const known = parts.reduce((sum, part) => sum + (part ?? 0), 0);

@@ -9,7 +9,7 @@ export const KINDS = [
   { kind: "used", label: "In use", meaning: "Nothing of it is left." },
   { kind: "fragmented", label: "Fragmented", mark: "F", meaning: "There is room, but no single claim can get all of it." },
   { kind: "unhealthy", label: "Unhealthy", mark: "×", meaning: "It has a fault and is not given." },
-  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, or its node is not ready." },
+  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, or nothing is heard of its node." },
 ];
 
 export const LABELS = Object.fromEntries(KINDS.map((item) => [item.kind, item.label]));
@@ -34,7 +34,7 @@ export function kindOf(device, nodeState) {
   if (device.offered === false) return "away";
   const full = fullness(device);
   const taken = full > 0 || (device.holders ?? 0) > 0;
-  if (!taken) return nodeState === "Ready" ? "free" : "away";
+  if (!taken) return nodeState === "Silent" ? "away" : "free";
   if (device.mode === "whole") return "used";
   if (stranded(device) > STRANDED) return "fragmented";
   return full >= 0.995 ? "used" : "partly";
@@ -48,7 +48,13 @@ function stranded(device) {
 }
 
 export function isDegraded(device) {
-  return device.state !== "Unhealthy" && Boolean(device.reason);
+  // What is Unknown has a reason as well, such as NotWatched.
+  return device.state === "Healthy" && Boolean(device.reason);
+}
+
+/** Whether a Device object, or parts of it, are in a ResourceSlice: as driver/status/overview.py's is_offered. */
+export function isOffered({ spec, status }) {
+  return !spec.leftOut || Boolean(status?.allocatable?.core || status?.allocatable?.vfs || status?.allocations?.length);
 }
 
 /** What a pointer or a screen reader is told of a device, as lines. */
@@ -57,7 +63,7 @@ export function deviceLines(device, nodeState) {
   const lines = [`${device.name}${device.model ? ` · ${device.model}` : ""}`];
   const how = device.mode && device.mode !== "whole" ? `, by ${MODES[device.mode] ?? device.mode}` : "";
   lines.push(`${LABELS[kind]}${how}${device.reason ? ` · ${device.reason}` : ""}`);
-  if (device.state === "Unknown") lines.push("Health is not watched");
+  if (device.state === "Unknown") lines.push(nodeState === "Silent" ? "Health is not known" : "Health is not watched");
   if (device.core) lines.push(`Core ${device.core[0]}% of ${device.core[1]}%`);
   if (device.memory) lines.push(`Memory ${bytes(device.memory[0])} of ${bytes(device.memory[1])}`);
   if (device.vfs) lines.push(`VFs ${device.vfs[0]} of ${device.vfs[1]}`);

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { byName, percent, quantity } from "./format.js";
 import { sharesOf } from "./holders.js";
-import { TYPES } from "./kinds.js";
+import { isOffered, TYPES } from "./kinds.js";
 
 const ORDER = ["gpu", "mig", "fpga", "rdma", "rdma-vf"];
 const PIECES = 4;
@@ -59,11 +59,14 @@ function deviceCard({ device, vfs }, holders, selected, onSelect) {
   const { spec, status } = device;
   const state = status?.state ?? "Unknown";
   const shares = sharesOf(device);
+  const leftOut = !isOffered(device);
+  const silent = status?.conditions?.some((item) => item.type === "Healthy" && item.reason === "NodeSilent");
+  const unused = silent ? "not given" : "free";
   const claims = unique([device, ...vfs].flatMap((item) => item.status?.allocations ?? []).map((item) => holders.get(item.uid)).filter(Boolean));
   const joint = claims.filter((claim) => claim.joint);
   const condition = status?.conditions?.find((item) => item.type === "Healthy" && item.status === "False") ?? status?.conditions?.find((item) => item.type === "Degraded" && item.status === "True");
   const detail = spec.type === "gpu" ? spec.model : [spec.rdmaDevice, spec.linkSpeedGbps && `${spec.linkSpeedGbps} Gb/s`].filter(Boolean).join(" · ") || spec.model;
-  const says = [TYPES[spec.type], spec.deviceName, detail, state, condition?.reason, spec.leftOut && "not on offer", amount(status), claims.length ? `claims ${claims.map((claim) => `${claim.letter} ${claim.namespace}/${claim.name}${claim.joint ? " (joint)" : ""}`).join(", ")}` : "free"];
+  const says = [TYPES[spec.type], spec.deviceName, detail, state, condition?.reason, leftOut && "not on offer", amount(status), claims.length ? `claims ${claims.map((claim) => `${claim.letter} ${claim.namespace}/${claim.name}${claim.joint ? " (joint)" : ""}`).join(", ")}` : unused];
   const bar = h("span", { class: "use", "aria-hidden": "true" }, shares.map(({ item, part }) => {
     const claim = holders.get(item.uid);
     const segment = h("span", { class: `segment hue-${claim.hue}`, data: { claim: item.uid } }, part > 0.08 && claim.letter);
@@ -72,7 +75,7 @@ function deviceCard({ device, vfs }, holders, selected, onSelect) {
   }));
   const button = h("button", {
     type: "button",
-    class: `device ${joint.length ? `joint hue-${joint[0].hue}` : ""} ${state === "Unhealthy" ? "unhealthy" : ""} ${spec.leftOut ? "left-out" : ""}`,
+    class: `device ${joint.length ? `joint hue-${joint[0].hue}` : ""} ${state === "Unhealthy" ? "unhealthy" : ""} ${leftOut ? "left-out" : ""}`,
     "aria-label": says.filter(Boolean).join(", "),
     "aria-pressed": String(selected === spec.deviceName),
     data: { device: spec.deviceName, claims: claims.map((claim) => claim.uid).join(" ") },
@@ -83,7 +86,7 @@ function deviceCard({ device, vfs }, holders, selected, onSelect) {
       joint.slice(0, PIECES).map((claim) => h("span", { class: `joint-tag hue-${claim.hue}`, text: `joint ${claim.letter}` }))),
     h("span", { class: "device-detail muted", text: detail ?? "" }),
     (spec.type === "gpu" || shares.length > 0) && bar,
-    h("span", { class: "device-foot muted" }, flag(condition, state, spec), (claims.length > 0 || !(condition || spec.leftOut)) && h("span", { text: claims.length ? amount(status) : "free" }), status?.mode && status.mode !== "whole" && h("span", { text: status.mode })));
+    h("span", { class: "device-foot muted" }, flag(condition, state, leftOut), (claims.length > 0 || !(condition || leftOut)) && h("span", { text: claims.length ? amount(status) : unused }), status?.mode && status.mode !== "whole" && h("span", { text: status.mode })));
   if (!vfs.length) return button;
   const taken = vfs.filter((vf) => vf.status?.allocations?.length);
   return [button, h("div", { class: "vfs" }, h("span", { class: "muted", text: `${taken.length} of ${vfs.length} VFs in use` }),
@@ -102,9 +105,9 @@ function deviceCard({ device, vfs }, holders, selected, onSelect) {
     })))];
 }
 
-function flag(condition, state, spec) {
+function flag(condition, state, leftOut) {
   if (condition) return h("span", { class: state === "Unhealthy" ? "flag bad" : "flag warn", text: `${state === "Unhealthy" ? "×" : "!"} ${condition.reason}` });
-  return spec.leftOut && h("span", { class: "flag", text: "– not on offer" });
+  return leftOut && h("span", { class: "flag", text: "– not on offer" });
 }
 
 function amount(status) {

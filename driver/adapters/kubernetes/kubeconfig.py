@@ -61,7 +61,7 @@ def cluster_context(
         return ClusterContext(api=KubernetesApi(Connection(in_cluster(), timeout_s)), namespace=_pod_namespace())
     raise InputError(
         f"no kubeconfig: {path_name(Path(files))} is not there",
-        hint="name one with --kubeconfig, or a folder of dumps with --from",
+        hint="name one with --kubeconfig",
     )
 
 
