@@ -78,7 +78,12 @@ KINDS: Final = (
             Column(name="VFs", path=".spec.counts.vfs", type="integer"),
             Column(name="FPGAs", path=".spec.counts.fpgas", type="integer"),
             Column(name="Source", path=".spec.source"),
-            Column(name="Ready", path=f"{_CONDITION}status"),
+            Column(name="Ready", path=f"{_CONDITION}status", description="What the node's plugin said of itself last."),
+            Column(
+                name="Published",
+                path='.status.conditions[?(@.type=="Published")].status',
+                description="Whether the node's devices are in ResourceSlices; False for a node that is silent.",
+            ),
             Column(name="Reason", path=f"{_CONDITION}reason", priority=1),
             Column(name="Plugin", path=".status.pluginVersion", priority=1),
             Column(name="Age", path=".metadata.creationTimestamp", type="date"),

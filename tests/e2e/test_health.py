@@ -228,7 +228,7 @@ def test_koordinators_tools_read_what_they_know(rootport: RunningRootport, viewe
     assert {key.rpartition("/")[2]: value for key, value in used.items()} == {
         "gpu-core": "50",
         "gpu-memory": "40Gi",
-        "gpu-memory-ratio": "50",
+        "gpu-memory-ratio": "51",  # of the card's 79.6Gi, rounded up
     }
     assert summary["deviceFreeDetail"]["gpu"][minor].keys() == used.keys()
 

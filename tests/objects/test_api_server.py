@@ -194,7 +194,7 @@ def test_a_node_and_its_devices_read_well_on_a_terminal(api: Api) -> None:
     for made in device_objects(inventory):
         api.set_status(NAMES[1], made.metadata.name, {"state": "Healthy"} | (used if made.spec.memory else {}))
     told = api.control_plane.kubectl("get", "ninv", inventory.node).splitlines()
-    assert told[0].split() == ["NAME", "GPUS", "NICS", "VFS", "FPGAS", "SOURCE", "READY", "AGE"]
+    assert told[0].split() == ["NAME", "GPUS", "NICS", "VFS", "FPGAS", "SOURCE", "READY", "PUBLISHED", "AGE"]
     assert told[1].split()[:-1] == [inventory.node, "8", "8", "0", "0", "nccl-topology", "True"]
     selected = f"--selector=rootport.dev/node={inventory.node}"
     devices = api.control_plane.kubectl("get", "devices", selected).splitlines()
