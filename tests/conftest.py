@@ -85,12 +85,8 @@ def cluster_binaries() -> Binaries:
 @pytest.fixture(scope="session")
 def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd and a real API server, shared by the tests of a session: use names of your own in it."""
-    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 On the real API server, with as many nodes as it is filled with in a minute or two: how long until a claim's change is
 in its Device, and how many writes changes cost. The large cluster stands in an API server in memory
-(memory_api_server.py), with Device objects as the controller has left them: how much memory the controller takes, that
-it writes nothing, and how soon the HTTP API answers.
+(memory_api_server.py), with slices and Device objects as the controller leaves them: how much memory the controller
+takes, that it writes nothing, and how soon the HTTP API answers.
 
     python tests/bench/devices_bench.py [NODES]
 """
@@ -39,6 +39,7 @@ from memory_api_server import MemoryApiServer  # noqa: E402
 
 from controller.device_changes import device_changes, timed  # noqa: E402
 from controller.device_offers import device_offers  # noqa: E402
+from controller.slice_changes import slice_changes  # noqa: E402
 from driver.adapters.catalogue import HardwareFacts  # noqa: E402
 from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
 from driver.adapters.kubernetes.resources import (  # noqa: E402
@@ -51,7 +52,7 @@ from driver.adapters.nccl import read_topology  # noqa: E402
 from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: E402
 from driver.api.rootport_v1alpha1 import DevicePod  # noqa: E402
 from driver.explain.cluster import Kind  # noqa: E402
-from driver.layout import left_out  # noqa: E402
+from driver.layout import left_out, resource_slices  # noqa: E402
 from driver.model.health import NodeHealth  # noqa: E402
 from driver.model.inventory import Inventory  # noqa: E402
 from driver.objects import (  # noqa: E402
@@ -339,6 +340,8 @@ def _fill(server: MemoryApiServer, nodes: int) -> list[JsonObject]:
         renewed = {"renewTime": datetime.now(UTC).isoformat()}
         server.put("leases", [{"metadata": {"name": name, "namespace": "rootport-system"}, "spec": renewed}])
         server.put("resourceclaims", claims)
+        slices = slice_changes(resource_slices(inventory), (), node_uid=uid).create
+        server.put("resourceslices", (write.body for write in slices))
         server.put("devices", _devices(inventory, claims, uid))
         given += claims
     return given

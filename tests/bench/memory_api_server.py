@@ -125,6 +125,8 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
+    # Head and body are two packets: with Nagle's algorithm each answer would wait 40 ms for an acknowledgement.
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         place, query = _read(self.path)

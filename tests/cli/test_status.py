@@ -34,12 +34,8 @@ Run = Callable[..., Any]
 @pytest.fixture(scope="module")
 def empty(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server of these tests' own: what status shows is all that there is."""
-    plane = ControlPlane(tmp_path_factory.mktemp("status"), cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("status"), cluster_binaries) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

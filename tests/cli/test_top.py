@@ -72,10 +72,8 @@ def own_address() -> str:
 @pytest.fixture(scope="module")
 def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with three plugin pods on two nodes; that of node-2 does not answer."""
-    plane = ControlPlane(tmp_path_factory.mktemp("top"), cluster_binaries)
     address = own_address()
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("top"), cluster_binaries) as plane:
         names = {"apiVersion": "v1", "metadata": {"name": "default", "namespace": NAMESPACE}}
         documents = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -92,8 +90,6 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
             _pod(api, "new", node="node-1", address=address, port=port, ready=True)
             _pod(api, "dead", node="node-2", address=address, port=1, ready=True)
             yield plane
-    finally:
-        plane.stop()
 
 
 def _pod(api: KubernetesApi, name: str, *, node: str, address: str, port: int, ready: bool) -> None:

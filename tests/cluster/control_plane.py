@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import yaml
 
@@ -26,7 +26,7 @@ _SERVICE_ADDRESS: Final = "10.96.0.1"
 
 
 class ControlPlane:
-    """A Kubernetes control plane that :meth:`start` has made ready.
+    """A Kubernetes control plane that :meth:`start` has made ready; a ``with`` block starts and stops it.
 
     Args:
         folder: New; data, keys, logs and kubeconfigs go below it.
@@ -71,6 +71,17 @@ class ControlPlane:
         self._tokens = {ADMIN_TOKEN: ("admin", "system:masters")}
         self._api_server: Process | None = None
         self._etcd: Process | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def add_user(self, token: str, user: str, *groups: str) -> None:
         """A user known by a fixed token; before :meth:`start`."""

@@ -14,12 +14,8 @@ from simulated_nodes import NAMESPACE, Controller
 
 @pytest.fixture(scope="module")
 def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

@@ -21,18 +21,14 @@ pytestmark = pytest.mark.needs_go
 
 @pytest.fixture(scope="module")
 def with_rules(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    plane = ControlPlane(
+    with ControlPlane(
         tmp_path_factory.mktemp("taint-rules"),
         cluster_binaries,
         feature_gates="DRADeviceTaintRules=true",
         runtime_config="resource.k8s.io/v1beta2=true",
-    )
-    try:
-        plane.start()
+    ) as plane:
         install(plane)
         yield plane
-    finally:
-        plane.stop()
 
 
 def rule(name: str, value: str) -> JsonObject:

@@ -24,19 +24,15 @@ CRDS = Path(__file__).parents[2] / "resourceclasses/crds"
 @pytest.fixture(scope="module")
 def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """As Kubernetes 1.34 and 1.35 are by default."""
-    plane = ControlPlane(
+    with ControlPlane(
         tmp_path_factory.mktemp("without-gates"),
         cluster_binaries,
         feature_gates="DRAPartitionableDevices=false,DRAConsumableCapacity=false,DRADeviceTaints=false",
-    )
-    try:
-        plane.start()
+    ) as plane:
         plane.kubectl("apply", f"--filename={CRDS}")
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
         plane.kubectl("create", "namespace", NAMESPACE)
         yield plane
-    finally:
-        plane.stop()
 
 
 def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_plane: ControlPlane) -> None:

@@ -34,17 +34,13 @@ MACHINE = node(gpu("10"), gpu("11"), nic("20"))
 @pytest.fixture(scope="module")
 def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One that serves DeviceTaintRules."""
-    plane = ControlPlane(
+    with ControlPlane(
         tmp_path_factory.mktemp("control-plane"),
         cluster_binaries,
         feature_gates="DRADeviceTaintRules=true",
         runtime_config="resource.k8s.io/v1beta2=true",
-    )
-    try:
-        plane.start()
+    ) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,8 @@ from driver.adapters.kubernetes.api import KubernetesApi
 @pytest.fixture(scope="session")
 def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One of its own: some of these tests say who leads, and delete every Node between each other."""
-    plane = ControlPlane(tmp_path_factory.mktemp("http-api"), cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("http-api"), cluster_binaries) as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="session")

@@ -33,9 +33,7 @@ _ANY_TAINT: Final = {"operator": "Exists"}
 def api(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesApi]:
     """An API server with a scheduler and the slices of all machines."""
     folder = tmp_path_factory.mktemp("joint")
-    plane = ControlPlane(folder / "control-plane", cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(folder / "control-plane", cluster_binaries) as plane:
         plane.kubectl("create", "namespace", NAMESPACE)
         plane.kubectl("create", "serviceaccount", "default", f"--namespace={NAMESPACE}")
         install(plane)
@@ -52,8 +50,6 @@ def api(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) ->
             plane.start_scheduler("--secure-port=0")
             yield nodes.api
         nodes.api.close()
-    finally:
-        plane.stop()
 
 
 def _node(name: str) -> JsonObject:

@@ -97,9 +97,7 @@ def test_a_claim_is_not_gone_where_the_server_does_not_serve_the_api(
 def test_an_api_server_that_ends_during_prepare_leaves_nothing_and_the_retry_works(
     cluster_binaries: Binaries, tmp_path: Path
 ) -> None:
-    plane = ControlPlane(tmp_path / "plane", cluster_binaries)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path / "plane", cluster_binaries) as plane:
         allocated = gpu_claim(1).to_wire() | {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
         spec = CLAIM["spec"]
         namespace = allocated["metadata"]["namespace"]
@@ -136,8 +134,6 @@ def test_an_api_server_that_ends_during_prepare_leaves_nothing_and_the_retry_wor
             assert preparer.prepare([claim]) == {uid: answer}
             assert preparer.unprepare([claim]) == {uid: None}
             assert machine.check() == set()
-    finally:
-        plane.stop()
 
 
 # Answers that no API server of today gives

@@ -25,15 +25,11 @@ _H100: Final = Path(__file__).parents[3] / "examples" / "topologies" / "azure-nd
 @pytest.fixture(scope="module")
 def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A cluster that has no counters, as every one before Kubernetes 1.36, with Rootport's controller."""
-    plane = ControlPlane(tmp_path_factory.mktemp("gates") / "plane", cluster_binaries, feature_gates=_GATES)
-    try:
-        plane.start()
+    with ControlPlane(tmp_path_factory.mktemp("gates") / "plane", cluster_binaries, feature_gates=_GATES) as plane:
         install(plane)
         start_controller(plane, plane.processes, "--health-port=0", "--fresh-for=2", "--grace-period=3")
         start_schedulers(plane, feature_gates=_GATES)
         yield plane
-    finally:
-        plane.stop()
 
 
 def test_a_gate_that_is_off_and_a_silent_node_are_named(plane: ControlPlane, world: World) -> None:

@@ -21,20 +21,16 @@ _GATES = "DRADeviceTaintRules=true"
 def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with kube-scheduler, and of the controllers that which makes and clears up claims."""
     folder = tmp_path_factory.mktemp("hangs")
-    plane = ControlPlane(
+    with ControlPlane(
         folder / "control-plane",
         cluster_binaries,
         feature_gates=_GATES,
         runtime_config="resource.k8s.io/v1beta2=true",
-    )
-    try:
-        plane.start()
+    ) as plane:
         plane.kubectl("apply", f"--filename={MANIFESTS / 'device-classes.yaml'}")
         plane.kubectl("apply", f"--filename={MANIFESTS / 'crds'}")
         start_schedulers(plane, feature_gates=_GATES)
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
