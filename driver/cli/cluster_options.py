@@ -32,7 +32,7 @@ def connect_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def wrapped(kubeconfig: Path | None, context: str | None, **rest: Any) -> Any:
-        def connect(**how: float) -> ClusterContext:
+        def connect(**how: Any) -> ClusterContext:
             # Not before it is needed: the Kubernetes client alone takes half a second to load.
             from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
 

@@ -152,7 +152,9 @@ def _state(flags: _ClusterFlags, namespace: str | None) -> tuple[ClusterState, s
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
     from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
 
-    cluster = cluster_context(kubeconfig=flags.kubeconfig, context=flags.context)
+    cluster = cluster_context(
+        kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder of dumps with --from"
+    )
     namespace = namespace or cluster.namespace
     with cluster.api as api:
         return read_cluster(api, namespace, features=flags.features), namespace

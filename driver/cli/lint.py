@@ -156,5 +156,6 @@ def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
     from driver.adapters.kubernetes.snapshot import read_published  # noqa: PLC0415 - as said above
 
-    with cluster_context(kubeconfig=kubeconfig, context=context).api as api:
+    instead = "name a folder of dumps with --from"
+    with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:
         return read_published(api)

@@ -37,7 +37,11 @@ class ClusterContext:
 
 
 def cluster_context(
-    *, kubeconfig: Path | None = None, context: str | None = None, timeout_s: float = _TIMEOUT_S
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    timeout_s: float = _TIMEOUT_S,
+    instead: str = "",
 ) -> ClusterContext:
     """The cluster of a kubeconfig's context, or of the pod that this process runs in.
 
@@ -46,6 +50,7 @@ def cluster_context(
             that is not there, the pod's service account.
         context: None for the current context.
         timeout_s: The limit for connecting, and for each wait for an answer.
+        instead: What the caller can do without a cluster, for the hint, such as ``name a folder with --from``.
 
     Raises:
         InputError: There is none, it cannot be used, or it has no such context.
@@ -61,7 +66,7 @@ def cluster_context(
         return ClusterContext(api=KubernetesApi(Connection(in_cluster(), timeout_s)), namespace=_pod_namespace())
     raise InputError(
         f"no kubeconfig: {path_name(Path(files))} is not there",
-        hint="name one with --kubeconfig",
+        hint=", or ".join(way for way in ("name one with --kubeconfig", instead) if way),
     )
 
 
