@@ -194,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Security-Policy", _POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.send_header("Retry-After", "60")  # so that the page waits until the test lets it go on
         if "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000:
             body = zipped or gzip.compress(body, 1)
             self.send_header("Content-Encoding", "gzip")

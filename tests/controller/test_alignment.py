@@ -66,7 +66,7 @@ def patch(nodes: Nodes, name: str, status: dict[str, Any]) -> None:
 
 def events(nodes: Nodes, pod: Pod) -> list[JsonObject]:
     found = nodes.api.list(EVENTS_K8S_IO, namespace="default").items
-    return [item for item in found if item["regarding"]["uid"] == pod.uid]
+    return [item for item in found if item["regarding"].get("uid") == pod.uid]
 
 
 def event(nodes: Nodes, pod: Pod) -> JsonObject:
