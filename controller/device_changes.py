@@ -14,12 +14,13 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
+from driver.api.times import time_text
 from driver.objects import NODE_LABEL
 from driver.objects.device_conditions import DEGRADED, HEALTHY
 
@@ -131,7 +132,7 @@ def timed(status: DeviceStatus, stored: StoredConditions, now: datetime) -> Devi
     A condition whose status is the stored one keeps the stored time. Another changed when its fault began, or, where
     that is not told, when the controller saw it: now.
     """
-    at = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = time_text(now)
 
     def time(type_: str, said: str, since: str) -> str:
         former, former_time = stored.get(type_, ("", ""))

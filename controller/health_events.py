@@ -14,6 +14,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, EVENTS_K8S_IO, JsonObject
 from driver.api.rootport_v1alpha1 import MAX_PODS, Condition, DeviceStatus
+from driver.api.times import micro_time_text
 from driver.objects.device_conditions import HEALTHY
 
 __all__ = ["HealthChange", "HealthEvents", "health_changes", "health_events"]
@@ -104,7 +105,7 @@ def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iter
             "apiVersion": EVENTS_K8S_IO.api_version,
             "kind": EVENTS_K8S_IO.kind,
             "metadata": {"name": name, "namespace": namespace},
-            "eventTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "eventTime": micro_time_text(now),
             "reportingController": _CONTROLLER,
             "reportingInstance": instance,
             "action": "WatchingHealth",

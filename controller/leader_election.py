@@ -22,6 +22,7 @@ from typing import Final
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, JsonObject
+from driver.api.times import micro_time_text
 
 __all__ = ["Election", "LeaderElector", "Outcome", "Step"]
 
@@ -82,7 +83,7 @@ class Election:
     def renewed(self, lease: JsonObject | None, step: Step, wall: datetime) -> JsonObject:
         """The Lease's specification after our step; ``lease`` is the one that was read, ``wall`` is for people."""
         former = (lease or {}).get("spec") or {}
-        moment = _micro_time(wall)
+        moment = micro_time_text(wall)
         transitions = int(former.get("leaseTransitions") or 0) + (step is Step.TAKE_OVER)
         return {
             "holderIdentity": self._identity,
@@ -97,7 +98,7 @@ class Election:
         former = lease.get("spec") or {}
         if former.get("holderIdentity") != self._identity:
             return None
-        moment = _micro_time(wall)
+        moment = micro_time_text(wall)
         return {
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
@@ -239,7 +240,3 @@ class LeaderElector:
         else:
             # With the resource version that was read: of two candidates one gets a conflict.
             self._lease = self._api.replace(LEASES, lease | {"spec": spec}, namespace=self._namespace)
-
-
-def _micro_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

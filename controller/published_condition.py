@@ -11,6 +11,7 @@ from typing import Final
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, JsonObject
+from driver.api.times import time_text
 
 __all__ = ["FIELD_MANAGER", "SILENT", "PublishedCondition", "published_condition"]
 
@@ -77,9 +78,7 @@ class PublishedCondition:
         if all(former.get(key) == value for key, value in wanted.items()):
             return False
         same = former.get("status") == wanted["status"] and "lastTransitionTime" in former
-        wanted["lastTransitionTime"] = (
-            former["lastTransitionTime"] if same else self._wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        )
+        wanted["lastTransitionTime"] = former["lastTransitionTime"] if same else time_text(self._wall())
         # With the uid: an inventory that was deleted meanwhile must not come back as an empty one.
         body: JsonObject = {
             "metadata": {"name": name, "uid": metadata["uid"]},

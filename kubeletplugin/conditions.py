@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from driver.api.rootport_v1alpha1 import Condition
+from driver.api.times import time_text
 
 __all__ = ["Concern", "Finding", "Findings", "State", "conditions", "ready"]
 
@@ -142,7 +143,7 @@ def conditions(
         now: The time of what changes.
     """
     former = {condition.type: condition for condition in stored}
-    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = time_text(now)
     new = {
         finding.concern: Condition(
             type=finding.concern,

@@ -12,7 +12,7 @@ pool, device and shareID.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.prepared_device import ISOLATED, PreparedDeviceData, PreparedIsolation, device_key
 from driver.api.rootport_v1alpha1 import DeviceMode
+from driver.api.times import time_text
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.nic_use import NicUse
@@ -56,7 +57,7 @@ def device_statuses(
     """
     allocated = _allocated(claim)
     former = {device_key(entry): _isolated(entry) for entry in _own_entries(claim)}
-    moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = time_text(now)
     made: dict[tuple[str, str, str], JsonObject] = {}
     for device in devices:
         key = (device.pool, str(device.device), device.share_id or "")

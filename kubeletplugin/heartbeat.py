@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, JsonObject
+from driver.api.times import micro_time_text
 from kubeletplugin.options import LEASE_DURATION_S
 
 __all__ = ["Heartbeat", "lease"]
@@ -34,7 +35,7 @@ def lease(*, namespace: str, node: str, instance: str, now: datetime) -> JsonObj
         "spec": {
             "holderIdentity": instance,
             "leaseDurationSeconds": LEASE_DURATION_S,
-            "renewTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "renewTime": micro_time_text(now),
         },
     }
 

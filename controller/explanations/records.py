@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from controller.explanations.annotated import ANNOTATIONS, MESSAGE, REASON
 from driver import DRIVER_NAME
+from driver.api.times import micro_time_text
 from driver.explain.explanation import ObjectRef
 from driver.explain.reasons import Reason
 
@@ -69,7 +70,7 @@ def pending_event(outcome: Outcome, *, instance: str, now: datetime) -> dict[str
             "name": f"{_CAPITAL.sub('-', outcome.reason).lower()}.{pod.uid}.{slot}",
             "namespace": pod.namespace,
         },
-        "eventTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "eventTime": micro_time_text(now),
         "reportingController": f"{DRIVER_NAME}/controller",
         "reportingInstance": instance,
         "action": "Allocating",

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from driver.health.memory import KnownFault
-from driver.model.health import Fault
+from driver.model.health import LINK_DOWN_FAULT, Fault
 
 __all__ = ["Damping", "hold_time", "not_seen", "not_shown", "seen"]
 
@@ -20,7 +20,7 @@ _LONGEST_HOLD: Final = timedelta(hours=1)
 _MAX_RETURNS: Final = 8
 """More change nothing: the hold is at its longest by then."""
 
-_NO_HOLD: Final = frozenset({"LinkDown", "RecoveryNeeded"})
+_NO_HOLD: Final = frozenset({LINK_DOWN_FAULT, "RecoveryNeeded"})
 """A port that is active again can be used at once; one that goes down again and again is told as flapping. What a GPU
 needs, NVIDIA's driver concludes itself."""
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from driver.health.readings import NicReading, PortReading
 from driver.model.devices import DeviceName
-from driver.model.health import Effect, Fault
+from driver.model.health import LINK_DOWN_FAULT, Effect, Fault
 
 __all__ = ["LINK_ERROR_COUNTERS", "NicHistory", "nic_faults"]
 
@@ -138,7 +138,7 @@ def _faults(reading: NicReading, history: NicHistory, now: datetime) -> Iterator
         told = ", ".join(f"port {number} is {state}" for number, state in states.items())
         yield Fault(
             device=device,
-            reason="LinkDown",
+            reason=LINK_DOWN_FAULT,
             effect=Effect.NO_SCHEDULE,
             since=now,
             message=f"{told}: check the cable, the switch's port, and on InfiniBand the subnet manager",

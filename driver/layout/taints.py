@@ -13,15 +13,11 @@ from driver.api.resource_v1 import DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout.chunks import Chunk, chunks
 from driver.model.devices import Device, Gpu, RdmaNic
-from driver.model.health import UNHEALTHY_TAINT, Fault, NodeHealth
+from driver.model.health import LINK_DOWN_FAULT, UNHEALTHY_TAINT, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import RdmaVfPool, gpu_parts
 
-__all__ = ["LINK_DOWN_FAULT", "health_taints", "with_taints"]
-
-LINK_DOWN_FAULT: Final = "LinkDown"
-"""The reason of the fault of a NIC without a link. That has a taint of its own, made of what the inventory says
-(:data:`driver.layout.nic_devices.LINK_DOWN`), so it gives no second one."""
+__all__ = ["health_taints", "with_taints"]
 
 _MOST: Final = 16  # ResourceSlice validation: DeviceTaintsMaxLength
 _ODD_REASON: Final = "unknown"
@@ -68,6 +64,7 @@ def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTai
 
 
 def _has_own_taint(device: Device, fault: Fault) -> bool:
+    # Made of what the inventory says: driver.layout.nic_devices.LINK_DOWN.
     return isinstance(device, RdmaNic) and fault.reason == LINK_DOWN_FAULT
 
 

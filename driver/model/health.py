@@ -10,7 +10,10 @@ from typing import Final
 
 from driver.model.devices import DeviceName
 
-__all__ = ["UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
+__all__ = ["LINK_DOWN_FAULT", "UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
+
+LINK_DOWN_FAULT: Final = "LinkDown"
+"""The reason of the fault of a NIC without a link. The layout gives that a taint of its own, out of the inventory."""
 
 UNHEALTHY_TAINT: Final = "rootport.dev/unhealthy"
 """The key of the taint of a device with a fault; its value is the fault's reason."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from driver import DRIVER_NAME
+from driver.api.times import micro_time_text
 from driver.model.alignment import Misalignment
 from driver.model.devices import DeviceType
 from driver.model.distance import LEGEND
@@ -46,7 +47,7 @@ def alignment_event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": f"devices-not-aligned.{pod.uid}", "namespace": namespace},
-        "eventTime": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "eventTime": micro_time_text(now),
         "reportingController": _CONTROLLER,
         "reportingInstance": instance,
         "action": "Allocating",

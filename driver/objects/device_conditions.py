@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from driver.api.rootport_v1alpha1 import Condition
+from driver.api.times import time_text
 from driver.model.devices import Device, RdmaNic
-from driver.model.health import Effect, Fault
+from driver.model.health import LINK_DOWN_FAULT, Effect, Fault
 
 __all__ = ["DEGRADED", "HEALTHY", "DeviceState", "conditions_of", "state_of"]
 
@@ -45,7 +46,9 @@ def conditions_of(
     if severe:
         healthy = _of_faults(HEALTHY, "False", severe)
     elif isinstance(device, RdmaNic) and device.link_is_down:
-        healthy = _condition(HEALTHY, "False", "LinkDown", "No port of the NIC is active: check the cable, the peer.")
+        healthy = _condition(
+            HEALTHY, "False", LINK_DOWN_FAULT, "No port of the NIC is active: check the cable, the peer."
+        )
     elif is_silent:
         message = "Nothing is heard of the node's plugin: see the node's NodeInventory, and the plugin's pod there."
         healthy = _condition(HEALTHY, "Unknown", "NodeSilent", message)
@@ -77,5 +80,5 @@ def _condition(
         status=status,
         reason=reason,
         message=message[:_MESSAGE_LENGTH],
-        last_transition_time="" if since is None else since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        last_transition_time="" if since is None else time_text(since),
     )

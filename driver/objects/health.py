@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from driver.api.rootport_v1alpha1 import MAX_FAULTS, MAX_NOTE_LENGTH, DeviceFault, NodeInventoryStatus
+from driver.api.times import time_text
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 
@@ -26,7 +27,7 @@ def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
             device=fault.device,
             reason=fault.reason,
             effect=fault.effect.value,
-            since=fault.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            since=time_text(fault.since),
             message=fault.message[:MAX_NOTE_LENGTH],
         )
         for fault in kept

@@ -9,7 +9,7 @@ from typing import Final
 
 from driver.health.flapping import Damping
 from driver.model.devices import DeviceName
-from driver.model.health import NodeHealth
+from driver.model.health import LINK_DOWN_FAULT, NodeHealth
 from kubeletplugin.discovery import Discovery
 from kubeletplugin.health.hardware import HostReader
 from kubeletplugin.health.memory_file import MemoryFile
@@ -101,7 +101,7 @@ class HealthWatch:
         with self._telling:
             health = self.monitor.health()
             self._on_change(health)
-            links_down = frozenset(fault.device for fault in health.faults if fault.reason == "LinkDown")
+            links_down = frozenset(fault.device for fault in health.faults if fault.reason == LINK_DOWN_FAULT)
             changed, self._links_down = links_down != self._links_down, links_down
         if changed:
             self._on_links()
