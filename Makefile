@@ -6,14 +6,15 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TOPOLOGIES := examples/topologies
+MACHINES := examples/machines
 JOBS ?= auto
+SECONDS_EACH ?= 60
 PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
 CLUSTER := PYTHONPATH=tests:tests/discovery $(BIN)/python -m cluster
 
-.PHONY: help venv run test check bench cluster cluster-build cluster-down format lock clean
+.PHONY: help venv run test test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,12 +36,15 @@ $(STUBS) &: $(PROTOS) setup.py $(VENV)/.installed
 	@touch $(STUBS)
 
 run: venv ## allocate the examples on two real machines (and an FPGA server), without a cluster; CDI files go to ./out
-	@$(BIN)/rootport simulate --topology $(TOPOLOGIES)/aws-p4d.24xlarge.xml --topology $(TOPOLOGIES)/azure-nd-h100-v5.xml \
-	  --topology $(TOPOLOGIES)/made-up/fpga-server.xml --gpu-model azure-nd-h100-v5=H100 --nodes 3 \
+	@$(BIN)/rootport simulate --topology $(MACHINES)/aws-p4d.24xlarge.yaml --topology $(MACHINES)/azure-nd-h100-v5.yaml \
+	  --topology $(MACHINES)/fpga-server.yaml --gpu-model azure-nd-h100-v5=H100 --nodes 4 \
 	  --vfs-per-nic azure-nd-h100-v5-3=2 --nic-speed aws-p4d.24xlarge=100 --claims examples --out out
 
-test: check cluster-build ## everything: format, lint, types, layers, then the tests, on a real cluster too
-	@$(BIN)/pytest -n $(JOBS)
+test: check ## format, lint, types, layers, and the tests that need no cluster: minutes
+	@$(BIN)/pytest -n $(JOBS) -m "not cluster and not slow"
+
+test-cluster: cluster-build ## the other tests, most on a real cluster; KUBERNETES=v1.36.3 takes another version
+	@$(BIN)/pytest -n $(JOBS) -m "cluster or slow"
 
 check: venv ## format, lint, types and layers only
 	@$(BIN)/ruff format --check --quiet .
@@ -52,7 +56,13 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: venv cluster-build ## measure: offline tools, the driver beside a Go peer, 1,000 nodes, kube-scheduler, interfaces, the allocator, explain, Device objects
+# A failure names the seed: `make fuzz SEED=...` makes the same inputs again.
+fuzz: SEED := $(or $(SEED),$(shell od -An -N4 -tx4 /dev/urandom | tr -d ' '))
+fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fails is kept in tests/fuzz/corpus
+	@echo "ROOTPORT_FUZZ_SEED=$(SEED)"
+	@ROOTPORT_FUZZ_SECONDS=$(SECONDS_EACH) ROOTPORT_FUZZ_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) -m fuzz
+
+bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
 	@$(BIN)/python tests/bench/bench.py
 	@$(BIN)/python tests/bench/scheduler_bench.py
 	@$(BIN)/python tests/bench/cluster_bench.py

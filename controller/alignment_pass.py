@@ -84,7 +84,7 @@ class AlignmentPass:
         except AlreadyExistsError:
             return
         except NotFoundError:
-            return  # the namespace is gone, and the pod with it
+            return  # the namespace is gone or going, and the pod with it
         except InvalidError as error:
             # Another try is refused as well.
             _LOG.error("event refused", extra=told | {"error": str(error)})

@@ -258,9 +258,11 @@ class ClusterView:
         if lease is None:
             return
         name = lease["metadata"]["name"]
-        renewed = (lease.get("spec") or {}).get("renewTime")
+        spec = lease.get("spec") or {}
+        renewed = spec.get("renewTime")
         if name != self._leader_lease:
-            self._liveness.observe(name, str(renewed), self._clock())
+            is_released = not spec.get("holderIdentity")
+            self._liveness.observe(name, str(renewed), self._clock(), is_released=is_released)
         elif renewed != self._leader_renewed:
             self._leader_renewed = renewed
             self._liveness.contact(self._clock())

@@ -52,7 +52,8 @@ from driver.status.overview import NodeState
 __all__ = ["DevicePass", "NodeListener"]
 
 _LOG: Final = logging.getLogger(__name__)
-_MOST_WRITES: Final = 500
+_MOST_WRITES: Final = 100
+_MOST_S: Final = 1.0
 _GO_ON_S: Final = 1.0  # by then the watch shows what was written, and a pod that was reserved for is bound
 
 
@@ -106,8 +107,8 @@ class DevicePass:
         features: What of slices the API server keeps.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits until it is this pass's turn.
-        most_writes: How many writes a pass makes at most. A NodeInventory may hold thousands of devices, and the
-            objects of other nodes must not wait for all of them.
+        most_writes: How many writes a pass makes at most, and fewer where they take longer than a second. A
+            NodeInventory may hold thousands of devices, and the objects of other nodes must not wait for all of them.
         instance: Who reports, in Events.
         liveness: Who is alive; None where all nodes count as alive.
         listener: Gets what each pass finds.
@@ -181,10 +182,15 @@ class DevicePass:
             return True
         written = Counter[str]()
         writes = list(self._writes(plan))
+        end = None
         for what, write in islice(writes, self._most_writes):
             self._pause()
             if self._stop.is_set():
                 return True
+            # Not before the first write: what is waited for until then is no part of it, and each pass makes one.
+            end = self._clock() + _MOST_S if end is None else end
+            if self._clock() > end:
+                break
             try:
                 write()
             except NotFoundError:
@@ -192,7 +198,7 @@ class DevicePass:
                 _LOG.debug("device object is gone already", extra={"label": label})
             written[what] += 1
         _LOG.info("devices written", extra={"label": label, **written})
-        return len(writes) <= self._most_writes
+        return written.total() == len(writes)
 
     def _writes(self, plan: _Plan) -> Iterator[tuple[str, Callable[[], object]]]:
         apply = partial(self._api.apply, DEVICES, field_manager=FIELD_MANAGER)

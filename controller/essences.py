@@ -7,9 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from controller.explanations.annotated import own_annotations
 from controller.packed import packed
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.objects import claim_allocations, pod_consumers
+from driver.objects.extended_resources import extended_amounts
+from driver.objects.health import PREPARE_CONDITIONS
 
 __all__ = [
     "HEALTH",
@@ -27,9 +30,10 @@ HEALTH: Final = "health"
 """Where a kept inventory has a digest of what its status says of the devices' health."""
 
 SAID: Final = "said"
-"""Where a kept claim has its metadata with annotations."""
+"""Where a kept claim has its metadata with Rootport's own annotations."""
 
 _CLAIM: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
+_READY_TYPES: Final = ("Ready", *PREPARE_CONDITIONS)
 _CONDITION: Final = ("type", "status", "reason", "message")
 
 
@@ -42,11 +46,14 @@ def inventory_with_health(wire: JsonObject) -> JsonObject:
     """The whole of it, packed, and a digest by which a change of the devices' health is told from one of conditions.
 
     A status has no generation. Sets and maps of the API have no order, so theirs makes no difference. Of the conditions
-    one counts as well: whether the node's plugin is ready is shown beside its devices' health.
+    some count as well: whether the node's plugin is ready is shown beside its devices' health, and one that can prepare
+    nothing has its devices tainted.
     """
     status = wire.get("status") or {}
     watched, faults = status.get("watched") or (), status.get("faults") or ()
-    ready = [_chosen(item, ("status", "reason")) for item in _conditions(wire) if item.get("type") == "Ready"]
+    ready = [
+        _chosen(item, ("type", "status", "reason")) for item in _conditions(wire) if item.get("type") in _READY_TYPES
+    ]
     told = json.dumps([sorted(watched), sorted(json.dumps(item, sort_keys=True) for item in faults), ready])
     return packed(wire) | {HEALTH: hashlib.blake2b(told.encode(), digest_size=8).digest()}
 
@@ -59,9 +66,10 @@ def allocations_of_claim(wire: JsonObject) -> JsonObject:
 
 
 def said_of_claim(wire: JsonObject) -> JsonObject:
-    """The same, and its annotations until somebody has taken note of them."""
-    said = _chosen(wire["metadata"], ("name", "namespace", "uid", "resourceVersion", "annotations"))
-    return allocations_of_claim(wire) | {SAID: said}
+    """The same, and what its annotations say until somebody has taken note of it."""
+    metadata = wire["metadata"]
+    said = _chosen(metadata, ("name", "namespace", "uid", "resourceVersion"))
+    return allocations_of_claim(wire) | {SAID: said | {"annotations": own_annotations(metadata)}}
 
 
 def news_of_node(wire: JsonObject) -> JsonObject:
@@ -69,7 +77,10 @@ def news_of_node(wire: JsonObject) -> JsonObject:
     return {
         "metadata": _chosen(wire["metadata"], ("name", "labels")),
         "spec": _chosen(wire.get("spec") or {}, ("unschedulable", "taints")),
-        "status": {"conditions": [item for item in _conditions(wire) if item.get("type") == "Ready"]},
+        "status": {
+            "conditions": [item for item in _conditions(wire) if item.get("type") == "Ready"],
+            "allocatable": extended_amounts((wire.get("status") or {}).get("allocatable")),
+        },
     }
 
 

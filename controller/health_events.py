@@ -160,7 +160,7 @@ class HealthEvents:
             try:
                 self._api.create(EVENTS_K8S_IO, event)
             except (AlreadyExistsError, NotFoundError):
-                continue  # an earlier try, or a namespace that is gone
+                continue  # an earlier try, or a namespace that is gone or going
             except (InvalidError, ForbiddenError) as error:
                 _LOG.error("event refused", extra=told | {"error": str(error)})
 

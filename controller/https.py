@@ -11,10 +11,11 @@ from controller.explanations.service import Explanations
 from controller.lifecycle import HttpsServer
 from controller.overview.store import Overview
 from controller.serving.callers import Callers
-from controller.serving.exchange import Route
 from controller.serving.names import certificate_host, service_names
 from controller.serving.self_signed import SelfSigned
 from controller.serving.static_files import dashboard_routes
+from driver.adapters.health_server import Page
+from driver.adapters.http_server.exchange import Route
 from driver.adapters.kubernetes.api import KubernetesApi
 
 __all__ = ["SERVICE", "HttpsOptions", "https_server"]
@@ -47,6 +48,7 @@ def https_server(
     overview: Overview,
     explanations: Explanations | None,
     problem: Callable[[], str],
+    pages: Mapping[str, Page],
 ) -> HttpsServer:
     """The server, not started.
 
@@ -56,6 +58,7 @@ def https_server(
         overview: The nodes.
         explanations: What explains; None for nothing.
         problem: Why this controller cannot show the cluster now; empty where it can.
+        pages: By path, such as ``/metrics``: what is shown to who may get that path.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -63,7 +66,7 @@ def https_server(
     """
     routes: Mapping[str, Route] = {
         **dashboard_routes(),
-        **api_routes(overview, explanations, callers=Callers(api), problem=problem),
+        **api_routes(overview, explanations, callers=Callers(api), problem=problem, pages=pages),
     }
     names = service_names(SERVICE, options.namespace)
     if options.webhook_failure_policy is None:

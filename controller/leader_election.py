@@ -214,6 +214,9 @@ class LeaderElector:
         except ApiServerError as error:
             _LOG.warning("lease not renewed" if self.leads else "lease not acquired", extra={"error": str(error)})
             return False
+        except Exception:  # noqa: BLE001 - whatever stands in the Lease: a leader that goes on failing loses it anyway
+            _LOG.exception("unexpected error; the lease is looked at again")
+            return False
         self._renewed_at = now
         return True
 

@@ -14,6 +14,7 @@ from controller.leader_election import LeaderElector, Outcome
 from controller.leader_label import LeaderLabel
 from controller.publisher import Publisher
 from driver.adapters.health_server import HealthServer, Page
+from driver.adapters.http_server.sources import Readers
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.request import OnWrite
 
@@ -68,6 +69,7 @@ def run(
     *,
     health_port: int,
     pages: Mapping[str, Page] | None = None,
+    readers: Readers = "everyone",
 ) -> int:
     """Work until a signal ends this process, or the leader Lease is lost: then this does not return.
 
@@ -78,6 +80,7 @@ def run(
         label: Set once this one leads; None for none.
         health_port: Where probes are answered; 0 for nowhere.
         pages: What else is served there, by path.
+        readers: Who is given these pages there.
 
     Returns:
         The exit code.
@@ -100,11 +103,12 @@ def run(
             ended.set()
 
     probes = {"/healthz": lambda: publisher.failure, "/readyz": lambda: _not_ready(elector, publisher, server)}
-    health = HealthServer(health_port, probes, pages=pages) if health_port else None
-    parts = [item for item in (health, server, label) if item is not None]
-    for part in parts:
-        part.start()
+    health = HealthServer(health_port, probes, pages=pages, readers=readers) if health_port else None
+    # First, for everybody waits for a leader; nothing that the other parts may have to wait for keeps it.
     threading.Thread(target=elect, name="election", daemon=True).start()
+    for part in (health, server, label):
+        if part is not None:
+            part.start()
     # The elector's own thread may hang in a request: this one does not.
     while not (stop.is_set() or elector.overdue or ended.wait(_WATCHDOG_S)):
         pass

@@ -7,6 +7,8 @@ So neither clock skew nor a restart of the controller makes a node look dead.
 Silence is counted only while this process demonstrably hears: up to its last *contact*, which is any change of
 any Lease that it saw (the controller's own is renewed every two seconds and comes by the same watch). After a
 gap without contact the silence of nodes that were not silent before it starts anew: they could not be heard.
+
+A plugin that ends releases its Lease. That it has ended counts once no other has come in its place.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 __all__ = ["Liveness", "LivenessTracker"]
+
+# A plugin that is restarted beats again after two or three seconds.
+_RESTART_S: Final = 5.0
 
 
 class Liveness(Enum):
@@ -31,7 +37,8 @@ class _Pulse:
     since: float
     renewed: str | None = None
     has_beaten: bool = False
-    told: tuple[Liveness, bool] | None = None
+    released_at: float | None = None
+    told: tuple[Liveness, bool, bool] | None = None
 
 
 class LivenessTracker:
@@ -56,10 +63,18 @@ class LivenessTracker:
         with self._lock:
             self._pulses.setdefault(node, _Pulse(since=now))
 
-    def observe(self, node: str, renewed: str, now: float) -> None:
-        """A node's Lease was read; ``renewed`` is any text that changes with each renewal."""
+    def observe(self, node: str, renewed: str, now: float, *, is_released: bool = False) -> None:
+        """A node's Lease was read.
+
+        Args:
+            node: The node.
+            renewed: Any text that changes with each renewal.
+            now: The time.
+            is_released: Whether nobody holds it any more.
+        """
         with self._lock:
             pulse = self._pulses.setdefault(node, _Pulse(since=now))
+            pulse.released_at = (pulse.released_at or now) if is_released else None
             if pulse.renewed == renewed:
                 return
             # The first Lease that is read may be old: it starts the timer, but is no heartbeat.
@@ -79,6 +94,12 @@ class LivenessTracker:
             pulse = self._pulses.get(node)
             return Liveness.FRESH if pulse is None else self._liveness(pulse, now)
 
+    def is_heard(self, node: str, now: float) -> bool:
+        """Whether, by its heartbeats, the node's plugin is there: fresh, and not ended without another in its place."""
+        with self._lock:
+            pulse = self._pulses.get(node)
+            return pulse is None or self._is_heard(pulse, now)
+
     def has_beaten(self, node: str) -> bool:
         """Whether this process itself saw a heartbeat of the node, not just a Lease that somebody once wrote."""
         with self._lock:
@@ -86,11 +107,11 @@ class LivenessTracker:
             return pulse is not None and pulse.has_beaten
 
     def changed(self, now: float) -> tuple[str, ...]:
-        """The nodes whose liveness, or whether they have beaten, is another than when this was asked before."""
+        """The nodes whose liveness, or whether they are heard or have beaten, is another than when asked before."""
         nodes = []
         with self._lock:
             for node, pulse in self._pulses.items():
-                state = (self._liveness(pulse, now), pulse.has_beaten)
+                state = (self._liveness(pulse, now), self._is_heard(pulse, now), pulse.has_beaten)
                 if state != pulse.told:
                     pulse.told = state
                     nodes.append(node)
@@ -108,6 +129,10 @@ class LivenessTracker:
         for pulse in self._pulses.values():
             if last - pulse.since <= self._grace_s:
                 pulse.since = now
+
+    def _is_heard(self, pulse: _Pulse, now: float) -> bool:
+        has_ended = pulse.released_at is not None and now - pulse.released_at >= _RESTART_S
+        return not has_ended and self._liveness(pulse, now) is Liveness.FRESH
 
     def _liveness(self, pulse: _Pulse, now: float) -> Liveness:
         heard_until = pulse.since if self._contact is None else min(now, self._contact)

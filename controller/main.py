@@ -17,12 +17,15 @@ from controller.leader_election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
 from controller.metrics import ControllerCounts, ControllerMetrics
 from controller.overview.store import Overview
-from controller.policies_in_force import PoliciesInForce
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
+from driver.adapters.health_server import Page
+from driver.adapters.http_server.sources import READERS, Readers
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
+from driver.adapters.malloc import return_large_blocks
 from driver.adapters.metrics_page import MetricsPage
+from driver.adapters.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError, RootportError
@@ -122,15 +125,24 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.IntRange(0, 65535),
     default=8081,
     show_default=True,
-    help="Where /healthz, /readyz and /metrics are served; 0 for nowhere.",
+    help="Where /healthz, /readyz and /metrics are served by plain HTTP; 0 for nowhere.",
+)
+@click.option(
+    "--metrics-readers",
+    type=click.Choice(READERS),
+    default="everyone",
+    show_default=True,
+    help="Who is given /metrics on the health port, which tells no reader from another: everyone who reaches it; "
+    "localhost, so the pod itself and kubectl port-forward; or nobody. On the HTTPS port it is given to who may get "
+    "the nonResourceURL /metrics, whatever this says.",
 )
 @click.option(
     "--https-port",
     type=click.IntRange(0, 65535),
     default=8443,
     show_default=True,
-    help="Where HTTPS is served: the HTTP API, the dashboard, explanations, and the webhook; 0 for nowhere. Who asks "
-    "shows a token, and sees what they may read with kubectl.",
+    help="Where HTTPS is served: the HTTP API, the dashboard, explanations, /metrics, and the webhook; 0 for nowhere. "
+    "Who asks shows a token, and sees what they may read with kubectl.",
 )
 @click.option(
     "--webhook/--no-webhook",
@@ -168,6 +180,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     explain_names: str,
     log_level: str,
     health_port: int,
+    metrics_readers: Readers,
     https_port: int,
     webhook: bool,  # noqa: FBT001 - as above
     webhook_failure_policy: FailurePolicy,
@@ -180,6 +193,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     others wait. A node without heartbeats loses its slices; a Node that is deleted, everything.
     """
     configure(log_level)
+    return_large_blocks()
     if webhook and not https_port:
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if grace_period <= fresh_for:
@@ -214,7 +228,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         name=_LEADER_LEASE,
         identity=identity,
     )
-    api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes)
+    api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics are made of it as well
     explanations = None
     if explain:
@@ -237,13 +251,21 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         overview=overview,
         timed=counts.passes.timed,
     )
+    metrics = ControllerMetrics(
+        counts=counts,
+        leads=lambda: elector.leads,
+        nodes=lambda: overview.nodes() if overview else (),
+        pending=lambda: explanations.pending if explanations else (),
+        put_off=lambda: explanations.put_off if explanations else 0,
+    )
+    pages: dict[str, Page] = {"/metrics": MetricsPage(metrics.families)}
     server = None
     if https_port and overview is not None:
         # Not before: it costs some megabytes that a controller without it does not pay.
         from controller.https import HttpsOptions, https_server  # noqa: PLC0415
 
         server = https_server(
-            KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes),
+            KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped),
             HttpsOptions(
                 port=https_port,
                 namespace=namespace,
@@ -253,22 +275,16 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             overview=overview,
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
+            pages=pages,
         )
-    metrics = ControllerMetrics(
-        counts=counts,
-        leads=lambda: elector.leads,
-        nodes=lambda: overview.nodes() if overview else (),
-        pending=lambda: explanations.pending if explanations else (),
-    )
-    pages = {"/metrics": MetricsPage(metrics.families)}
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
-    return run(elector, publisher, server, label, health_port=health_port, pages=pages)
+    return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
 
 
 def main() -> None:
     """Run the controller. For exit codes see ``--help``."""
     try:
-        code = command.main(standalone_mode=False)
+        code = command.main(prog_name="rootport-controller", standalone_mode=False)
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:

@@ -13,14 +13,15 @@ from controller.node_decision import Action, NodeView, decide
 from controller.published_condition import SILENT, PublishedCondition
 from controller.slice_features import SliceFeatures
 from controller.slice_taints import foreign_taints
-from controller.slice_writer import SliceWriter
+from controller.slice_writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import ForbiddenError, InvalidError, NotFoundError
+from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
+from driver.model.health import CANNOT_PREPARE_TAINT
 from driver.objects import inventory_of, parse_node_inventory
 from driver.objects.health import node_health
 
@@ -30,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class NodePass:
-    """Does passes. For one thread.
+    """Does passes. Safe for several threads, as long as each node is in the hands of one.
 
     Args:
         api: Where to write.
@@ -73,6 +74,7 @@ class NodePass:
         self._node_grace_s = node_grace_s
         self._clock = clock
         self._missed_since: dict[str, float] = {}
+        self._doubted: set[str] = set()
 
     def run(self, node: str) -> float | None:
         """Do what is to be done; after how many seconds to look again whatever happens, or None.
@@ -92,6 +94,10 @@ class NodePass:
             return None
         action = decide(self._look(node, uid, inventory), node_grace_s=self._node_grace_s)
         _LOG.debug("pass", extra={"node": node, "action": action.value})
+        if self._liveness.is_heard(node, self._clock()):
+            self._doubted.discard(node)
+        elif inventory is not None and node not in self._doubted:
+            self._doubt(node, inventory)
         match action:
             case Action.PUBLISH if inventory is not None and uid is not None:
                 self._publish(uid, inventory)
@@ -125,6 +131,7 @@ class NodePass:
     def _publish(self, uid: str, wire: JsonObject) -> None:
         policies, has_counters = self._policies(), self._features.has_counters
         stored = self._view.slices.pool(wire["metadata"]["name"])
+        health = node_health(wire)
         try:
             inventory = inventory_of(parse_node_inventory(wire))
             slices = resource_slices(
@@ -133,24 +140,48 @@ class NodePass:
                 nic_policies=self._nic_policies(),
                 has_counters=has_counters,
                 has_shares=self._features.has_shares,
-                health=node_health(wire),
+                health=health,
                 other_taints=foreign_taints(stored),
             )
         except InputError as error:
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(wire, ok=False, reason="InvalidInventory", message=str(error))
             return
+        except ApiServerError:
+            raise
+        except Exception as error:
+            message = (
+                f"{type(error).__name__} while the inventory was laid out: a bug of Rootport; see the controller's log"
+            )
+            self._condition.put(wire, ok=False, reason="InternalError", message=message)
+            raise
         try:
             changes = self._writer.publish(slices, stored, node_uid=uid)
         except (InvalidError, ForbiddenError) as error:
             self._condition.put(wire, ok=False, reason="SlicesRefused", message=str(error))
             raise
+        except NameTakenError as error:
+            self._condition.put(wire, ok=False, reason="NameTaken", message=str(error))
+            raise
         devices = sum(len(item.spec.devices) for item in slices)
         told = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
         losses = self._features.notes if inventory.gpus or inventory.nics else ()
         notes = left_out_notes(inventory, policies=policies, has_counters=has_counters)
-        message = "; ".join((told, *losses, *notes))
+        refused = (
+            (f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule",)
+            if health.cannot_prepare
+            else ()
+        )
+        message = "; ".join((told, *refused, *losses, *notes))
         self._condition.put(wire, ok=True, reason="Published", message=message)
+
+    def _doubt(self, node: str, inventory: JsonObject) -> None:
+        """Once for each silence: a plugin that then says it is ready is about to be heard."""
+        try:
+            self._condition.doubt(inventory)
+        except (InvalidError, ForbiddenError) as error:
+            _LOG.warning("the condition is refused", extra={"node": node, "error": str(error)})
+        self._doubted.add(node)
 
     def _withdraw_silent(self, node: str, inventory: JsonObject) -> None:
         # First the reason: were the slices deleted and this process killed, the next one would publish them again.
@@ -184,6 +215,7 @@ class NodePass:
             self._delete(LEASES, node, namespace=self._namespace)
         self._condition.forget(node)
         self._missed_since.pop(node, None)
+        self._doubted.discard(node)
         self._view.forget(node)
 
     def _forget_heartbeat(self, node: str) -> None:

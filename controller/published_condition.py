@@ -1,4 +1,9 @@
-"""The condition ``Published`` of a NodeInventory: whether the node's slices are out, and if not, why."""
+"""The controller's words in the conditions of a NodeInventory.
+
+``Published``: whether the node's slices are out, and if not, why. And of ``Ready``, which is the plugin's own, that it
+is not known any more once nothing is heard of the plugin, as Kubernetes' node lifecycle controller does for Nodes. A
+plugin that is there again writes over that.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,8 @@ __all__ = ["FIELD_MANAGER", "SILENT", "PublishedCondition", "published_condition
 FIELD_MANAGER: Final = "rootport-controller"
 """Who owns what this process writes by server-side apply."""
 
+_DOUBT_MANAGER: Final = f"{FIELD_MANAGER}-liveness"  # with the other one's, each apply would take the other away
+
 SILENT: Final = "NodeSilent"
 """The reason where slices were withdrawn because the node's plugin was silent."""
 
@@ -36,7 +43,7 @@ def published_condition(inventory: JsonObject) -> JsonObject | None:
 
 
 class PublishedCondition:
-    """Writes the condition, and logs it, where it changes. For one thread.
+    """Writes the condition, and logs it, where it changes. Safe for several threads, as long as each node is one's.
 
     Args:
         api: Where to write.
@@ -95,6 +102,36 @@ class PublishedCondition:
             "published" if ok else "not published",
             extra={"node": name, "reason": reason, "detail": wanted["message"]},
         )
+        return True
+
+    def doubt(self, inventory: JsonObject) -> bool:
+        """Say that it is not known whether the plugin is ready; False where it does not say so itself that it is.
+
+        Raises:
+            ApiServerError: It could not be written.
+        """
+        metadata = inventory["metadata"]
+        conditions = (inventory.get("status") or {}).get("conditions") or ()
+        ready: JsonObject = next((item for item in conditions if item.get("type") == "Ready"), {})
+        if ready.get("status") != "True":
+            return False
+        unknown: JsonObject = {
+            "type": "Ready",
+            "status": "Unknown",
+            "observedGeneration": metadata.get("generation", 0),
+            "reason": "PluginNotHeard",
+            "message": "the node's plugin has ended, or does not renew its Lease: look at its pod on the node",
+            "lastTransitionTime": time_text(self._wall()),
+        }
+        body: JsonObject = {
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "status": {"conditions": [unknown]},
+        }
+        try:
+            self._api.apply(NODE_INVENTORIES, body, field_manager=_DOUBT_MANAGER, subresource="status")
+        except NotFoundError:
+            return False
+        _LOG.warning("nothing is heard of the node's plugin", extra={"node": metadata["name"]})
         return True
 
     def forget(self, node: str | None = None) -> None:

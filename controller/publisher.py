@@ -1,4 +1,7 @@
-"""The publisher: one thread for slices, others of lower rank for Device objects and Events, and the watches."""
+"""The publisher: threads for slices, others of lower rank for Device objects and Events, and the watches.
+
+Slow nodes' slices have a thread of their own, so that they keep each other waiting and nobody else.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,19 @@ from typing import Final, Protocol
 
 from controller.alignment_pass import AlignmentPass
 from controller.cluster_view import ClusterView
+from controller.device_pace import DevicePace
 from controller.device_pass import DevicePass, NodeListener
 from controller.liveness import Liveness, LivenessTracker
 from controller.news import ClusterListener
 from controller.node_pass import NodePass
-from controller.policies_in_force import PoliciesInForce
+from controller.precedence import Precedence
 from controller.published_condition import PublishedCondition
 from controller.slice_features import SliceFeatures
 from controller.slice_writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
+from driver.adapters.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.objects import node_label
@@ -35,11 +40,11 @@ _TICK_S: Final = 0.5
 _SETTLE_S: Final = 0.3
 # A claim's results, and its pods, are written at once. Not to wait is what makes its Device tell of it within a second.
 _DEVICES_SETTLE_S: Final = 0.1
-_DEVICE_WRITES_PER_S: Final = 100.0
 # The scheduler reserves a pod's claims one after the other, and only all of them together can be judged.
 _PODS_SETTLE_S: Final = 2.0
 _EVENTS_PER_S: Final = 10.0
 _MAX_EVENT_DELAY_S: Final = 300.0
+_WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
 # Longer than the controller's own Lease goes unrenewed as long as it leads.
 _MAX_GAP_S: Final = 15.0
 
@@ -110,8 +115,11 @@ class Publisher:
         self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._resynced: float | None = None
+        self._device_pace = DevicePace(wait=self._stop.wait, clock=clock)
         self._nodes = WorkQueue(clock=clock)
-        self._labels = WorkQueue(clock=clock)
+        self._slices_first = Precedence(self._nodes, wait=self._stop.wait, clock=clock)
+        self._labels = WorkQueue(clock=clock, cpu_clock=self._device_pace.cost_s)
         self._pods = WorkQueue(max_delay_s=_MAX_EVENT_DELAY_S, clock=clock)
         self._liveness = LivenessTracker(fresh_for_s=options.fresh_for_s, grace_s=options.grace_s, max_gap_s=_MAX_GAP_S)
         self._view = ClusterView(
@@ -142,7 +150,6 @@ class Publisher:
             node_grace_s=options.node_grace_s,
             clock=clock,
         )
-        self._next_device_write = 0.0
         self._device_pass = DevicePass(
             api,
             view=self._view,
@@ -178,16 +185,17 @@ class Publisher:
         """Begin, in threads of its own."""
         self._threads = [
             *self._view.start(self._stop),
-            threading.Thread(target=self._work_on_nodes, name="slices", daemon=True),
+            threading.Thread(target=self._work_on_nodes, args=(False,), name="slices", daemon=True),
+            threading.Thread(target=self._work_on_nodes, args=(True,), name="slices-slow", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
             threading.Thread(target=self._work_on_pods, name="alignment", daemon=True),
             threading.Thread(target=self._tick, name="ticks", daemon=True),
         ]
-        for thread in self._threads[-4:]:
+        for thread in self._threads[-5:]:
             thread.start()
         if self._explanations is not None:
             self._threads += self._explanations.start(
-                self._stop, is_synced=lambda: self._view.devices_are_synced, go_first=self._let_slices_go_first
+                self._stop, is_synced=lambda: self._view.devices_are_synced, go_first=self._slices_first.give
             )
 
     def stop(self, timeout_s: float) -> bool:
@@ -197,30 +205,40 @@ class Publisher:
         self._labels.close()
         self._pods.close()
         end = time.monotonic() + timeout_s
-        workers = [
-            thread for thread in self._threads if thread.name in ("slices", "devices", "alignment", "explanations")
-        ]
+        workers = [thread for thread in self._threads if thread.name in _WORKERS]
         for thread in workers:
             thread.join(max(end - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in workers)
 
-    def _work_on_nodes(self) -> None:
-        self._work(self._nodes, "node", lambda: self._view.is_synced, self._timing("slices", self._node_pass.run))
+    def _work_on_nodes(self, slow: bool) -> None:  # noqa: FBT001 - a thread's argument
+        run = self._timing("slices", self._node_pass.run)
+        self._work(self._nodes, "node", lambda: self._view.is_synced, run, slow=slow)
 
     def _work_on_devices(self) -> None:
         run = self._timing("devices", self._device_pass.run)
-        self._work(self._labels, "node", lambda: self._view.devices_are_synced, run)
+
+        def run_after_slices(label: str) -> float | None:
+            self._slices_first.give()
+            return run(label)
+
+        self._work(self._labels, "node", lambda: self._view.devices_are_synced, run_after_slices)
 
     def _work_on_pods(self) -> None:
         self._work(self._pods, "pod_uid", lambda: self._view.devices_are_synced, self._look_at_pod)
 
     def _work(
-        self, queue: WorkQueue, what: str, may_start: Callable[[], bool], run: Callable[[str], float | None]
+        self,
+        queue: WorkQueue,
+        what: str,
+        may_start: Callable[[], bool],
+        run: Callable[[str], float | None],
+        *,
+        slow: bool | None = None,
     ) -> None:
         while not may_start():
             if self._stop.wait(0.05):
                 return
-        while (key := queue.get()) is not None:
+        while (key := queue.get(slow=slow)) is not None:
             try:
                 again_s = run(key)
             except Exception as error:  # noqa: BLE001 - one node's failure must not end the work on the others
@@ -247,23 +265,34 @@ class Publisher:
             _LOG.error("unexpected error; will be tried again", extra=told, exc_info=error)
 
     def _tick(self) -> None:
-        resynced: float | None = None
         while not self._stop.wait(_TICK_S):
             if not self._view.is_synced:
                 continue
-            if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
-                self._look_at_all()
-            now = self._clock()
-            changed = self._liveness.changed(now)
-            for node in (*changed, *self._view.slices.doubtful()):
-                self._nodes.add(node)
-            for node in changed:
-                label = node_label(node)
-                if self._device_pass.was_silent(label) or self._liveness.liveness(node, now) is Liveness.SILENT:
-                    self._labels.add(label)
-            if resynced is None or now - resynced >= self._options.resync_s:
-                resynced = now
-                self._resync()
+            for look in (self._look_at_policies, self._look_at_liveness, self._look_at_all_in_time):
+                try:
+                    look()
+                except Exception:  # noqa: BLE001 - what one of them meets must not end the others, nor the next tick
+                    _LOG.exception("unexpected error; will be tried again at the next tick")
+
+    def _look_at_policies(self) -> None:
+        if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
+            self._look_at_all()
+
+    def _look_at_liveness(self) -> None:
+        for node in self._view.slices.doubtful():
+            self._nodes.add(node)
+        now = self._clock()
+        for node in self._liveness.changed(now):
+            self._nodes.add(node)
+            label = node_label(node)
+            if self._device_pass.was_silent(label) or self._liveness.liveness(node, now) is Liveness.SILENT:
+                self._labels.add(label)
+
+    def _look_at_all_in_time(self) -> None:
+        now = self._clock()
+        if self._resynced is None or now - self._resynced >= self._options.resync_s:
+            self._resynced = now
+            self._resync()
 
     def _resync(self) -> None:
         self._condition.forget()
@@ -280,16 +309,9 @@ class Publisher:
 
     def _wait_for_slices(self) -> None:
         """Devices come after slices, and slowly: they are to look at, and etcd has other work."""
-        self._let_slices_go_first()
-        # From start to start: a write takes its time as well.
-        now = self._clock()
-        self._stop.wait(max(self._next_device_write - now, 0.0))
-        self._next_device_write = max(self._next_device_write, now) + 1.0 / _DEVICE_WRITES_PER_S
+        self._slices_first.give()
+        self._device_pace.pause()
 
     def _look_at_pod(self, uid: str) -> None:
-        self._let_slices_go_first()
+        self._slices_first.give()
         self._alignment_pass.run(uid)
-
-    def _let_slices_go_first(self) -> None:
-        while not self._nodes.is_idle() and not self._stop.wait(0.05):
-            pass

@@ -13,14 +13,16 @@ two of these writes they see the former pool, the new pool, or one that is being
 
 Unlike upstream, names are not random: a slice of an older generation is updated in place (what a crash between two
 writes leaves is repaired, not deleted), and a slice that a lagging cache does not show yet cannot be created twice,
-because the API server refuses the name.
+because the API server refuses the name. Where somebody else's object has the name, another one is taken, with an end
+that nobody can foresee; that slice is known by its name as well.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic import ValidationError
@@ -43,7 +45,10 @@ __all__ = [
 
 _NAME_LENGTH: Final = 253
 _SUFFIX_LENGTH: Final = 10
+_INDEX_LENGTH: Final = 5
+_INDEX: Final = re.compile(r"[0-9a-f]{5}-")
 _NO_LOSSES: Final[Mapping[str, AcceptedLoss]] = {}
+_NO_OTHERS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +79,21 @@ class SliceWrite:
 
     Attributes:
         name: The object's name.
+        first_name: The name that it has unless somebody else has taken that.
+        index: Its place in the pool.
         spec: Its specification.
         body: The whole object as the API server takes it.
     """
 
     name: str
+    first_name: str
+    index: int
     spec: ResourceSliceSpec
     body: JsonObject
+
+    def renamed(self, name: str) -> SliceWrite:
+        """The same under another name."""
+        return replace(self, name=name, body=self.body | {"metadata": self.body["metadata"] | {"name": name}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +132,7 @@ def slice_changes(
     *,
     node_uid: str,
     accepted: Mapping[str, AcceptedLoss] = _NO_LOSSES,
+    other_names: Mapping[str, str] = _NO_OTHERS,
 ) -> SliceChanges:
     """What to write so that the pool becomes the desired one.
 
@@ -127,11 +141,13 @@ def slice_changes(
         stored: All slices of this driver in the pool of that name, as the API server has them.
         node_uid: The Node's uid. The Node owns the slices, and a new Node of the same name gets new ones.
         accepted: By slice name, what the API server is known to drop.
+        other_names: The names that slices get in place of those that somebody else has taken.
     """
     node = desired[0].spec.pool.name
-    names = [slice_name(node, node_uid, index) for index in range(len(desired))]
     found = [_read(wire) for wire in stored]
-    current = {item.name: item for item in found if item.name in set(names) and _belongs_to(item, node)}
+    own = {item.name: item for item in found if _belongs_to(item, node)}
+    names = _names(node, node_uid, len(desired), own, other_names)
+    current = {name: own[name] for name in names if name in own}
     obsolete = tuple(_deletion(item.wire) for item in found if item.name not in current)
     highest = max((item.generation for item in found), default=0)
     pool = ResourcePool(name=node, generation=highest, resource_slice_count=len(desired))
@@ -144,14 +160,14 @@ def slice_changes(
     raised = len(current) < len(desired) or len(changed) > 1
     if raised:
         pool = pool.model_copy(update={"generation": highest + 1})
-    replace, create = [], []
-    for name, wanted in zip(names, desired, strict=True):
+    updates, create = [], []
+    for index, (name, wanted) in enumerate(zip(names, desired, strict=True)):
         there = current.get(name)
         if there is None:
-            create.append(_write(name, _in_pool(wanted.spec, pool, times), node_uid, {}))
+            create.append(_write(name, index, _in_pool(wanted.spec, pool, times), node_uid, {}))
         elif raised or name in changed:
-            replace.append(_write(name, _in_pool(wanted.spec, pool, times), node_uid, there.wire["metadata"]))
-    return SliceChanges(generation=pool.generation, delete=obsolete, replace=tuple(replace), create=tuple(create))
+            updates.append(_write(name, index, _in_pool(wanted.spec, pool, times), node_uid, there.wire["metadata"]))
+    return SliceChanges(generation=pool.generation, delete=obsolete, replace=tuple(updates), create=tuple(create))
 
 
 def withdrawal(stored: Sequence[JsonObject]) -> SliceChanges:
@@ -167,15 +183,36 @@ def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
     return AcceptedLoss(sent=write.spec, stored=got)
 
 
-def slice_name(node: str, node_uid: str, index: int) -> str:
+def slice_name(node: str, node_uid: str, index: int, *, other: str = "") -> str:
     """The name of a node's slice: ``00000-rootport.dev-node-a-1b2c3d4e5f``.
 
     Consumers sort a pool's slices by name, so the index stands first: it gives the order of allocation. The end
     tells apart Nodes that had the same name one after the other, and nodes whose long names were cut.
+
+    Args:
+        node: The node's name.
+        node_uid: The Node's uid.
+        index: The slice's place in the pool.
+        other: What makes it another name, where somebody else has taken that: letters and digits.
     """
     start = f"{index:05x}-{DRIVER_NAME}-"
-    end = "-" + hashlib.sha256(f"{node}/{node_uid}".encode()).hexdigest()[:_SUFFIX_LENGTH]
+    end = "-" + hashlib.sha256(f"{node}/{node_uid}".encode()).hexdigest()[:_SUFFIX_LENGTH] + (other and f"-{other}")
     return start + node[: _NAME_LENGTH - len(start) - len(end)].rstrip("-.") + end
+
+
+def _names(node: str, node_uid: str, count: int, stored: Iterable[str], other_names: Mapping[str, str]) -> list[str]:
+    """The name of each slice of a pool: the stored one's, or the one that it is to get."""
+    there = set(stored)
+    names = [slice_name(node, node_uid, index) for index in range(count)]
+    for name in sorted(there.difference(names)):
+        index = int(name[:_INDEX_LENGTH], 16) if _INDEX.match(name) else count
+        if (
+            index < count
+            and names[index] not in there
+            and name == slice_name(node, node_uid, index, other=name.rpartition("-")[2])
+        ):
+            names[index] = name
+    return [name if name in there else other_names.get(name, name) for name in names]
 
 
 def _read(wire: JsonObject) -> _Stored:
@@ -240,7 +277,7 @@ def _deletion(wire: JsonObject) -> SliceDeletion:
     return SliceDeletion(name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
 
-def _write(name: str, spec: ResourceSliceSpec, node_uid: str, metadata: JsonObject) -> SliceWrite:
+def _write(name: str, index: int, spec: ResourceSliceSpec, node_uid: str, metadata: JsonObject) -> SliceWrite:
     owner = {"apiVersion": "v1", "kind": "Node", "name": spec.pool.name, "uid": node_uid, "controller": True}
     # Labels and annotations are whoever's set them; managedFields are the API server's.
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
@@ -250,4 +287,5 @@ def _write(name: str, spec: ResourceSliceSpec, node_uid: str, metadata: JsonObje
         "metadata": kept | {"name": name, "ownerReferences": [owner]},
         "spec": spec.to_wire(),
     }
-    return SliceWrite(name=name, spec=spec, body=body)
+    first_name = slice_name(spec.pool.name, node_uid, index)
+    return SliceWrite(name=name, first_name=first_name, index=index, spec=spec, body=body)

@@ -9,6 +9,7 @@ it would give devices that are broken, and nothing can be done about that but to
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from typing import Final
 
@@ -116,7 +117,8 @@ def _slice(name: str) -> JsonObject:
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceSlice",
-        "metadata": {"name": slice_name(_NODE, "", 0)},
+        # Another one each time: whoever had made an object of this name would keep all nodes' slices away.
+        "metadata": {"name": slice_name(_NODE, secrets.token_hex(8), 0)},
         "spec": {
             "driver": DRIVER_NAME,
             "nodeName": _NODE,

@@ -3,6 +3,10 @@
 The rules are those of client-go's workqueue (util/workqueue): a key that is added while it is worked on comes again
 afterwards, never twice at the same time. One differs: an event does not end the wait after a failure. A pass that fails
 half-way causes events of its own, which would otherwise make it a hot loop.
+
+What the work on a key costs is measured and charged to that key. After work that took the processor long, the key rests
+for a multiple of it, however often it is added. And a key whose work takes long, for whatever reason, is a *slow* one
+for a while: it is handed out after all others, or to a thread that takes slow ones alone.
 """
 
 from __future__ import annotations
@@ -16,6 +20,12 @@ from typing import Final
 __all__ = ["WorkQueue"]
 
 _DOUBLINGS: Final = 32  # enough for any limit, and no overflow
+# So much of the processor is free: it is what a node of 64 H100s takes. Beyond, a key gets a twentieth of a processor.
+_FREE_CPU_S: Final = 0.25
+_REST_TIMES: Final = 20.0
+_MAX_REST_S: Final = 30.0
+_SLOW_S: Final = 0.5
+_SLOW_FOR_S: Final = 600.0
 
 
 class WorkQueue:
@@ -25,6 +35,8 @@ class WorkQueue:
         base_delay_s: The wait after a first failure, in seconds; it doubles with each further one.
         max_delay_s: The longest such wait.
         clock: Monotonic seconds.
+        cpu_clock: Processor seconds of the calling thread, which takes a key and says how the work on it ended. Where
+            one thread alone takes keys, other costs may be counted in.
     """
 
     def __init__(
@@ -33,13 +45,17 @@ class WorkQueue:
         base_delay_s: float = 0.1,
         max_delay_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._base_delay_s = base_delay_s
         self._max_delay_s = max_delay_s
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._due: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []
-        self._working: set[str] = set()
+        # By whether the keys are slow: an entry counts while it is the key's time in _due.
+        self._heaps: dict[bool, list[tuple[float, str]]] = {False: [], True: []}
+        self._slow_until: dict[str, float] = {}
+        self._working: dict[str, tuple[float, float, bool]] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         self._closed = False
@@ -50,18 +66,24 @@ class WorkQueue:
         with self._condition:
             self._add(key, self._clock() + after_s)
 
-    def get(self, timeout_s: float | None = None) -> str | None:
-        """Take a key that is due, waiting for one; None after the timeout, or once the queue is closed."""
+    def get(self, timeout_s: float | None = None, *, slow: bool | None = None) -> str | None:
+        """Take a key that is due, waiting for one; None after the timeout, or once the queue is closed.
+
+        Args:
+            timeout_s: How long to wait at most.
+            slow: Take slow keys alone, or none of them; None for any, those that are not slow first.
+        """
+        wanted = (False, True) if slow is None else (slow,)
         end = None if timeout_s is None else self._clock() + timeout_s
         with self._condition:
             while not self._closed:
                 now = self._clock()
-                key = self._take(now)
+                key = next(filter(None, (self._take(heap, now) for heap in wanted)), None)
                 if key is not None:
                     return key
                 if end is not None and now >= end:
                     return None
-                ends = [at for at in (end, self._next_due()) if at is not None]
+                ends = [at for at in (end, *map(self._next_due, wanted)) if at is not None]
                 self._condition.wait(max(min(ends) - now, 0.0) if ends else None)
             return None
 
@@ -70,7 +92,11 @@ class WorkQueue:
         with self._condition:
             self._failures.pop(key, None)
             self._not_before.pop(key, None)
-            self._finish(key)
+            rest = self._finish(key)
+            if rest:
+                self._not_before[key] = self._clock() + rest
+            if key in self._due:
+                self._add_anew(key, self._due[key])
 
     def failed(self, key: str) -> float:
         """The work on a taken key failed; it comes again after the seconds returned."""
@@ -78,17 +104,24 @@ class WorkQueue:
             failures = self._failures.get(key, 0)
             self._failures[key] = failures + 1
             delay = min(self._base_delay_s * (1 << min(failures, _DOUBLINGS)), self._max_delay_s)
+            delay = max(delay, self._finish(key))
             self._not_before[key] = self._clock() + delay
-            self._due.pop(key, None)
-            self._add(key, self._not_before[key])
-            self._finish(key)
+            self._add_anew(key, self._not_before[key])
             return delay
 
-    def is_idle(self) -> bool:
-        """True where no key is due or worked on."""
+    def is_idle(self, *, slow: bool | None = None) -> bool:
+        """True where no key is due or worked on.
+
+        Args:
+            slow: Look at slow keys alone, or at none of them; None for all. One that is worked on is what it was
+                when it was taken.
+        """
+        looked_at = (False, True) if slow is None else (slow,)
         with self._condition:
             now = self._clock()
-            return not self._working and all(at > now for at in self._due.values())
+            if any(was_slow in looked_at for _, _, was_slow in self._working.values()):
+                return False
+            return all(at is None or at > now for at in map(self._next_due, looked_at))
 
     def close(self) -> None:
         """End every wait; nothing is handed out any more."""
@@ -102,27 +135,44 @@ class WorkQueue:
             return
         self._due[key] = at
         if key not in self._working:
-            heapq.heappush(self._heap, (at, key))
+            heapq.heappush(self._heaps[self._is_slow(key)], (at, key))
             self._condition.notify_all()
 
-    def _take(self, now: float) -> str | None:
-        while self._heap and self._heap[0][0] <= now:
-            at, key = heapq.heappop(self._heap)
+    def _add_anew(self, key: str, at: float) -> None:
+        self._due.pop(key, None)
+        self._add(key, at)
+
+    def _take(self, slow: bool, now: float) -> str | None:  # noqa: FBT001 - which heap
+        heap = self._heaps[slow]
+        while heap and heap[0][0] <= now:
+            at, key = heapq.heappop(heap)
             # Entries are not removed when a key's time changes: those that no longer count are passed over here.
             if self._due.get(key) != at or key in self._working:
                 continue
             del self._due[key]
-            self._working.add(key)
+            self._working[key] = (now, self._cpu_clock(), slow)
             return key
         return None
 
-    def _next_due(self) -> float | None:
-        while self._heap and (self._due.get(self._heap[0][1]) != self._heap[0][0] or self._heap[0][1] in self._working):
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+    def _next_due(self, slow: bool) -> float | None:  # noqa: FBT001 - which heap
+        heap = self._heaps[slow]
+        while heap and (self._due.get(heap[0][1]) != heap[0][0] or heap[0][1] in self._working):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
 
-    def _finish(self, key: str) -> None:
-        self._working.discard(key)
-        if key in self._due:
-            heapq.heappush(self._heap, (self._due[key], key))
+    def _finish(self, key: str) -> float:
+        """The work on a key is done; how long the key is to rest, in seconds."""
+        began, cpu_began, _ = self._working.pop(key)
+        now, cpu = self._clock(), self._cpu_clock() - cpu_began
+        if now - began > _SLOW_S or cpu > _FREE_CPU_S:
+            self._slow_until.pop(key, None)
+            self._slow_until[key] = now + _SLOW_FOR_S
         self._condition.notify_all()
+        return min(cpu * _REST_TIMES, _MAX_REST_S) if cpu > _FREE_CPU_S else 0.0
+
+    def _is_slow(self, key: str) -> bool:
+        now = self._clock()
+        # The one that was slow longest ago stands first.
+        while self._slow_until and (oldest := next(iter(self._slow_until))) and self._slow_until[oldest] <= now:
+            del self._slow_until[oldest]
+        return key in self._slow_until

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-__all__ = ["InputError", "NodeError", "RootportError", "UnsupportedError"]
+__all__ = ["LINES_SHOWN", "InputError", "NodeError", "RootportError", "UnsupportedError"]
 
-_LINES_SHOWN: Final = 20
+LINES_SHOWN: Final = 20
+"""The most errors that :meth:`InputError.of_all` tells."""
 
 
 class RootportError(Exception):
@@ -43,7 +44,7 @@ class InputError(RootportError):
     @classmethod
     def of_all(cls, errors: Sequence[str]) -> InputError:
         """One error of several, a line each; a list without end is cut."""
-        lines = list(errors[:_LINES_SHOWN])
+        lines = list(errors[:LINES_SHOWN])
         if len(errors) > len(lines):
             lines.append(f"and {len(errors) - len(lines)} more errors")
         return cls("\n".join(lines))

@@ -18,6 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.durable_files import entries, file_signature, read_regular_file, replace_file, sync_folder, told
+from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
 from kubeletplugin.entry import Entry
 from kubeletplugin.migrations import MIGRATIONS, Migration
@@ -71,9 +72,9 @@ def decode(content: bytes, *, migrations: Mapping[int, Migration] = MIGRATIONS) 
         CorruptCheckpointError: It is no checkpoint, or not what was written.
     """
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"it is not JSON: {error}") from None
+        document = parse_json(content, max_bytes=MAX_BYTES)
+    except JsonError as error:
+        raise CorruptCheckpointError(f"it is {error}") from None
     if not isinstance(document, dict) or document.keys() != {"version", "checksum", "data"}:
         raise CorruptCheckpointError("it is not an object of version, checksum and data")
     written, data = document["version"], document["data"]
@@ -94,7 +95,7 @@ def decode(content: bytes, *, migrations: Mapping[int, Migration] = MIGRATIONS) 
             raise CorruptCheckpointError(f"there is no way from version {step} to {step + 1}")
         try:
             data = migration(data)
-        except (ValueError, KeyError, TypeError) as error:
+        except Exception as error:
             raise CorruptCheckpointError(
                 f"it cannot be brought from version {step} to {step + 1}: {error!r}"
             ) from error
@@ -177,7 +178,7 @@ class CheckpointFile:
 
         The content is on disk before the name changes. The folder is not synced after it, which would double the time
         that every pod's start waits: only a power cut can bring the file before this one back, and then all of its
-        entries are of an earlier boot, which count for nothing (:mod:`kubeletplugin.overlap`, OpenStore.current).
+        entries are of an earlier boot, which count for nothing (OpenStore.current).
 
         Raises:
             NodeError: They could not be written, or are too many; what was there still is.

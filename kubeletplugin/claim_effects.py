@@ -1,7 +1,7 @@
 """What claims do to the node beside files: done after it is journalled, undone when no claim needs it any more.
 
 What is in the journal and not in an entry that holds is a leftover: of a prepare that failed or was cut short, of an
-unprepare whose undoing failed, of an earlier boot. Leftovers are undone at once where that works, by the reconciler
+unprepare whose undoing failed. Leftovers are undone at once where that works, by the reconciler
 where it did not, and before any claim is prepared on the same GPU or function of a NIC.
 """
 
@@ -16,8 +16,9 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice, Effect, GpuEffect, LendInterface, RunMpsDaemon, SetTimeSlice
-from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, JournalEntry
+from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, NewerJournalError
 from kubeletplugin.entry import Entry
+from kubeletplugin.internal_errors import guarded
 from kubeletplugin.store import ClaimStore, OpenStore
 
 __all__ = ["ClaimEffects", "Mended", "complete_journal"]
@@ -68,16 +69,19 @@ class ClaimEffects:
             The MIG devices, by the effect that makes them.
 
         Raises:
+            NewerJournalError: A later version of Rootport has written down what the claim did.
             NodeError: A leftover cannot be undone, or an effect not be done. What was done is journalled: see
                 :meth:`settle`.
         """
+        self._journal.read(claim.uid)  # before anything is done: what a later version wrote is refused
         if targets := {*targets, *(effect.target for effect in effects)}:
             self._clear(claim, targets, effects, state)
         if not effects:
             return {}
-        known = self._journal.read(claim.uid)
+        known = self._journal.read(claim.uid)  # without what was a leftover
         entry = state.entries.get(claim.uid)
-        begun = {*(known.effects if known else ()), *(entry.effects if entry else ())}
+        held = entry.effects if entry is not None and state.holds(entry) else ()
+        begun = {*(known.effects if known else ()), *held}
         for effect in effects:
             if effect not in begun:
                 self._refuse_others(claim, effect)
@@ -102,7 +106,8 @@ class ClaimEffects:
             former: The claim's entry, where it was removed just now.
         """
         try:
-            failed = self._settle(claim, state, former)
+            with guarded("unprepare", f"claim {claim}"):
+                failed = self._settle(claim, state, former)
         except RootportError as error:
             failed = (error,)
         for failure in failed:
@@ -147,14 +152,15 @@ class ClaimEffects:
         outdated: tuple[ClaimReference, ...] = ()
         failed: list[RootportError] = []
         try:
-            if entry is not None and self._redone(entry, failed):
-                state.outdate(entry)
-                outdated = (entry.claim,)
-            known = self._journal.read(claim_uid)
-            if known is not None and _leftovers(known, state):
-                failures = self._settle(known.claim, state, None)
-                failed += failures
-                undone = () if failures else (known.claim,)
+            with guarded("reconcile", f"claim with UID {claim_uid}"):
+                if entry is not None and self._redone(entry, failed):
+                    state.outdate(entry)
+                    outdated = (entry.claim,)
+                known = self._journal.read(claim_uid)
+                if known is not None and _leftovers(known.claim, known.effects, state):
+                    failures = self._settle(known.claim, state, None)
+                    failed += failures
+                    undone = () if failures else (known.claim,)
         except RootportError as error:
             failed.append(error)
         return Mended(undone=undone, outdated=outdated, failed=tuple(failed))
@@ -186,7 +192,7 @@ class ClaimEffects:
             NodeError: The journal cannot be read.
         """
         others = (known for uid, known in self._journal.all().items() if uid != claim_uid)
-        return frozenset(effect.target for known in others for effect in _leftovers(known, state))
+        return frozenset(effect.target for known in others for effect in _leftovers(known.claim, known.effects, state))
 
     def _clear(
         self, claim: ClaimReference, targets: Collection[str], wanted: Sequence[Effect], state: OpenStore
@@ -198,13 +204,13 @@ class ClaimEffects:
         """
         for uid, known in self._journal.all().items():
             # Of the claim itself, what its entry has and the new plan has not is a leftover as well.
-            left = known.effects if uid == claim.uid else _leftovers(known, state)
+            left = known.effects if uid == claim.uid else _leftovers(known.claim, known.effects, state)
             kept = [item for item in wanted if uid == claim.uid or not isinstance(item, CreateMigDevice)]
             there = tuple(effect for effect in left if effect.target in targets and effect not in kept)
             if not there:
                 continue
             failed = self._undone(known.claim, there, state)
-            self._keep(known, [effect for effect in known.effects if effect not in there or effect in failed])
+            self._keep(known.claim, [effect for effect in known.effects if effect not in there or effect in failed])
             for effect, error in failed.items():
                 if isinstance(effect, SetTimeSlice) and not _sets_time_slice(wanted, effect.target):
                     # It changes whose turn comes when, and no more: no reason to keep the GPU from everybody.
@@ -216,15 +222,18 @@ class ClaimEffects:
                 )
 
     def _settle(self, claim: ClaimReference, state: OpenStore, former: Entry | None) -> tuple[RootportError, ...]:
-        known = self._journal.read(claim.uid)
         # What a former claim of this boot did is known from its entry as well, should its journal be damaged.
         of_entry = former.effects if former is not None and state.holds(former) else ()
-        known = JournalEntry(claim=claim, effects=_joined(known.effects if known else (), of_entry))
-        left = _leftovers(known, state)
+        try:
+            known = self._journal.read(claim.uid)
+        except NewerJournalError as error:
+            return (error, *self._undone(claim, of_entry, state).values())
+        effects = _joined(known.effects if known else (), of_entry)
+        left = _leftovers(claim, effects, state)
         if not left:
             return ()
         failed = self._undone(claim, left, state)
-        self._keep(known, [effect for effect in known.effects if effect not in left or effect in failed])
+        self._keep(claim, [effect for effect in effects if effect not in left or effect in failed])
         return tuple(dict.fromkeys(failed.values()))
 
     def _undone(
@@ -268,11 +277,11 @@ class ClaimEffects:
         except RootportError as error:
             raise _named(f"claim {claim}, device {effect.target}", error) from error
 
-    def _keep(self, known: JournalEntry, effects: Sequence[Effect]) -> None:
+    def _keep(self, claim: ClaimReference, effects: Sequence[Effect]) -> None:
         if effects:
-            self._journal.write(known.claim, effects)
+            self._journal.write(claim, effects)
         else:
-            self._journal.remove(known.claim.uid)
+            self._journal.remove(claim.uid)
             self._store.step("unprepare: journal removed")
 
 
@@ -300,11 +309,11 @@ def _sets_time_slice(effects: Sequence[Effect], gpu: str) -> bool:
     return any(isinstance(effect, SetTimeSlice) and effect.target == gpu for effect in effects)
 
 
-def _leftovers(known: JournalEntry, state: OpenStore) -> tuple[Effect, ...]:
+def _leftovers(claim: ClaimReference, journalled: Sequence[Effect], state: OpenStore) -> tuple[Effect, ...]:
     """What is journalled of a claim and not in its entry; all of it where the entry is of an earlier boot."""
-    entry = state.entries.get(known.claim.uid)
+    entry = state.entries.get(claim.uid)
     held = entry.effects if entry is not None and state.holds(entry) else ()
-    return tuple(effect for effect in known.effects if effect not in held)
+    return tuple(effect for effect in journalled if effect not in held)
 
 
 def _joined(first: Sequence[Effect], then: Sequence[Effect]) -> tuple[Effect, ...]:

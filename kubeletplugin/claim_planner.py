@@ -9,18 +9,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.nvidia_driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
 from driver.api.resource_v1 import ResourceClaim
-from driver.errors import NodeError
+from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
 from driver.plan.nic_host import NicHost
 from kubeletplugin.hami_core_library import HamiCoreFile
 from kubeletplugin.roots import Roots
+
+if TYPE_CHECKING:
+    from driver.adapters.policies_in_force import PoliciesInForce
+    from driver.api.gpu_policies import GpuPolicies
 
 __all__ = ["ClaimPlanner"]
 
@@ -41,6 +45,7 @@ class ClaimPlanner:
         runtime_root: The host's folder for what lives until the next boot.
         hami_core: The host's path of HAMi-core's ``libvgpu.so``; None where the node has none.
         has_cni_plugin: Whether Rootport's CNI plugin is part of the node's network configuration, now.
+        gpu_policies: The file of the administrator's GpuPolicies; None: claims may share GPUs as they like.
         clock: Seconds that never go back.
     """
 
@@ -52,9 +57,12 @@ class ClaimPlanner:
         runtime_root: str = _RUNTIME_ROOT,
         hami_core: Path | None = None,
         has_cni_plugin: Callable[[], bool] = lambda: False,
+        gpu_policies: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = roots
+        self._policy_file = gpu_policies
+        self._policies: PoliciesInForce[GpuPolicies] | None = None
         self._metadata_dir = metadata_dir
         self._runtime_root = runtime_root
         self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
@@ -74,14 +82,17 @@ class ClaimPlanner:
 
         Raises:
             RootportError: As :func:`driver.plan.decide` does; and NodeError where the claim has an NVIDIA GPU, or a
-                part of one, whose driver's files are not on the node.
+                part of one, and its driver's files are not on the node, or the GpuPolicies never were right.
         """
         # For other devices the driver's files are not looked for: trouble with them must not keep a NIC from its claim.
         needed = _names_nvidia_gpu(claim, inventory)
         version = self._driver_version(inventory) if needed else None
         files = self._driver_files(version) if version else None
         nics = replace(nics, has_cni_plugin=self._has_cni_plugin())
-        decision = decide(claim, inventory, host=self._isolation_host(version, files), nics=nics)
+        host = self._isolation_host(version, files)
+        if needed:  # else a mistake in the policies would keep a NIC from its claim
+            host = replace(host, policies=self._gpu_policies(claim))
+        decision = decide(claim, inventory, host=host, nics=nics)
         if files is None:
             self._refuse_nvidia(decision, version)
         return decision
@@ -108,6 +119,29 @@ class ClaimPlanner:
             device_root=self._roots.device_root,
             metadata_root=str(self._metadata_dir),
         )
+
+    def _gpu_policies(self, claim: ResourceClaim) -> GpuPolicies | None:
+        """What is in force; a file that is wrong by now changes nothing."""
+        if self._policy_file is None:
+            return None
+        # Not before: it reads YAML, and not every node shares GPUs.
+        from driver.adapters.policies_in_force import PoliciesInForce  # noqa: PLC0415
+        from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: PLC0415
+
+        with self._lock:
+            try:
+                if self._policies is None:
+                    self._policies = PoliciesInForce(
+                        self._policy_file, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=self._clock
+                    )
+                else:
+                    self._policies.look()
+            except InputError as error:
+                raise NodeError(
+                    f"claim {claim.reference}: how its GPU may be shared is not known: {error.message}",
+                    hint="the administrator's ConfigMap rootport-gpu-policies is wrong; the kubelet retries",
+                ) from error
+            return self._policies.now
 
     def _refuse_nvidia(self, decision: Decision, version: str | None) -> None:
         """A container with the device nodes alone would start and find no CUDA driver."""

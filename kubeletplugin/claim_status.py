@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
+from driver.adapters.kubernetes.errors import NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from kubeletplugin.claim_service import ClaimPrepared, ClaimService
 from kubeletplugin.device_status import device_statuses, is_told
 from kubeletplugin.entry import Entry
+from kubeletplugin.internal_errors import InternalError, guarded, summary
 from kubeletplugin.network_data import NetworkData
 
 __all__ = ["FIELD_MANAGER", "ClaimStatusPublisher", "TellingClaims"]
@@ -66,7 +67,7 @@ class ClaimStatusPublisher:
         self._done: dict[str, _Told] = {}
 
     def publish(self) -> None:
-        """Bring the status of all prepared claims up to date.
+        """Bring the status of all prepared claims up to date. One on which it stumbles keeps no other from it.
 
         Raises:
             ApiServerError: The API server is away; a retry goes on.
@@ -80,23 +81,20 @@ class ClaimStatusPublisher:
         for index, entry in enumerate(entries):
             known = done.get(entry.uid)
             try:
-                network = dict(self._network(entry.uid)) if entry.lent_to else {}
-                if known is None or known.entry is not entry or known.network != network:
-                    self._tell(entry, network)
+                with guarded("claim status", f"claim {entry.claim}"):
+                    network = dict(self._network(entry.uid)) if entry.lent_to else {}
+                    if known is None or known.entry is not entry or known.network != network:
+                        self._tell(entry, network)
             except UnavailableError:
                 # What comes after it was told, or not, as before.
                 self._done |= {item.uid: done[item.uid] for item in entries[index + 1 :] if item.uid in done}
                 raise
-            except (ApiServerError, NodeError) as error:
-                failures.append(error)
+            except RootportError as error:
+                failures.append(_hinted(error))
             else:
                 self._done[entry.uid] = _Told(entry, network)
         if failures:
-            raise NodeError(
-                f"the status of {len(failures)} claims could not be written, the first: {failures[0].message}",
-                hint="check that the plugin's service account may patch resourceclaims/status, and from Kubernetes "
-                "1.36 on has associated-node:patch on resourceclaims/driver",
-            )
+            raise summary(f"the status of {len(failures)} claims could not be written", failures)
 
     def _tell(self, entry: Entry, network: Mapping[str, NetworkData]) -> None:
         devices = entry.answer.devices
@@ -122,6 +120,16 @@ class ClaimStatusPublisher:
             _LOG.debug("the claim is gone", extra={"claim": str(entry.claim)})
             return
         _LOG.info("claim status written", extra={"claim": str(entry.claim), "devices": len(statuses)})
+
+
+def _hinted(error: RootportError) -> RootportError:
+    if isinstance(error, InternalError):
+        return error
+    return NodeError(
+        error.message,
+        hint="check that the plugin's service account may patch resourceclaims/status, and from Kubernetes "
+        "1.36 on has associated-node:patch on resourceclaims/driver",
+    )
 
 
 class TellingClaims:

@@ -22,7 +22,10 @@ _MAX_MESSAGE: Final = 2048  # of the 32,768 characters that metav1.Condition all
 
 
 class Concern(StrEnum):
-    """What a finding is about: the condition's type. All but READY are found; READY sums them up."""
+    """What a finding is about: the condition's type. All but READY are found; READY sums them up.
+
+    NO_INTERNAL_ERRORS is not among what it sums up, and there once the plugin has failed unexpectedly.
+    """
 
     READY = "Ready"
     DISCOVERED = "Discovered"
@@ -33,6 +36,7 @@ class Concern(StrEnum):
     STATE_DIRECTORY_WRITABLE = "StateDirectoryWritable"
     NO_RIVAL_PLUGIN = "NoRivalPlugin"
     NETWORK_PLUGIN_READY = "NetworkPluginReady"
+    NO_INTERNAL_ERRORS = "NoInternalErrors"
 
 
 class State(StrEnum):
@@ -48,8 +52,10 @@ _ESSENTIAL: Final = frozenset(
     {Concern.DISCOVERED, Concern.REGISTERED, Concern.CDI_DIRECTORY_WRITABLE, Concern.STATE_DIRECTORY_WRITABLE}
 )
 
-# Found only where the plugin was told to see to it.
-_OPTIONAL: Final = frozenset({Concern.NETWORK_PLUGIN_READY})
+# Found only where the plugin was told to see to it, or something has happened.
+_OPTIONAL: Final = frozenset({Concern.NETWORK_PLUGIN_READY, Concern.NO_INTERNAL_ERRORS})
+# Of no effect on the summary: one claim on which the plugin stumbles must not take the node from the others.
+_NOT_SUMMED_UP: Final = frozenset({Concern.NO_INTERNAL_ERRORS})
 _ALWAYS_FOUND: Final = frozenset(Concern) - {Concern.READY} - _OPTIONAL
 
 
@@ -118,7 +124,7 @@ def ready(findings: Iterable[Finding]) -> Finding:
     """
     known = {finding.concern: finding for finding in findings}
     for finding in known.values():
-        if finding.state is State.FALSE:
+        if finding.state is State.FALSE and finding.concern not in _NOT_SUMMED_UP:
             message = f"{finding.concern}: {finding.message}"
             return Finding(concern=Concern.READY, state=State.FALSE, reason=finding.reason, message=message)
     for concern in Concern:

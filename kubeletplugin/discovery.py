@@ -26,6 +26,7 @@ from driver.model.merge import merge_nvml
 from driver.model.pci import PciAddress
 from driver.objects import node_inventory
 from kubeletplugin.conditions import Concern, Finding, Findings, State
+from kubeletplugin.internal_errors import guarded
 from kubeletplugin.loop import ProcessOutdatedError
 from kubeletplugin.nvml_library import outdated_version, with_nvml
 from kubeletplugin.own_devices import hidden_device
@@ -189,7 +190,7 @@ class Discovery:
             ProcessOutdatedError: The GPUs can be looked at by a new process only.
         """
         try:
-            with self._told_when_late():
+            with self._told_when_late(), guarded("look", "the node's hardware"):
                 sighting = self._look()
         except RootportError as error:
             with self._lock:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from driver.bounded_json import parse_json
 from driver.plan import CdiDevice, CdiSpec, PreparePlan
 from driver.plan.effects import Effect
+from kubeletplugin.checkpoint import MAX_BYTES, NewerCheckpointError
 from kubeletplugin.entry import Entry, EntryDevice, EntryFile
 from kubeletplugin.migrations import device_of_version_1, device_of_version_2
 
@@ -85,17 +87,31 @@ def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
     Args:
         content: The file's, of this version or an older one.
         claim_uid: From the file's name.
+
+    Raises:
+        NewerCheckpointError: A later version of Rootport wrote it.
     """
     try:
-        for device in json.loads(content)["devices"]:
+        for device in parse_json(content, max_bytes=MAX_BYTES)["devices"]:
             if device["name"] == _marker_name(claim_uid):
                 (variable,) = device["containerEdits"]["env"]
-                note = json.loads(variable.removeprefix(_VARIABLE))
+                note = parse_json(variable.removeprefix(_VARIABLE), max_bytes=MAX_BYTES)
+                if isinstance(note.get("version"), int) and note["version"] > _VERSION:
+                    raise _newer(claim_uid, note["version"])
                 # From JSON, since strict models take no list for a tuple from Python.
                 return Found.model_validate_json(json.dumps(_up_to_date(note)))
-    except (ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):  # JsonError and ValidationError are ValueErrors
         return None
     return None
+
+
+def _newer(claim_uid: str, version: int) -> NewerCheckpointError:
+    return NewerCheckpointError(
+        f"the claim with UID {claim_uid}: its CDI spec has a checkpoint of version {version}, and this Rootport knows "
+        f"versions up to {_VERSION}",
+        hint="install the Rootport that wrote it, or a later one; to go back to this one, drain the node, end the "
+        "plugin, remove the claims' CDI specs, then start this version",
+    )
 
 
 def _up_to_date(note: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""HAMi-core on this node: where its library is, and which one it is."""
+"""HAMi-core on this node: where its library is, and which one it is: its digest, since the file tells no version."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HamiCoreFile:
                 content = host.read_bytes(real, _LIMIT)
                 if not content:
                     return None
-                version = hashlib.sha256(content).hexdigest()[:_DIGITS]
+                version = f"sha256:{hashlib.sha256(content).hexdigest()[:_DIGITS]}"
                 self._known = (_signature(status), HamiCoreLibrary(host_path=f"/{real}", version=version))
             return self._known[1]
 

@@ -2,12 +2,15 @@
 
 One small write instead of an update of the NodeInventory, as kubelets do for their Nodes (k8s.io/api v0.36.3,
 coordination/v1, ``Lease``). The controller takes the node's slices away when it is not renewed for long. Two instances
-of a rolling update both renew it; nothing is removed when the plugin stops, since another instance may be starting.
+of a rolling update both renew it. The last one to stop releases it, as leaders do theirs (client-go,
+tools/leaderelection): it has no holder then. Nothing is removed, since another instance may be starting.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -48,6 +51,7 @@ class Heartbeat:
         namespace: Rootport's own.
         node: The node's name.
         instance: Which plugin process this is.
+        on_late: Called after a renewal that came late: what the controller has said of this node meanwhile is over.
         now: Tells the time.
     """
 
@@ -58,13 +62,16 @@ class Heartbeat:
         namespace: str,
         node: str,
         instance: str,
+        on_late: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._node = node
         self._instance = instance
+        self._on_late = on_late
         self._now = now
+        self._beaten_at: float | None = None
 
     def beat(self) -> None:
         """Renew the Lease; make it where there is none.
@@ -74,6 +81,12 @@ class Heartbeat:
         Raises:
             ApiServerError: It could not be renewed.
         """
+        self._renew()
+        beaten_at, self._beaten_at = self._beaten_at, time.monotonic()
+        if beaten_at is not None and self._beaten_at - beaten_at > LEASE_DURATION_S / 2:
+            self._on_late()
+
+    def _renew(self) -> None:
         wanted = lease(namespace=self._namespace, node=self._node, instance=self._instance, now=self._now())
         patch: JsonObject = {"spec": wanted["spec"]}
         try:
@@ -83,3 +96,12 @@ class Heartbeat:
                 self._api.create(LEASES, wanted, namespace=self._namespace)
             except AlreadyExistsError:  # the other instance was faster
                 self._api.merge_patch(LEASES, self._node, patch, namespace=self._namespace)
+
+    def release(self) -> None:
+        """Say that nobody renews the Lease any more.
+
+        Raises:
+            ApiServerError: It could not be said.
+        """
+        with suppress(NotFoundError):
+            self._api.merge_patch(LEASES, self._node, {"spec": {"holderIdentity": ""}}, namespace=self._namespace)

@@ -15,7 +15,7 @@ __all__ = ["held_of_nics", "with_taken"]
 def held_of_nics(claim_uid: str, entries: Iterable[Entry], *, boot_id: str) -> NicHost:
     """The virtual functions that other claims hold, and those that the claim itself was given before.
 
-    As in :mod:`kubeletplugin.overlap`, a claim of an earlier boot holds nothing; what the claim itself had then it gets
+    A claim of an earlier boot holds nothing; what the claim itself had then it gets
     again if nobody else has it now.
 
     Args:

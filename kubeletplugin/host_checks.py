@@ -19,6 +19,7 @@ from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES
 from driver.api.resource_v1 import ResourceSlice
 from driver.model.inventory import Inventory
 from kubeletplugin.conditions import Concern, Finding, Findings, State
+from kubeletplugin.internal_errors import InternalError, guarded
 from kubeletplugin.preflight import (
     FolderFacts,
     NodeFacts,
@@ -100,7 +101,7 @@ class HostChecks:
 
     def _slices(self) -> list[ResourceSlice]:
         listing = self._api.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={self._node}")
-        read = (_slice(item) for item in listing.items)
+        read = (_read_slice(item) for item in listing.items)
         return [resource_slice for resource_slice in read if resource_slice is not None]
 
 
@@ -137,6 +138,14 @@ def _node_facts(node: dict[str, Any]) -> NodeFacts:
         kubelet=str(info.get("kubeletVersion", "")),
         capacity={str(name): str(quantity) for name, quantity in (status.get("capacity") or {}).items()},
     )
+
+
+def _read_slice(item: dict[str, Any]) -> ResourceSlice | None:
+    try:
+        with guarded("check", "a ResourceSlice of this node"):
+            return _slice(item)
+    except InternalError:
+        return None
 
 
 def _slice(item: dict[str, Any]) -> ResourceSlice | None:

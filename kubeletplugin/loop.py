@@ -10,11 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from driver.errors import RootportError
+from kubeletplugin.internal_errors import InternalError, internal_error
 
 __all__ = ["Loop", "ProcessOutdatedError"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_DELAY_S: Final = 1.0
+_REPEATED: Final = 3
+"""After so many runs in a row with an error that nobody expected it is told to others than the log's readers."""
 # Intervals are stretched by up to this part, so that the nodes of a cluster do not come to ask in step.
 _SPREAD: Final = 0.1
 
@@ -26,16 +29,20 @@ class ProcessOutdatedError(Exception):
 class Loop:
     """Runs an action in a thread of its own.
 
-    A failure is logged as a warning when it is new, as debug while it stays the same; the success after it as info.
+    A failure is logged as a warning when it is new, as debug while it stays the same; the success after it as info. An
+    error that nobody expected is a failure like any other: what the loop looks after needs it for as long as the
+    process lives, and the process is needed to unprepare claims.
 
     Args:
         name: Names thread and log lines: what the action does, such as "publish the inventory".
-        action: What to do; a RootportError counts as failed.
+        action: What to do; whatever it raises counts as failed, but a ProcessOutdatedError.
         interval_s: Seconds between two runs.
         settle_s: How long after a wake-up the action is run, so that several soon after each other make one run.
         max_delay_s: Failures are retried after 1 s, 2 s, 4 s … up to this many seconds, less a random part.
-        on_crash: Called in the thread when the action raised anything else, a ProcessOutdatedError or a bug: the loop
-            has then ended, and the process is to end too.
+        on_outdated: Called in the thread when the action raised a ProcessOutdatedError: the loop has then ended, and
+            the process is to end too.
+        on_failing: Called in the thread, with the loop's name and the error, after each run since the third in a row
+            that met an error which nobody expected; and with None after the run that ends such a row.
     """
 
     def __init__(
@@ -46,17 +53,19 @@ class Loop:
         interval_s: float,
         max_delay_s: float,
         settle_s: float = 0.0,
-        on_crash: Callable[[], None],
+        on_outdated: Callable[[], None],
+        on_failing: Callable[[str, InternalError | None], None] = lambda _name, _error: None,
     ) -> None:
         self._name = name
         self._action = action
         self._interval_s = interval_s
         self._max_delay_s = max_delay_s
         self._settle_s = settle_s
-        self._on_crash = on_crash
+        self._on_outdated = on_outdated
+        self._on_failing = on_failing
         self._failures = 0
+        self._unexpected = 0  # in a row
         self._last_error = ""
-        self._crashed = False
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._done_once = threading.Event()
@@ -83,9 +92,9 @@ class Loop:
         return not self._thread.is_alive()
 
     @property
-    def crashed(self) -> bool:
-        """Whether a bug has ended it."""
-        return self._crashed
+    def ended(self) -> bool:
+        """Whether its thread has ended although nobody has stopped it."""
+        return self._thread.ident is not None and not self._thread.is_alive() and not self._stopped.is_set()
 
     def _run(self) -> None:
         try:
@@ -104,28 +113,38 @@ class Loop:
                     self._stopped.wait(self._settle_s)
         except ProcessOutdatedError as reason:
             _LOG.warning("a new process is needed", extra={"loop": self._name, "reason": str(reason)})
-            self._crashed = True
-            self._on_crash()
-        except Exception:  # noqa: BLE001 - the last line of defence of a thread: told, never swallowed
-            _LOG.exception("a bug has ended the loop", extra={"loop": self._name})
-            self._crashed = True
-            self._on_crash()
+            self._on_outdated()
 
     def _attempt(self) -> float:
         """Run the action; the seconds until the next run."""
         began = time.monotonic()
         try:
             self._action()
+        except ProcessOutdatedError:
+            raise
         except RootportError as error:
-            self._failures += 1
-            level = logging.DEBUG if str(error) == self._last_error else logging.WARNING
-            self._last_error = str(error)
-            _LOG.log(level, "failed, will be retried", extra={"loop": self._name, "error": str(error)})
-            longest: float = min(self._max_delay_s, _FIRST_DELAY_S * 2 ** min(self._failures - 1, 16))
-            return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
+            return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - told with its traceback, counted, and tried again
+            return self._failed(internal_error(self._name, f"the loop {self._name!r}", error))
         if self._failures:
             _LOG.info("works again", extra={"loop": self._name, "failures": self._failures})
         self._failures = 0
         self._last_error = ""
-        spread = self._interval_s * random.uniform(0, _SPREAD)  # noqa: S311 - as above
+        self._count_unexpected(None)
+        spread = self._interval_s * random.uniform(0, _SPREAD)  # noqa: S311 - spreads load, hides nothing
         return max(0.0, self._interval_s + spread - (time.monotonic() - began))
+
+    def _failed(self, error: RootportError) -> float:
+        """Take note of a failure; the seconds until the next run."""
+        self._failures += 1
+        level = logging.DEBUG if str(error) == self._last_error else logging.WARNING
+        self._last_error = str(error)
+        _LOG.log(level, "failed, will be retried", extra={"loop": self._name, "error": str(error)})
+        self._count_unexpected(error if isinstance(error, InternalError) else None)
+        longest: float = min(self._max_delay_s, _FIRST_DELAY_S * 2 ** min(self._failures - 1, 16))
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - as above
+
+    def _count_unexpected(self, error: InternalError | None) -> None:
+        before, self._unexpected = self._unexpected, self._unexpected + 1 if error else 0
+        if self._unexpected >= _REPEATED or (error is None and before >= _REPEATED):
+            self._on_failing(self._name, error)

@@ -14,6 +14,7 @@ import click
 
 from driver import __version__
 from driver.adapters import logs
+from driver.adapters.http_server.sources import READERS
 from driver.errors import RootportError
 from kubeletplugin.options import Options
 
@@ -103,7 +104,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "--cni-bin-dir",
     type=_PATH,
     default=None,
-    show_default="as --cni-conf-dir",
+    show_default="none; it goes with --cni-conf-dir",
     help="Where the runtime finds CNI plugins (/opt/cni/bin).",
 )
 @click.option(
@@ -111,6 +112,13 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     type=_PATH,
     default=_DEFAULTS.cni_program,
     help="Rootport's CNI plugin, which is copied to --cni-bin-dir.",
+)
+@click.option(
+    "--gpu-policies",
+    type=_PATH,
+    default=None,
+    show_default="GPUs are shared as claims ask",
+    help="The administrator's GpuPolicies, of which the plugin holds claims to strategies and timeSlicingIntervals.",
 )
 @click.option("--namespace", default=_DEFAULTS.namespace, help="Rootport's namespace; the node's Lease is there.")
 @click.option(
@@ -158,6 +166,13 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     type=int,
     default=_DEFAULTS.health_port,
     help="HTTP port for /healthz, /readyz and /metrics; 0: none.",
+)
+@click.option(
+    "--metrics-readers",
+    type=click.Choice(READERS),
+    default=_DEFAULTS.metrics_readers,
+    help="Who is given /metrics there, which is plain HTTP and names the pods that have devices: everyone who reaches "
+    "the port; localhost, so the pod itself (a proxy beside the plugin) and kubectl port-forward; or nobody.",
 )
 @click.version_option(__version__, prog_name=_NAME)
 def command(**flags: Any) -> int:

@@ -8,12 +8,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from driver.bounded_json import JsonError, parse_json
 from driver.model.devices import DeviceType
 
-__all__ = ["MIGRATIONS", "Migration", "device_of_version_1", "device_of_version_2"]
+__all__ = ["MIGRATIONS", "Migration", "device_of_version_1", "device_of_version_2", "newer_version"]
+
+_MAX_BYTES: Final = 16 << 20
+"""More than any file of the plugin's state may have."""
 
 Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns the data of one version into that of the next; raises ValueError, KeyError or TypeError where it cannot."""
+
+
+def newer_version(content: bytes, known: int) -> int | None:
+    """The version that a JSON object says to have, where it is later than the one that is known here; else None.
+
+    What a later Rootport wrote is neither damaged nor to be written over: this one cannot tell what it would lose.
+
+    Args:
+        content: A file's, of any kind.
+        known: The latest version of such files that this Rootport reads.
+    """
+    try:
+        document = parse_json(content, max_bytes=_MAX_BYTES)
+    except JsonError:
+        return None
+    version = document.get("version") if isinstance(document, dict) else None
+    return version if type(version) is int and version > known else None
 
 
 def device_of_version_1(device: dict[str, Any]) -> dict[str, Any]:
@@ -24,7 +45,9 @@ def device_of_version_1(device: dict[str, Any]) -> dict[str, Any]:
     Raises:
         KeyError: It is none.
         TypeError: It is none.
+        ValueError: It is one of a later version.
     """
+    _refuse_fields(device, "use", "isolation", "mig_uuid")
     use = None
     name = str(device["device"])
     if name.startswith(f"{DeviceType.GPU}-") and not device["admin_access"]:
@@ -61,7 +84,9 @@ def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
     Raises:
         KeyError: It is none.
         TypeError: It is none.
+        ValueError: It is one of a later version.
     """
+    _refuse_fields(device, "nic_use", "distances")
     use = None
     name = str(device["device"])
     if not device["admin_access"]:
@@ -71,6 +96,12 @@ def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
         elif name.startswith(f"{DeviceType.RDMA}-"):
             use = whole | {"nic": name}
     return device | {"nic_use": use, "distances": []}
+
+
+def _refuse_fields(device: dict[str, Any], *names: str) -> None:
+    """What a later version added must not be taken for something to be filled in: the version itself was changed."""
+    if found := device.keys() & set(names):
+        raise ValueError(f"a device has fields of a later version: {', '.join(sorted(found))}")
 
 
 def _from_2(data: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from driver import DRIVER_NAME
+from driver.adapters.http_server.sources import READERS, Readers
 from driver.adapters.logs import LEVELS
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError
@@ -36,6 +37,7 @@ class Options:
         device_root: What stands before host paths in CDI specs; empty on a real host.
         plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
         hami_core: HAMi-core's library on the host; it need not be there.
+        gpu_policies: The file of the administrator's GpuPolicies, which need not be there; None: there are none.
         registry_dir: Where the kubelet watches for plugins.
         pod_resources_socket: Where the kubelet tells which containers have which claims; it need not be there.
         cdi_dir: Where the runtime reads CDI specs.
@@ -52,6 +54,7 @@ class Options:
         health_hold_s: How long a fault that readings show must have stayed away before it is over.
         log_level: Of :data:`driver.adapters.logs.LEVELS`.
         health_port: For healthz, readyz and metrics; 0 for none.
+        metrics_readers: Who is given the metrics there.
     """
 
     node: str
@@ -59,6 +62,7 @@ class Options:
     host_root: Path = Path("/")
     device_root: str = ""
     hami_core: Path = Path("/usr/local/vgpu/libvgpu.so")
+    gpu_policies: Path | None = None
     plugin_dir: Path = _KUBELET / "plugins" / DRIVER_NAME
     registry_dir: Path = _KUBELET / "plugins_registry"
     pod_resources_socket: Path = _KUBELET / "pod-resources" / "kubelet.sock"
@@ -75,6 +79,7 @@ class Options:
     health_hold_s: float = 60.0
     log_level: str = "info"
     health_port: int = 0
+    metrics_readers: Readers = "everyone"
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -105,6 +110,8 @@ class Options:
             raise InputError(f"--health-hold: expected 0 to {_MAX_HEALTH_HOLD_S} seconds")
         if self.log_level not in LEVELS:
             raise InputError(f"--log-level: expected one of {', '.join(LEVELS)}")
+        if self.metrics_readers not in READERS:
+            raise InputError(f"--metrics-readers: expected one of {', '.join(READERS)}")
         if not 0 <= self.health_port <= _MAX_PORT:
             raise InputError(f"--health-port: expected 0 (none) to {_MAX_PORT}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -14,13 +15,14 @@ from driver.model.inventory import Inventory
 from driver.plan import Decision, PreparedDevice, PreparePlan
 from driver.plan.effects import Effect
 from driver.plan.nic_host import NicHost
+from driver.plan.overlap import refuse_overlap
 from kubeletplugin.claim_effects import ClaimEffects, Mended
 from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.effects import Effector
 from kubeletplugin.entry import Entry
 from kubeletplugin.entry_in_spec import entry_of_plan
 from kubeletplugin.held_nics import held_of_nics, with_taken
-from kubeletplugin.overlap import refuse_overlap
+from kubeletplugin.internal_errors import guarded
 from kubeletplugin.store import ClaimStore, OpenStore
 
 __all__ = ["GetClaim", "Planner", "Preparer"]
@@ -29,6 +31,7 @@ GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
 """Reads a claim, as :class:`kubeletplugin.claims.ClaimReader` does; raises RootportErrors."""
 
 _LOG: Final = logging.getLogger(__name__)
+_LET_OTHERS_S: Final = 0.005
 
 
 class Planner(Protocol):
@@ -129,6 +132,8 @@ class Preparer:
         for uid in claims:
             with self._store.opened() as state:
                 parts.append(self._effects.mend(uid, state))
+            # Else this thread may have the lock again before one that waits for it is running.
+            time.sleep(_LET_OTHERS_S)
         return Mended(
             undone=tuple(claim for part in parts for claim in part.undone),
             outdated=tuple(claim for part in parts for claim in part.outdated),
@@ -138,7 +143,8 @@ class Preparer:
     def _removed(self, claim: ClaimReference, state: OpenStore) -> RootportError | None:
         former = state.entries.get(claim.uid)
         try:
-            state.remove(claim)
+            with guarded("unprepare", f"claim {claim}"):
+                state.remove(claim)
         except RootportError as error:
             return error
         # After the entry: what a crash leaves then is a leftover, never a prepared claim without its effects.
@@ -176,18 +182,20 @@ class Preparer:
         went over to another pod while the kubelet was down is never unprepared in between.
         """
         try:
-            entry = state.current(claim.uid)
-            if entry is not None and (only_known or not entry.lent_to):
-                return self._again(entry, state)
-            if not only_known:
-                state.begin(claim)
+            with guarded("prepare", f"claim {claim}"):
+                entry = state.current(claim.uid)
+                if entry is not None and (only_known or not entry.lent_to):
+                    return self._again(entry, state)
+                if not only_known:
+                    state.begin(claim)
         except RootportError as error:
             return error
         return None
 
     def _read(self, claim: ClaimReference) -> ResourceClaim | RootportError:
         try:
-            return self._get_claim(claim)
+            with guarded("prepare", f"claim {claim}"):
+                return self._get_claim(claim)
         except RootportError as error:
             return error
 
@@ -195,22 +203,31 @@ class Preparer:
         self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
     ) -> ClaimPrepared | RootportError:
         try:
-            # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
-            entry = state.current(reference.uid)
-            if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
-                return self._again(entry, state)
-            wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
-            if not wanted:
-                return _unprepared(reference)
-            decision = self._decided(claim, state)
-            refuse_overlap(reference, _wanted(decision), state.entries.values(), boot_id=self._store.boot_id)
-            try:
-                return self._acted(decision, state)
-            finally:
-                # Well or not: undone is what the claim's entry, if there is one now, does not have.
-                self._effects.settle(reference, state)
+            with guarded("prepare", f"claim {reference}"):
+                return self._planned(reference, claim, state, only_known=only_known)
         except RootportError as error:
             return error
+
+    def _planned(
+        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared:
+        # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
+        entry = state.current(reference.uid)
+        if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
+            return self._again(entry, state)
+        wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
+        if not wanted:
+            raise _unprepared(reference)
+        decision = self._decided(claim, state)
+        # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
+        # is planned anew, and refused then.
+        running = [other for other in state.entries.values() if other.boot_id == self._store.boot_id]
+        refuse_overlap(reference, _wanted(decision), running)
+        try:
+            return self._acted(decision, state)
+        finally:
+            # Well or not: undone is what the claim's entry, if there is one now, does not have.
+            self._effects.settle(reference, state)
 
     def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
         """What preparing a claim takes; on which VFs nothing is left, as long as there are such."""

@@ -21,7 +21,7 @@ from driver import __version__
 from driver.adapters.health_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.metrics_page import MetricsPage
-from driver.errors import NodeError, RootportError
+from driver.errors import RootportError
 from driver.model.health import NodeHealth
 from kubeletplugin import memory
 from kubeletplugin.claim_planner import ClaimPlanner
@@ -35,10 +35,12 @@ from kubeletplugin.effects.mig import MigDevices
 from kubeletplugin.effects.mps import MpsDaemons
 from kubeletplugin.effects.time_slice import TimeSlices
 from kubeletplugin.entry import Entry
+from kubeletplugin.failing_loops import FailingLoops
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.health import HEALTH_FILE, HealthWatch, MemoryFile
 from kubeletplugin.heartbeat import Heartbeat
 from kubeletplugin.host_checks import HostChecks
+from kubeletplugin.internal_errors import guarded, summary
 from kubeletplugin.loop import Loop
 from kubeletplugin.metrics import NodeMetrics
 from kubeletplugin.node_network import NodeNetwork
@@ -59,6 +61,9 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FIRST_LOOK_S: Final = 20.0  # NVML may hang on a broken GPU; what is prepared must be unprepared all the same
 _PATIENCE_S: Final = 15.0  # the kubelet looks for plugins every second
 _CHECKS_S: Final = 600.0
+_FOLDERS_S: Final = (
+    15.0  # a folder that is full takes all devices of the node off the offer until it is looked at again
+)
 _NETWORK_S: Final = 30.0  # a sandbox made while the network's own installer has rewritten its file has no interface
 _RECONCILE_S: Final = 300.0
 _CLAIM_STATUS_S: Final = 300.0
@@ -72,7 +77,7 @@ _LOOPS_S: Final = 1.0
 _LAST_MOMENT_S: Final = 9.0
 _SWITCH_S: Final = 0.0005
 _SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
-_CRASHED: Final = signal.SIGUSR1  # sent by a thread of this process to its main one
+_OUTDATED: Final = signal.SIGUSR1  # sent by a thread of this process to its main one
 
 
 class Plugin:
@@ -128,6 +133,7 @@ class Plugin:
                 # Programs of a driver in a container of its own see that container's files alone.
                 runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
                 hami_core=options.hami_core,
+                gpu_policies=options.gpu_policies,
                 has_cni_plugin=self._network.has_cni_plugin,
             ),
             effects=HostEffects(
@@ -139,7 +145,9 @@ class Plugin:
             ),
         )
         self._health = DevicesHealth(options.node, held=self._held)
-        loop = partial(Loop, on_crash=lambda: os.kill(os.getpid(), _CRASHED))
+        loop = partial(
+            Loop, on_outdated=lambda: os.kill(os.getpid(), _OUTDATED), on_failing=FailingLoops(self._findings)
+        )
         self._watch = HealthWatch(
             roots,
             discovery=self._discovery,
@@ -166,16 +174,19 @@ class Plugin:
             health=self._watch.published,
             recovered=self._watch.recover,
         )
-        heartbeat = Heartbeat(self._api, namespace=options.namespace, node=options.node, instance=options.instance)
+        self._heartbeat = Heartbeat(
+            self._api, namespace=options.namespace, node=options.node, instance=options.instance
+        )
         claim_status = ClaimStatusPublisher(self._api, entries=self._entries, network=self._network.of_claim)
         reconciler = Reconciler(store=self._store, preparer=preparer, get_claim=read_claim)
         interval_s = options.discovery_interval_s
         self._look_loop = loop("look", self._discovery.run, interval_s=interval_s, max_delay_s=interval_s)
         self._publish_loop = loop("publish", self._publisher.publish, interval_s=_PUBLISH_S, max_delay_s=60)
         self._checks_loop = loop("check", self._checks.check, interval_s=_CHECKS_S, max_delay_s=60)
+        self._folders_loop = loop("folders", self._checks.check_folders, interval_s=_FOLDERS_S, max_delay_s=_FOLDERS_S)
         self._network_loop = loop("network", self._check_network, interval_s=_NETWORK_S, max_delay_s=_NETWORK_S)
         beat_s = options.heartbeat_interval_s
-        self._beat_loop = loop("heartbeat", heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s)
+        self._beat_loop = loop("heartbeat", self._heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s)
         self._reconcile_loop = loop(
             "reconcile", partial(_reconcile, reconciler), interval_s=_RECONCILE_S, max_delay_s=60
         )
@@ -210,6 +221,7 @@ class Plugin:
                 options.health_port,
                 {"/healthz": self._broken, "/readyz": self._not_ready},
                 pages={"/metrics": MetricsPage(metrics.families)},
+                readers=options.metrics_readers,
             )
             if options.health_port
             else None
@@ -229,13 +241,8 @@ class Plugin:
         self._checks.check_folders()
         self._check_network()
         try:
-            _LOG.info("recovered", extra={"report": recover(self._store)})
-            self._look_loop.start()
-            if not self._look_loop.wait_once(_FIRST_LOOK_S):
-                _LOG.warning("the first look at the hardware takes long; the kubelet is served meanwhile")
-            # Before the kubelet: the sandbox of a pod that it starts asks for the interfaces that were lent to it.
-            self._network.start()
-            self._server.start()
+            with guarded("start", "the plugin's start"):
+                self._start_serving()
         except RootportError as error:
             self._publish_failure(error)
             raise
@@ -243,6 +250,15 @@ class Plugin:
         self._patience.start()
         for loop in (*self._watch.loops, *self._api_loops()):
             loop.start()
+
+    def _start_serving(self) -> None:
+        _LOG.info("recovered", extra={"report": recover(self._store)})
+        self._look_loop.start()
+        if not self._look_loop.wait_once(_FIRST_LOOK_S):
+            _LOG.warning("the first look at the hardware takes long; the kubelet is served meanwhile")
+        # Before the kubelet: the sandbox of a pod that it starts asks for the interfaces that were lent to it.
+        self._network.start()
+        self._server.start()
 
     def look_now(self) -> None:
         """Look at the hardware as soon as may be."""
@@ -261,6 +277,7 @@ class Plugin:
         self._network.stop()
         if self._probes is not None:
             self._probes.stop()
+        self._release()
         self._api.close()
 
     def registered(self, ok: bool, error: str) -> None:  # noqa: FBT001 - RegistrationListener's form
@@ -278,6 +295,7 @@ class Plugin:
             self._publish_loop,
             self._beat_loop,
             self._checks_loop,
+            self._folders_loop,
             self._network_loop,
             self._reconcile_loop,
             self._status_loop,
@@ -341,12 +359,20 @@ class Plugin:
 
     def _broken(self) -> str | None:
         loops = (self._look_loop, *self._watch.loops, *self._api_loops())
-        return "a thread has ended: see the log" if any(loop.crashed for loop in loops) else None
+        return "a thread has ended: see the log" if any(loop.ended for loop in loops) else None
 
     def _not_ready(self) -> str | None:
         if not self._serving:
             return "not serving the kubelet yet"
         return None if self._registered else "the kubelet has not registered the driver"
+
+    def _release(self) -> None:
+        """Say at once that this node's plugin has ended, unless there is another one."""
+        try:
+            if not self._server.another_serves():
+                self._heartbeat.release()
+        except RootportError as error:
+            _LOG.debug("the heartbeat could not be released", extra={"error": error})
 
     def _publish_failure(self, error: RootportError) -> None:
         """Say in the node's conditions why the plugin cannot start; as well as it goes."""
@@ -384,7 +410,7 @@ def run(options: Options) -> int:
         if received == signal.SIGHUP:
             plugin.look_now()
         else:
-            code = 1 if received == _CRASHED else 0
+            code = 1 if received == _OUTDATED else 0
     _LOG.info("stopping", extra={"signal": signal.Signals(received).name})
     # Whatever a thread waits for, the end comes in time; all that counts is on disk at any moment.
     last_moment = threading.Timer(_LAST_MOMENT_S, os._exit, [code])
@@ -411,7 +437,7 @@ def _reconcile(reconciler: Reconciler) -> None:
     for claim in report.mended.outdated:
         _LOG.warning("a prepared claim's MIG device was gone and was made anew", extra={"claim": claim})
     if problems := (*report.mended.failed, *report.unknown):
-        raise NodeError(f"{len(problems)} prepared claims could not be looked after, the first: {problems[0]}")
+        raise summary(f"{len(problems)} prepared claims could not be looked after", problems)
 
 
 def _registration(state: State, reason: str, message: str) -> Finding:

@@ -20,6 +20,7 @@ from driver.errors import RootportError
 from kubeletplugin.claim_effects import Mended, complete_journal
 from kubeletplugin.claim_gone import ClaimGoneError
 from kubeletplugin.entry import Entry
+from kubeletplugin.internal_errors import guarded
 from kubeletplugin.metadata_files import claim_folders, remove_metadata, remove_metadata_leftovers
 from kubeletplugin.preparer import Preparer
 from kubeletplugin.store import CHECKPOINT, PREPARING, ClaimStore, OpenStore
@@ -41,6 +42,7 @@ class RecoveryReport:
         restored: The claims whose files were missing, or said something else, and were written again.
         removed: Files and folders without an entry, and temporary files, that were removed.
         left: The claims that have no entry and left something on the node's devices: undone by the reconciler.
+        forgotten: The claims that did something to the node's devices in an earlier boot, which nothing of it outlived.
         problems: What could not be done; tried again at the next start, or with the claim's next call.
     """
 
@@ -50,13 +52,15 @@ class RecoveryReport:
     restored: list[ClaimReference] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
     left: list[ClaimReference] = field(default_factory=list)
+    forgotten: list[ClaimReference] = field(default_factory=list)
     problems: list[RootportError] = field(default_factory=list)
 
     @contextmanager
-    def noting(self) -> Iterator[None]:
+    def noting(self, subject: object = "the plugin's state") -> Iterator[None]:
         """One problem must not keep the rest from being recovered, nor the plugin from starting."""
         try:
-            yield
+            with guarded("recover", subject):
+                yield
         except RootportError as error:
             self.problems.append(error)
 
@@ -72,6 +76,8 @@ class RecoveryReport:
             parts.append(f"removed: {', '.join(map(str, self.removed))}")
         if self.left:
             parts.append(f"left on the node's devices, to be undone: {', '.join(map(str, self.left))}")
+        if self.forgotten:
+            parts.append(f"of an earlier boot, and forgotten: effects of {', '.join(map(str, self.forgotten))}")
         parts += [f"problem: {problem}" for problem in self.problems]
         return "; ".join(parts)
 
@@ -93,13 +99,16 @@ def recover(store: ClaimStore) -> RecoveryReport:
         _remove_temporary_files(store, report)
         _remove_without_entry(store, state, report)
         for entry in state.entries.values():
-            with report.noting():
+            with report.noting(entry.claim):
                 if not _is_whole(entry, store):
                     state.restore(entry)
                     report.restored.append(entry.claim)
-        # Before the hardware is looked at: what is not in the journal is taken for an administrator's partition.
+        # Before the hardware is looked at: what is not in the journal is taken for an administrator's partition, and
+        # what is in that of an earlier boot is one.
+        with report.noting():
+            report.forgotten += store.journal.take_stock(_boots(state))
         for entry in state.entries.values():
-            with report.noting():
+            with report.noting(entry.claim):
                 if state.holds(entry):
                     complete_journal(store.journal, entry)
         with report.noting():
@@ -110,6 +119,10 @@ def recover(store: ClaimStore) -> RecoveryReport:
                 store.checkpoint.save(state.entries.values())
         _remove_old_notes(store, report)
     return report
+
+
+def _boots(state: OpenStore) -> Callable[[str], str | None]:
+    return lambda uid: state.entries[uid].boot_id if uid in state.entries else None
 
 
 def _remove_temporary_files(store: ClaimStore, report: RecoveryReport) -> None:
@@ -224,7 +237,8 @@ class Reconciler:
         present: list[Entry] = []
         for entry in known:
             try:
-                self._get_claim(entry.claim)
+                with guarded("reconcile", f"claim {entry.claim}"):
+                    self._get_claim(entry.claim)
             except ClaimGoneError:
                 since = self._gone_since.setdefault(entry.uid, self._clock())
                 if (seconds := self._clock() - since) >= self._gone_after_s:

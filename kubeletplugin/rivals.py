@@ -21,9 +21,11 @@ __all__ = ["check_rivals"]
 
 _SHOWN: Final = 5
 
+# HAMi's plugin registers nvidia.com/gpu as well. What else it says of a node, in annotations, stays when it has gone.
 _NVIDIA_HINT: Final = (
     "keep NVIDIA's device plugin off this node (with the GPU Operator: kubectl label node {node} "
-    "nvidia.com/gpu.deploy.device-plugin=false; else take the node out of its DaemonSet's node selector)"
+    "nvidia.com/gpu.deploy.device-plugin=false --overwrite; else take the node out of its DaemonSet's node selector), "
+    "or, where it is HAMi's, that one (kubectl label node {node} gpu-, where HAMi runs on nodes with the label gpu=on)"
 )
 _KOORDINATOR_HINT: Final = (
     "keep Koordinator from managing this node's devices (koord-device-daemon, and its Device object)"

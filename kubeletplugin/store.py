@@ -88,7 +88,7 @@ class ClaimStore:
         self.metadata_dir = plugin_dir / METADATA
         self.boot_id = boot_id
         self.step = step
-        self.journal = EffectJournal(plugin_dir / EFFECTS)
+        self.journal = EffectJournal(plugin_dir / EFFECTS, boot_id=boot_id)
         self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT, migrations=migrations)
         self._lock = FileLock(plugin_dir / LOCK, holder=instance, timeout_s=lock_timeout_s)
 
@@ -97,7 +97,7 @@ class ClaimStore:
         """Hold the lock and know the entries; a checkpoint that is lost or corrupt is rebuilt first.
 
         Raises:
-            NewerCheckpointError: A later version of Rootport wrote the checkpoint.
+            NewerCheckpointError: A later version of Rootport wrote the checkpoint, or the CDI specs that stand for one.
             NodeError: The lock was not to be had, or the state could not be read.
         """
         with self._lock.held():

@@ -29,7 +29,12 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("rootport", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("rootport")
 
+# pytest imports readline, which leaves COLUMNS=80 to the workers of xdist; without it, text has one width everywhere.
+os.environ.pop("COLUMNS", None)
+
 _TOOLS: Final = {"needs_cc": "cc", "needs_go": "go"}
+_OF_A_CLUSTER: Final = frozenset({"cluster_binaries", "promtool", "browser"})
+"""Fixtures whose parts are built or downloaded outside the Python packages."""
 
 
 class _OneRealNode(LoadScopeScheduling):
@@ -44,6 +49,15 @@ class _OneRealNode(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return _OneRealNode(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest's own selects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves to `make test-cluster`: nobody has to think of it when writing a test."""
+    for item in items:
+        needed = getattr(item, "fixturenames", ())
+        if _OF_A_CLUSTER.intersection(needed) or item.get_closest_marker("needs_go") is not None:
+            item.add_marker("cluster")
 
 
 @pytest.fixture(scope="module", autouse=True)

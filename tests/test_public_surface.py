@@ -20,6 +20,7 @@ BARE = {
     "controller.admission",
     "controller.explanations",
     "driver.adapters",
+    "driver.adapters.http_server",
     "driver.adapters.kubernetes",
     "driver.api",
     "driver.cli",

@@ -78,7 +78,11 @@ KINDS: Final = (
             Column(name="VFs", path=".spec.counts.vfs", type="integer"),
             Column(name="FPGAs", path=".spec.counts.fpgas", type="integer"),
             Column(name="Source", path=".spec.source"),
-            Column(name="Ready", path=f"{_CONDITION}status", description="What the node's plugin said of itself last."),
+            Column(
+                name="Ready",
+                path=f"{_CONDITION}status",
+                description="What the node's plugin says of itself; Unknown once nothing is heard of it.",
+            ),
             Column(
                 name="Published",
                 path='.status.conditions[?(@.type=="Published")].status',

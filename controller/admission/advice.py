@@ -14,14 +14,18 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import DEVICE_CLASSES, JsonObject
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
-from driver.lint import LintCode, LintFinding, lint_claim
+from driver.api.validation import MAX_REQUESTS
+from driver.budget import Budget
+from driver.lint import LintCode, LintFinding, Severity, lint_claim
 
 __all__ = ["Advisor"]
 
 _LOG: Final = logging.getLogger(__name__)
-# The policy rootport-claim-advice says it, with and without a webhook.
-_SAID_ELSEWHERE: Final = frozenset({LintCode.PARTIAL_SHARE})
+# The policy rootport-claim-advice says it, with and without a webhook; and the author cannot help a lack of time.
+_SAID_ELSEWHERE: Final = frozenset({LintCode.PARTIAL_SHARE, LintCode.NOT_LOOKED_AT})
 _MAX_SELECTORS: Final = 8192  # characters in all
+_MAX_ALTERNATIVES: Final = 8
+_SECONDS: Final = 0.1
 _CLASSES_FRESH_S: Final = 30.0
 
 
@@ -58,7 +62,8 @@ class Advisor:
             if self._clock() >= self._read_at + _CLASSES_FRESH_S:
                 # Beside the answer, which must not wait for the API server that waits for it.
                 threading.Thread(target=self.read_classes, name="classes", daemon=True).start()
-            findings = lint_claim(claim, classes=self._classes)
+            with Budget(_SECONDS).in_force():
+                findings = lint_claim(claim, classes=self._classes)
         except Exception:  # noqa: BLE001 - a mistake of the linter must not keep a claim out
             _LOG.exception(
                 "no advice", extra={"claim": f"{claim.metadata.namespace or ''}/{claim.metadata.name or ''}"}
@@ -67,7 +72,11 @@ class Advisor:
         finally:
             self._one_at_a_time.release()
         prefix = "spec." if stored.get("kind") == "ResourceClaimTemplate" else ""
-        return tuple(_line(finding, prefix) for finding in findings if finding.code not in _SAID_ELSEWHERE)
+        return tuple(
+            _line(finding, prefix)
+            for finding in findings
+            if finding.severity is not Severity.NOTE and finding.code not in _SAID_ELSEWHERE
+        )
 
     def read_classes(self) -> None:
         """Read the DeviceClasses; where that fails, the last ones stay."""
@@ -103,7 +112,12 @@ def _claim(stored: JsonObject) -> ResourceClaim | None:
         claim = ResourceClaim.model_validate(wire)
     except ValidationError:
         return None
-    asked = [part for request in claim.spec.devices.requests for part in (request.exactly, *request.first_available)]
+    devices = claim.spec.devices
+    if not devices.requests or len(devices.requests) > MAX_REQUESTS or len(devices.constraints) > MAX_REQUESTS:
+        return None  # nothing to judge, or the API server would have refused it
+    if any(len(request.first_available) > _MAX_ALTERNATIVES for request in devices.requests):
+        return None
+    asked = [part for request in devices.requests for part in (request.exactly, *request.first_available)]
     expressions = (
         selector.cel.expression for part in asked if part for selector in part.selectors if selector.cel is not None
     )

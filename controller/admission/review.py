@@ -7,8 +7,9 @@ cannot be read is no mistake.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final
 
 from driver import DRIVER_NAME
@@ -16,9 +17,13 @@ from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceAllocationConfiguration, OpaqueDeviceConfiguration
 from driver.api.validation.errors import FieldError
+from driver.bounded_json import JsonError, parse_foreign_json
 from driver.config import UnsupportedFieldError, read_entries, share_errors
 
-__all__ = ["Advise", "BadReviewError", "review"]
+__all__ = ["MAX_REVIEW_BYTES", "Advise", "BadReviewError", "review"]
+
+MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
+"""Of a review. The API server takes no larger request either (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
 Advise = Callable[[JsonObject], Sequence[str]]
 """What is suspicious in a claim or template, but legal: a line each."""
@@ -30,12 +35,26 @@ _MAX_CAUSES: Final = 32
 # The API server cuts a warning at 256 characters and all of a response's at 4096 (k8s.io/api v0.36.3, admission/v1).
 _MAX_WARNINGS: Final = 12
 _MAX_WARNING: Final = 256
-# As many as the API allows; a reviewer that is not the API server could send any number.
-_MAX_ENTRIES: Final = 64
+# The API allows no more; a reviewer that is not the API server could send any number.
+_MAX_ENTRIES: Final = 32
+_MAX_UID: Final = 128
+_MAX_NAME: Final = 253
+_MAX_QUANTITY: Final = 64
+# As Python objects a review has up to 200 bytes for each value, of which the shortest have two in JSON: [[],[],...].
+# The 200,000 of a review of 3 MiB are 15 bytes each, less than any field of Kubernetes with its name.
+_MAX_VALUES: Final = 200_000
 
 
 class BadReviewError(Exception):
-    """The request's body is no AdmissionReview: answer 400 with the text."""
+    """The request's body is no AdmissionReview, or one of a size that the API server does not send.
+
+    Attributes:
+        status: What to answer, with the exception's text.
+    """
+
+    def __init__(self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 def review(body: bytes, advise: Advise = lambda _: ()) -> JsonObject:
@@ -51,24 +70,34 @@ def review(body: bytes, advise: Advise = lambda _: ()) -> JsonObject:
     Raises:
         BadReviewError: The body is none.
     """
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadReviewError("the body is not JSON") from error
-    request = _dict(_dict(document).get("request"))
+    document = _parsed(body)
+    request = _dict(document.get("request"))
     uid = request.get("uid")
-    if _dict(document).get("apiVersion") != _API_VERSION or not isinstance(uid, str) or not uid:
+    if document.get("apiVersion") != _API_VERSION or not isinstance(uid, str) or not 0 < len(uid) <= _MAX_UID:
         raise BadReviewError(f"expected an AdmissionReview of {_API_VERSION} with a request")
     response: JsonObject = {"uid": uid, "allowed": True}
     stored = _dict(request.get("object"))
     if _is_to_be_checked(request, stored):
-        kind = str(stored.get("kind", ""))
+        kind = _text(stored.get("kind"))
         errors = list(_errors(kind, stored))
         if errors:
             response |= {"allowed": False, "status": _status(kind, request, errors)}
         elif warnings := [_cut(text, _MAX_WARNING) for text in advise(stored)[:_MAX_WARNINGS]]:
             response["warnings"] = warnings
     return {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _parsed(body: bytes) -> JsonObject:
+    if len(body) > MAX_REVIEW_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+        raise BadReviewError(
+            f"expected at most {MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        )
+    try:
+        # One part that nobody should have written must not keep the others from being checked.
+        document, _ = parse_foreign_json(body, max_bytes=MAX_REVIEW_BYTES)
+    except JsonError as error:
+        raise BadReviewError("the body is not JSON") from error
+    return _dict(document)
 
 
 def _is_to_be_checked(request: JsonObject, stored: JsonObject) -> bool:
@@ -100,13 +129,13 @@ def _claim_errors(spec: JsonObject, where: str) -> Iterator[FieldError]:
 
 
 def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
-    own = str(part.get("deviceClassName", "")).endswith(_OF_CLASSES)
+    own = _text(part.get("deviceClassName")).endswith(_OF_CLASSES)
     amounts: dict[str, Quantity] = {}
-    for key, value in _dict(_dict(part.get("capacity")).get("requests")).items():
+    for key, value in islice(_dict(_dict(part.get("capacity")).get("requests")).items(), _MAX_ENTRIES):
         # Other drivers' devices have a memory as well, and their own rules for it.
-        if own or key.startswith(f"{DRIVER_NAME}/"):
+        if (own or key.startswith(f"{DRIVER_NAME}/")) and isinstance(value, str | int | float):
             try:
-                amounts[key] = Quantity(str(value))
+                amounts[key] = Quantity(str(value)[: _MAX_QUANTITY + 1])
             except ValueError:
                 continue  # the API server knows better
     yield from share_errors(amounts, f"{where}.capacity.requests")
@@ -126,15 +155,15 @@ def _configuration(entry: JsonObject, source: str) -> DeviceAllocationConfigurat
         if opaque.get("driver") == DRIVER_NAME
         else None
     )
-    requests = tuple(str(name) for name in _list(entry.get("requests")))
+    requests = tuple(map(_text, _list(entry.get("requests"))))
     return DeviceAllocationConfiguration(source=source, requests=requests, opaque=known)
 
 
 def _status(kind: str, request: JsonObject, errors: Sequence[FieldError]) -> JsonObject:
     """As the API server refuses what its own validation finds: kubectl shows the causes, a line each."""
     metadata = _dict(_dict(request.get("object")).get("metadata"))
-    name = str(request.get("name") or metadata.get("name") or metadata.get("generateName") or "")
-    namespace = str(request.get("namespace") or "")
+    name = _text(request.get("name")) or _text(metadata.get("name")) or _text(metadata.get("generateName"))
+    namespace = _text(request.get("namespace"))
     shown = [*map(str, errors[:_MAX_CAUSES])]
     if len(errors) > len(shown):
         shown.append(f"and {len(errors) - len(shown)} more")
@@ -155,6 +184,10 @@ def _status(kind: str, request: JsonObject, errors: Sequence[FieldError]) -> Jso
 def _cut(text: str, length: int) -> str:
     text = " ".join(text.split())
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _text(value: object) -> str:
+    return value[:_MAX_NAME] if isinstance(value, str) else ""
 
 
 def _dict(value: object) -> dict[str, Any]:

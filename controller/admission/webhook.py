@@ -12,12 +12,12 @@ from controller.admission.certificate_keeper import CertificateKeeper, FailurePo
 from controller.admission.review import Advise, BadReviewError, review
 from controller.admission.rotation import Lifetimes
 from controller.serving.certificates import ServingCertificate
-from controller.serving.exchange import Request, Response, Route
 from controller.serving.names import certificate_host, service_names
 from controller.serving.secure_server import SecureServer
+from driver.adapters.http_server.exchange import Request, Response, Route
 from driver.adapters.kubernetes.api import KubernetesApi
 
-__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route"]
+__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route", "admission_server"]
 
 ADMISSION_PATH: Final = "/admission"
 """Where the API server sends its reviews: ``clientConfig.service.path``."""
@@ -25,6 +25,7 @@ ADMISSION_PATH: Final = "/admission"
 SERVICE: Final = "rootport-webhook"
 
 _LOG: Final = logging.getLogger(__name__)
+_REVIEWS: Final = 2  # at once, in threads of their own: whatever else is asked, a claim's author does not wait for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Webhook:
         advise: Advise = lambda _: (),
     ) -> None:
         hosts = [certificate_host(text) for text in options.hosts]
-        self._server = SecureServer(options.port, {ADMISSION_PATH: admission_route(advise)} | dict(routes or {}))
+        self._server = admission_server(options.port, advise=advise, routes=routes)
         names = (*service_names(SERVICE, options.namespace), *hosts)
         self._keeper = CertificateKeeper(
             api,
@@ -110,6 +111,21 @@ class Webhook:
         self._server.use(certificate.pem, certificate.key)
 
 
+def admission_server(port: int, *, advise: Advise, routes: Mapping[str, Route] | None = None) -> SecureServer:
+    """The server of the admission webhook and of the routes beside it, without a certificate.
+
+    Args:
+        port: TCP port, on all addresses; 0 for any free one.
+        advise: What is suspicious in a claim.
+        routes: What is served besides, by path prefix.
+
+    Raises:
+        NodeError: The port is taken.
+    """
+    every = {ADMISSION_PATH: admission_route(advise)} | dict(routes or {})
+    return SecureServer(port, every, own_threads={ADMISSION_PATH: _REVIEWS})
+
+
 def admission_route(advise: Advise) -> Route:
     """The route of the admission webhook."""
 
@@ -119,6 +135,6 @@ def admission_route(advise: Advise) -> Route:
         try:
             return Response.of_json(review(request.body, advise))
         except BadReviewError as error:
-            return Response.of_text(str(error), status=HTTPStatus.BAD_REQUEST)
+            return Response.of_text(str(error), status=error.status)
 
     return answer

@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from controller.explanations.routes import Rights
 from controller.serving.callers import Caller, NotAuthenticatedError
-from controller.serving.exchange import Request, Response, Route
+from driver.adapters.http_server.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS, Resource
 
-__all__ = ["MAY_LIST_CLAIMS", "MAY_LIST_DEVICES", "Answer", "Right", "guarded"]
+__all__ = ["MAY_LIST_CLAIMS", "MAY_LIST_DEVICES", "Answer", "PathRight", "Right", "guarded"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -34,12 +34,37 @@ class Right:
     verb: str
     resource: Resource
 
+    def is_held(self, caller: Caller, callers: Rights) -> bool:
+        """Whether the caller has it."""
+        return callers.may(caller, self.verb, self.resource.plural, group=self.resource.group)
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRight:
+    """The right of RBAC to get a path that is no resource: ``nonResourceURLs``.
+
+    Attributes:
+        path: Such as ``/metrics``.
+    """
+
+    path: str
+
+    def is_held(self, caller: Caller, callers: Rights) -> bool:
+        """Whether the caller has it."""
+        return callers.may_get(caller, self.path)
+
+    def __str__(self) -> str:
+        return f"get {self.path}"
+
 
 MAY_LIST_DEVICES: Final = Right(verb="list", resource=DEVICES)
 MAY_LIST_CLAIMS: Final = Right(verb="list", resource=RESOURCE_CLAIMS)
 
 
-def guarded(answer: Answer, right: Right, *, callers: Rights, problem: Callable[[], str]) -> Route:
+def guarded(answer: Answer, right: Right | PathRight, *, callers: Rights, problem: Callable[[], str]) -> Route:
     """A route that answers GET of those who have a right.
 
     Answers besides: 405; 401 and 403 for who may not know; 503 where the API server cannot be asked about the caller,
@@ -59,8 +84,8 @@ def guarded(answer: Answer, right: Right, *, callers: Rights, problem: Callable[
             )
         try:
             caller = callers.caller(request)
-            if not callers.may(caller, right.verb, right.resource.plural, group=right.resource.group):
-                return Response.of_text(f"you may not {right.verb} {right.resource}", status=HTTPStatus.FORBIDDEN)
+            if not right.is_held(caller, callers):
+                return Response.of_text(f"you may not {right}", status=HTTPStatus.FORBIDDEN)
             return _later(why) if (why := problem()) else answer(request, caller)
         except NotAuthenticatedError as error:
             return Response(

@@ -1,4 +1,4 @@
-"""Koordinator's view of nodes, ``GET /apis/v1/plugins/DeviceShare/nodeDeviceSummaries``: its tools keep working.
+"""Koordinator's view of nodes, ``GET /apis/v1/plugins/DeviceShare/nodeDeviceSummaries``.
 
 Sources: koordinator-sh/koordinator, pkg/scheduler/plugins/deviceshare (the API and its shape) and
 apis/extension/device_share.go (the names of the resources). As there,
@@ -24,7 +24,7 @@ from controller.api.access import Answer
 from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
-from controller.serving.exchange import Request, Response
+from driver.adapters.http_server.exchange import Request, Response
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts
 from driver.status.overview import NodeState, is_offered

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from controller.api.koordinator import PREFIX
-from controller.serving.exchange import Request, Response, Route
 from driver import __version__
+from driver.adapters.http_server.exchange import Request, Response, Route
 
 __all__ = ["document", "openapi_route"]
 

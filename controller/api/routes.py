@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 
-from controller.api.access import MAY_LIST_CLAIMS, MAY_LIST_DEVICES, Answer, Right, guarded
+from controller.api.access import MAY_LIST_CLAIMS, MAY_LIST_DEVICES, Answer, PathRight, Right, guarded
 from controller.api.claims import pending_answer
 from controller.api.events import events_answer
 from controller.api.koordinator import PREFIX, summaries_answer
@@ -14,7 +15,9 @@ from controller.api.stream_places import StreamPlaces
 from controller.explanations.routes import Rights, explain_route
 from controller.explanations.service import Explanations
 from controller.overview.store import Overview
-from controller.serving.exchange import Route
+from controller.serving.callers import Caller
+from driver.adapters.health_server import Page, page_response
+from driver.adapters.http_server.exchange import Request, Response, Route
 
 __all__ = ["api_routes"]
 
@@ -27,6 +30,7 @@ def api_routes(
     *,
     callers: Rights,
     problem: Callable[[], str],
+    pages: Mapping[str, Page] | None = None,
 ) -> Mapping[str, Route]:
     """The routes by path prefix.
 
@@ -35,6 +39,7 @@ def api_routes(
         explanations: What explains; without it there is nothing under ``claims`` and ``pods``.
         callers: Who asks.
         problem: Why there is no data here, such as that another controller leads; empty where there is.
+        pages: By path, what every controller shows of itself to who may get that path.
     """
 
     def may(right: Right, answer: Answer, *, further_problem: Callable[[], str] = lambda: "") -> Route:
@@ -47,6 +52,8 @@ def api_routes(
         f"{_V1}/openapi.json": openapi_route(),
         PREFIX: may(MAY_LIST_DEVICES, summaries_answer(overview, places)),
     }
+    for path, page in (pages or {}).items():
+        routes[path] = guarded(_page_answer(path, page), PathRight(path=path), callers=callers, problem=lambda: "")
     if explanations is not None:
         explain = explain_route(explanations, callers)
         routes |= dict.fromkeys(("/claims", "/pods", f"{_V1}/claims", f"{_V1}/pods"), explain)
@@ -62,6 +69,15 @@ def api_routes(
             explain,
         )
     return routes
+
+
+def _page_answer(path: str, page: Page) -> Answer:
+    def answer(request: Request, _caller: Caller) -> Response:
+        if request.path != path:  # the right is to this path alone
+            return Response.of_text("there is nothing here", status=HTTPStatus.NOT_FOUND)
+        return page_response(request, page)
+
+    return answer
 
 
 def _but_explanations(pending: Route, explain: Route) -> Route:

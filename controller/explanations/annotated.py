@@ -1,4 +1,7 @@
-"""Which claims have Rootport's annotations, and what they say: as the watch shows it, never older than own writes."""
+"""Which claims have Rootport's annotations, and what they say: as the watch shows it, never older than own writes.
+
+Whoever owns a claim can write anything into them. So what is taken over is only what Rootport could have written.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,30 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from driver import DRIVER_NAME
+from driver.explain.reasons import Reason
+from driver.explain.summary import NOTE_BYTES, shortened
 
-__all__ = ["ANNOTATIONS", "MESSAGE", "REASON", "Annotated", "AnnotatedClaims"]
+__all__ = ["ANNOTATIONS", "MESSAGE", "REASON", "UNKNOWN", "Annotated", "AnnotatedClaims", "own_annotations"]
 
 REASON: Final = f"{DRIVER_NAME}/pending-reason"
 MESSAGE: Final = f"{DRIVER_NAME}/pending-message"
 ANNOTATIONS: Final = (REASON, MESSAGE)
+UNKNOWN: Final = "Unknown"
+"""Stands for a reason that is none of :class:`~driver.explain.reasons.Reason`: somebody else wrote it."""
+
+_LOOKED_AT: Final = 4 * NOTE_BYTES
+_REASONS: Final = {str(reason): str(reason) for reason in Reason}
+
+
+def own_annotations(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """What an object's annotations say among :data:`ANNOTATIONS`: a known reason, and a short printable message."""
+    annotations = metadata.get("annotations") or {}
+    said = {}
+    if REASON in annotations:
+        said[REASON] = _REASONS.get(annotations[REASON], UNKNOWN)
+    if MESSAGE in annotations:
+        said[MESSAGE] = shortened(str(annotations[MESSAGE])[:_LOOKED_AT], NOTE_BYTES)
+    return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +44,7 @@ class Annotated:
     Attributes:
         uid: The claim's.
         version: The claim's resource version.
-        said: The annotations among :data:`ANNOTATIONS`.
+        said: Of :func:`own_annotations`.
     """
 
     uid: str
@@ -46,8 +67,7 @@ class AnnotatedClaims:
 
     def see(self, metadata: Mapping[str, Any]) -> None:
         """A claim's metadata as the watch shows it, or as the API server answered to an own write."""
-        all_said = metadata.get("annotations") or {}
-        said = {key: all_said[key] for key in ANNOTATIONS if key in all_said}
+        said = own_annotations(metadata)
         key = f"{metadata['namespace']}/{metadata['name']}"
         version = int(metadata["resourceVersion"])  # whole numbers that grow (KEP-5504)
         with self._lock:
@@ -65,7 +85,7 @@ class AnnotatedClaims:
             self._claims.pop(key, None)
 
     def said(self, key: str) -> Mapping[str, str]:
-        """The claim's annotations; empty where it has none."""
+        """What the claim's annotations say (:func:`own_annotations`); empty where it has none."""
         with self._lock:
             known = self._claims.get(key)
             return {} if known is None else known.said

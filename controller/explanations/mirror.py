@@ -14,28 +14,59 @@ from typing import Any, Final
 
 from controller.explanations.annotated import AnnotatedClaims
 from controller.packed import unpack
+from driver.adapters.kubernetes.resources import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    NODE_INVENTORIES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 
-__all__ = ["Mirror"]
+__all__ = ["BusyError", "Mirror"]
 
 # Kinds that often change without a change of what explain looks at: heartbeats, what plugins say of claims.
 _RESTLESS: Final = frozenset({Kind.NODE, Kind.CLAIM, Kind.INVENTORY, Kind.POD})
+_RESOURCES: Final = {
+    Kind(resource.kind): resource
+    for resource in (
+        DEVICE_CLASSES,
+        DEVICE_TAINT_RULES,
+        NODE_INVENTORIES,
+        NODES,
+        PODS,
+        RESOURCE_CLAIM_TEMPLATES,
+        RESOURCE_CLAIMS,
+        RESOURCE_SLICES,
+    )
+}
 _NAMESPACED: Final = frozenset({Kind.CLAIM, Kind.POD})
+_TAKING_OVER_S: Final = 0.5
+
+
+class BusyError(Exception):
+    """Somebody else asks, and that takes long: answer 503 with the text."""
 
 
 class Mirror:
     """A :class:`~driver.explain.state.ClusterState` behind a lock. Safe for several threads.
 
     Args:
+        skipped: Gets the objects that cannot be taken over; explanations are made without them.
         clock: Monotonic seconds.
 
     Attributes:
         annotated: The claims that have Rootport's annotations.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, skipped: SkippedObjects | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.annotated = AnnotatedClaims()
+        self._skipped = skipped or SkippedObjects()
         self._clock = clock
         self._state = ClusterState()
         self._asking = threading.RLock()
@@ -105,13 +136,28 @@ class Mirror:
             return bool(self._inbox)
 
     @contextmanager
-    def use(self) -> Iterator[ClusterState]:
-        """The state with all changes up to now; it does not change until the block ends."""
-        with self._asking:
+    def use(self, *, wait_s: float | None = None) -> Iterator[ClusterState]:
+        """The state with all changes up to now; it does not change until the block ends, which must be soon.
+
+        Where there are so many changes that taking them over takes long, the last ones are left to who asks next.
+
+        Args:
+            wait_s: How long to wait for whoever uses it now; None for as long as it takes.
+
+        Raises:
+            BusyError: It took longer.
+        """
+        if not self._asking.acquire(timeout=-1 if wait_s is None else wait_s):
+            raise BusyError("others are having claims explained: try again in a moment")
+        try:
             with self._lock:
-                waiting = len(self._inbox)
-            self.take_over(waiting)  # what comes meanwhile is for the next one
+                waiting = len(self._inbox)  # what comes meanwhile is for the next one
+            end = self._clock() + _TAKING_OVER_S
+            while waiting > 0 and self._take_one() and self._clock() < end:
+                waiting -= 1
             yield self._state
+        finally:
+            self._asking.release()
 
     def _add(self, place: tuple[Kind, str], data: bytes | None) -> None:
         # An object that changes often is taken over once, in the order of its first change.
@@ -124,9 +170,17 @@ class Mirror:
             if place is None:
                 return False
             data = self._inbox.pop(place)
-        kind, key = place
-        if data is None:
-            self._state.remove(kind, key)
-        else:
-            self._state.put(kind, unpack(data))
+        self._apply(*place, data)
         return True
+
+    def _apply(self, kind: Kind, key: str, data: bytes | None) -> None:
+        try:
+            if data is None:
+                self._state.remove(kind, key)
+            else:
+                self._state.put(kind, unpack(data))
+        except Exception as error:  # noqa: BLE001 - the other objects must not suffer
+            self._skipped.skip(_RESOURCES[kind], "Failed", f"{key} explain", error)
+            if data is not None:
+                self._apply(kind, key, None)  # no explanation may rest on half of it
+                self._state.leave_out(kind, key, "reading it failed, which is a mistake of Rootport's")

@@ -19,8 +19,16 @@ __all__ = ["EVENT_AGAIN_S", "Outcome", "annotations_patch", "pending_event"]
 EVENT_AGAIN_S: Final = 1800.0
 """After so many seconds a pod that still waits for the same reason has another Event, for they live an hour."""
 
-# Nothing keeps it from its devices, so there is nothing to tell.
-_ALL_IS_WELL: Final = frozenset({Reason.FITS, Reason.ALLOCATED, Reason.WAITING_FOR_POD})
+# Nothing that is known keeps it from its devices, so there is nothing to tell.
+_ALL_IS_WELL: Final = frozenset(
+    {
+        Reason.FITS,
+        Reason.ALLOCATED,
+        Reason.WAITING_FOR_POD,
+        Reason.OBJECT_UNREADABLE,
+        Reason.EXTENDED_RESOURCE_NOT_EVALUATED,
+    }
+)
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 

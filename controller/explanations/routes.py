@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from controller.explanations.turns import BusyError
+from controller.explanations.mirror import BusyError
 from controller.serving.callers import Caller, NotAuthenticatedError
-from controller.serving.exchange import Request, Response, Route
+from driver.adapters.http_server.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError
 from driver.explain.explanation import Explanation, ObjectRef
@@ -60,6 +60,9 @@ class Rights(Protocol):
     def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
         """Whether they may."""
 
+    def may_get(self, caller: Caller, path: str) -> bool:
+        """Whether they may get a path that is no resource."""
+
 
 def explain_route(explanations: Asked, callers: Rights) -> Route:
     """Answers both paths. With ``?format=text`` the answer is what ``rootport explain`` prints, otherwise JSON.
@@ -78,7 +81,7 @@ def explain_route(explanations: Asked, callers: Rights) -> Route:
         subject = _subject(request.path)
         if subject is None:
             return Response.of_text(
-                "ask for /claims/NAMESPACE/NAME/explain or /pods/NAMESPACE/NAME/explain", status=404
+                "ask for /api/v1/claims/NAMESPACE/NAME/explain or /api/v1/pods/NAMESPACE/NAME/explain", status=404
             )
         try:
             return _authorized(request, subject, explanations, callers)

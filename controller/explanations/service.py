@@ -5,24 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Final
 
 from controller.explanations.loop import ExplanationLoop, Pace
-from controller.explanations.mirror import Mirror
+from controller.explanations.mirror import BusyError, Mirror
 from controller.explanations.names import hide_names
 from controller.explanations.pending import PendingClaim, PendingClaims
+from controller.explanations.pieces import ON_DEMAND, ROUTINE, Pieces, Size
 from controller.explanations.turns import Turns
 from controller.explanations.watches import ExplanationWatches
+from controller.explanations.write_pace import WritePace
 from controller.explanations.writer import OutcomeWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import InputError
-from driver.explain.explainer import Explainer
+from driver.explain.cluster import Kind
 from driver.explain.explanation import Explanation, ObjectRef
 from driver.explain.state import ClusterState
 
 __all__ = ["Explanations"]
 
+_ASK_AGAIN: Final = "ask again in a moment: it goes on where it was"
+
 _WRITES_PER_S: Final = 10.0
+_WRITES_AT_ONCE: Final = 100
+_WRITES_AT_ONCE_EACH: Final = 50  # for a namespace
 _MOST_WAITING: Final = 1000  # changes, a second's work
 
 
@@ -53,11 +60,12 @@ class Explanations:
         self._all_names = all_names
         self._pace = pace
         self._timed = timed
-        self._mirror = Mirror()
+        self._mirror = Mirror(skipped=api.skipped)
         self._pending = PendingClaims(self._mirror, changed=pending_changed)
         self._watches = ExplanationWatches(api, self._mirror)
         self._turns = Turns()
-        self._explainer: Explainer | None = None
+        self._pieces: Pieces | None = None
+        self._loop: ExplanationLoop | None = None
         self._others_are_synced: Callable[[], bool] = lambda: False
 
     @property
@@ -76,9 +84,14 @@ class Explanations:
         return "" if self._pending.is_known else "the cluster is being read: ask again in a moment"
 
     @property
+    def put_off(self) -> int:
+        """How many pods wait for minutes before they are looked at again, because that takes very long."""
+        return self._loop.put_off if self._loop is not None else 0
+
+    @property
     def problem(self) -> str:
         """Why nothing can be explained here and now; empty where it can."""
-        if self._explainer is None:
+        if self._pieces is None:
             return "this controller does not lead: ask another one"
         # Whoever asks takes over what is waiting, at one go; at the start that is the loop's work, in pieces.
         is_read = self._is_synced() and self._mirror.waiting <= _MOST_WAITING
@@ -95,15 +108,15 @@ class Explanations:
             go_first: Waits until nothing more urgent is due.
         """
         self._others_are_synced = is_synced
-        with self._mirror.use() as state:
-            self._explainer = Explainer(state)
+        self._pieces = Pieces(self._mirror, stop)
+        pace = WritePace(stop, per_s=_WRITES_PER_S, at_once=_WRITES_AT_ONCE, at_once_each=_WRITES_AT_ONCE_EACH)
         writer = OutcomeWriter(
             self._api,
             self._mirror.annotated,
             instance=self._instance,
-            pause=lambda: stop.wait(1.0 / _WRITES_PER_S),
+            pause=pace.wait,
         )
-        loop = ExplanationLoop(
+        loop = self._loop = ExplanationLoop(
             self._mirror,
             explain=self._explain_for_all,
             writer=writer,
@@ -134,17 +147,21 @@ class Explanations:
             BusyError: Too many ask at once.
             InputError: There is no such object; with names that are alike only for who may know all names.
         """
-        with self._turns.turn(), self._mirror.use() as state:
-            if not all_names and not _is_there(state, subject):
-                raise InputError(f"there is no {subject}")
-            return self._explained(state, subject, all_names=all_names)
+        with self._turns.turn(subject.namespace):
+            if not all_names:
+                with self._mirror.use(wait_s=ON_DEMAND.wait_s) as state:
+                    if not _is_there(state, subject):
+                        raise InputError(f"there is no {subject}")
+            found = self._explained(subject, ON_DEMAND, all_names=all_names)
+        return replace(found, notes=(*found.notes, _ASK_AGAIN)) if found.is_cut else found
 
-    def _explain_for_all(self, state: ClusterState, subject: ObjectRef) -> Explanation:
-        return self._explained(state, subject, all_names=self._all_names)
+    def _explain_for_all(self, subject: ObjectRef) -> Explanation:
+        return self._explained(subject, ROUTINE, all_names=self._all_names)
 
-    def _explained(self, state: ClusterState, subject: ObjectRef, *, all_names: bool) -> Explanation:
-        explainer = self._explainer = self._explainer or Explainer(state)
-        found = explainer.explain(subject)
+    def _explained(self, subject: ObjectRef, size: Size, *, all_names: bool) -> Explanation:
+        if self._pieces is None:
+            raise BusyError("this controller does not lead: ask another one")
+        found = self._pieces.explain(subject, size)
         if all_names:
             return found
         return hide_names(found, namespace=subject.namespace, others=self._mirror.namespaces)
@@ -155,4 +172,5 @@ class Explanations:
 
 def _is_there(state: ClusterState, subject: ObjectRef) -> bool:
     key = f"{subject.namespace}/{subject.name}"
-    return (state.pod(key) if subject.kind == "Pod" else state.claim(key)) is not None
+    kind, found = (Kind.POD, state.pod(key)) if subject.kind == "Pod" else (Kind.CLAIM, state.claim(key))
+    return found is not None or state.left_out.why(kind, key) != ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 from controller.explanations.mirror import Mirror
@@ -15,14 +15,16 @@ from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
 from driver.adapters.kubernetes.reflector import Reflector
 from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
+    DEVICE_TAINT_RULE_VERSIONS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     JsonObject,
     Resource,
 )
+from driver.explain.reading import MAX_POD_CLAIMS
+from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts
 
-__all__ = ["ExplanationWatches"]
+__all__ = ["ExplanationWatches", "pod_essence"]
 
 _LOG: Final = logging.getLogger(__name__)
 _DATA: Final = "data"
@@ -40,7 +42,7 @@ _POD_SPEC: Final = (
     "schedulingGates",
     "tolerations",
 )
-_POD_STATUS: Final = ("phase", "resourceClaimStatuses")
+_POD_STATUS: Final = ("phase", "resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
 class ExplanationWatches:
@@ -58,7 +60,7 @@ class ExplanationWatches:
         self._watches = {
             "deviceclasses": self._watch(DEVICE_CLASSES, _whole),
             "resourceclaimtemplates": self._watch(RESOURCE_CLAIM_TEMPLATES, _name_alone, metadata_only=True),
-            "pods": self._watch(PODS, _pod, field_selector="spec.nodeName="),
+            "pods": self._watch(PODS, pod_essence, field_selector="spec.nodeName="),
         }
 
     def start(self, stop: threading.Event) -> list[threading.Thread]:
@@ -82,7 +84,7 @@ class ExplanationWatches:
     def _watch_rules(self, stop: threading.Event) -> None:
         """DeviceTaintRules, in the version that is served; where none is, ask again now and then.
 
-        Their API is off by default up to Kubernetes 1.36 at least, so that its absence is no error.
+        Up to Kubernetes 1.36 their API is off by default, so that its absence is no error.
         """
         said = ""
         while not stop.is_set():
@@ -108,10 +110,9 @@ class ExplanationWatches:
         Raises:
             ApiServerError: Nobody could say.
         """
-        for version in (DEVICE_TAINT_RULES.version, "v1alpha3"):
-            resource = replace(DEVICE_TAINT_RULES, version=version)
+        for resource in DEVICE_TAINT_RULE_VERSIONS:
             try:
-                self._api.list(resource, metadata_only=True)
+                self._api.list(resource, metadata_only=True, transform=lambda _stored: {})
             except NotFoundError:
                 continue
             return resource
@@ -158,15 +159,34 @@ def _name_alone(wire: JsonObject) -> JsonObject:
     return {"metadata": {key: wire["metadata"][key] for key in ("name", "namespace")}}
 
 
-def _pod(wire: JsonObject) -> JsonObject | None:
-    """None for a pod without claims: of most pods nothing is kept."""
+def pod_essence(wire: JsonObject) -> JsonObject | None:
+    """What is kept of a pod; None for one without claims and extended resources, as most pods are."""
     spec, status = wire.get("spec") or {}, wire.get("status") or {}
-    if not spec.get("resourceClaims"):
+    containers = {field: _containers(spec.get(field) or ()) for field in ("initContainers", "containers")}
+    is_extended = any(map(any, containers.values()))
+    if not spec.get("resourceClaims") and not is_extended:
         return None
+    # One more than is looked at, so that whoever reads them knows that there are more.
+    spec["resourceClaims"] = (spec.get("resourceClaims") or [])[: MAX_POD_CLAIMS + 1]
     scheduled = [item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"]
     return {
         "metadata": {key: wire["metadata"][key] for key in _POD_METADATA if key in wire["metadata"]},
-        "spec": {key: spec[key] for key in _POD_SPEC if key in spec},
+        "spec": {key: spec[key] for key in _POD_SPEC if key in spec} | (containers if is_extended else {}),
         "status": {key: status[key] for key in _POD_STATUS if key in status}
         | {"conditions": [{key: item.get(key) for key in ("type", "status", "message")} for item in scheduled]},
     }
+
+
+def _containers(containers: Sequence[JsonObject]) -> list[JsonObject]:
+    """In their order, of those that ask for extended resources what they request, of others nothing."""
+    kept: list[JsonObject] = []
+    for container in containers:
+        requests = (container.get("resources") or {}).get("requests") or {}
+        # One more than is looked at, so that whoever reads them knows that there are more.
+        few = dict(islice(requests.items(), MAX_POD_RESOURCES + 1))
+        if len(few) > MAX_POD_RESOURCES or extended_amounts(few):
+            policy = {"restartPolicy": container["restartPolicy"]} if container.get("restartPolicy") else {}
+            kept.append({"resources": {"requests": few}} | policy)
+        else:
+            kept.append({})
+    return kept

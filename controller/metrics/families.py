@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.metrics.nodes import node_families
+from driver.adapters.kubernetes.skipped import SkipReason
 from driver.adapters.kubernetes.write_counts import WriteCounts
 from driver.status.metric_family import Distribution, Family, family
 from driver.status.overview import NodeOverview
@@ -25,7 +26,9 @@ class ControllerSnapshot:
         leads: Whether it is the leader: of nodes and claims only the leader knows.
         nodes: The nodes.
         pending: How many claims are pending, by reason.
+        put_off: How many pods wait for long to be explained because that takes very long.
         writes: What it wrote to the API server.
+        skipped: How many objects it left out, by kind and reason.
         passes: How long its passes took, by name.
     """
 
@@ -33,7 +36,9 @@ class ControllerSnapshot:
     leads: bool
     nodes: Iterable[NodeOverview]
     pending: Mapping[str, int]
+    put_off: int
     writes: WriteCounts
+    skipped: Mapping[tuple[str, SkipReason], int]
     passes: Mapping[str, Distribution]
 
 
@@ -46,6 +51,13 @@ def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
         "Claims that wait for devices, by why: the reason that explain gives.",
         ("reason",),
         (((reason,), float(count)) for reason, count in sorted(snapshot.pending.items())),
+    )
+    yield family(
+        "gauge",
+        "rootport_explanations_put_off",
+        "Pods whose claims take so long to explain that it is tried again after minutes only.",
+        (),
+        [((), float(snapshot.put_off))],
     )
     writes = snapshot.writes
     yield family(
@@ -63,9 +75,16 @@ def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
         ((key, float(count)) for key, count in sorted(writes.failed.items())),
     )
     yield family(
+        "counter",
+        "rootport_api_objects_skipped_total",
+        "Versions of objects from the API server that were left out: too large, unreadable, or not processed.",
+        ("resource", "reason"),
+        ((key, float(count)) for key, count in sorted(snapshot.skipped.items())),
+    )
+    yield family(
         "histogram",
         "rootport_pass_duration_seconds",
-        "How long a pass took: over the slices or Device objects of one node, or over all pending claims.",
+        "How long a pass took: over the slices or Device objects of one node, or the explanation of one pod.",
         ("pass",),
         (((name,), found) for name, found in snapshot.passes.items()),
     )

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from controller.metrics.families import ControllerSnapshot, controller_families
 from driver import __version__
 from driver.adapters.durations import Durations
+from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.status.metric_family import Family
 from driver.status.overview import NodeOverview
@@ -43,10 +44,12 @@ class ControllerCounts:
 
     Attributes:
         writes: Listens to the clients of the API server.
+        skipped: Gets the objects that the clients of the API server leave out.
         passes: How long the passes of :data:`PASSES` take.
     """
 
     writes: WriteCounter = field(default_factory=WriteCounter)
+    skipped: SkippedObjects = field(default_factory=SkippedObjects)
     passes: Durations = field(default_factory=lambda: Durations(PASSES))
 
 
@@ -59,12 +62,14 @@ class ControllerMetrics:
         leads: Whether it is the leader.
         nodes: The nodes; none while it does not lead.
         pending: The pending claims; none while it does not lead.
+        put_off: How many pods wait for long to be explained because that takes very long.
     """
 
     counts: ControllerCounts
     leads: Callable[[], bool]
     nodes: Callable[[], Iterable[NodeOverview]]
     pending: Callable[[], Iterable[Pending]]
+    put_off: Callable[[], int] = lambda: 0
 
     def families(self) -> Iterator[Family]:
         """All families, as of now."""
@@ -73,7 +78,9 @@ class ControllerMetrics:
             leads=self.leads(),
             nodes=self.nodes(),
             pending=pending_by_reason(self.pending()),
+            put_off=self.put_off(),
             writes=self.counts.writes.so_far(),
+            skipped=self.counts.skipped.so_far(),
             passes=self.counts.passes.so_far(),
         )
         return controller_families(snapshot)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from controller.serving.exchange import Request
+from controller.serving.buckets import Buckets, Rate
+from driver.adapters.http_server.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, JsonObject
@@ -25,7 +26,15 @@ _T = TypeVar("_T")
 _KEPT_S: Final = 10.0  # as long as the API server itself keeps what an authentication webhook said
 _MAX_KEPT: Final = 1024
 _MAX_TOKEN: Final = 16 * 1024
-_QUESTIONS_A_SECOND: Final = 50
+
+# About tokens that nobody knows: of one source, and of all. What a source has not used for a while it may use at once.
+_OF_SOURCE: Final = Rate(a_second=10, at_once=50)
+_OF_STRANGERS: Final = Rate(a_second=50, at_once=100)
+_STRANGERS_AT_ONCE: Final = 8  # a slow API server must not have all threads wait for its answers about them
+# Who was known lately is not among them: about each such token, and about what its user may do.
+_OF_KNOWN: Final = Rate(a_second=1, at_once=5)
+_OF_USER: Final = Rate(a_second=20, at_once=50)
+_KNOWN_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +61,10 @@ class NotAuthenticatedError(Exception):
 class Callers:
     """Asks the API server about callers; answers are kept for 10 seconds. Safe for threads.
 
+    Anybody can make up tokens, and each costs the API server a question. So these questions are counted by where they
+    come from, and those about tokens that were good within the last hour apart from them: a flood of made-up tokens
+    takes nothing from users.
+
     Args:
         api: With the right to create tokenreviews and subjectaccessreviews.
         clock: Monotonic seconds.
@@ -59,9 +72,15 @@ class Callers:
 
     def __init__(self, api: KubernetesApi, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
-        self._questions = _Questions(clock)
-        self._callers: _Kept[Caller | None] = _Kept(clock)
-        self._rights: _Kept[bool] = _Kept(clock)
+        self._callers: _Kept[Caller] = _Kept(clock, _KEPT_S)
+        self._refused: _Kept[None] = _Kept(clock, _KEPT_S)
+        self._rights: _Kept[bool] = _Kept(clock, _KEPT_S)
+        self._known: _Kept[None] = _Kept(clock, _KNOWN_S)
+        self._of_sources = Buckets(_OF_SOURCE, clock)
+        self._of_strangers = Buckets(_OF_STRANGERS, clock)
+        self._of_known = Buckets(_OF_KNOWN, clock)
+        self._of_users = Buckets(_OF_USER, clock)
+        self._strangers = threading.BoundedSemaphore(_STRANGERS_AT_ONCE)
 
     def caller(self, request: Request) -> Caller:
         """Who sent a request, by its header ``Authorization: Bearer TOKEN``.
@@ -80,10 +99,15 @@ class Callers:
             raise NotAuthenticatedError("the token is too long")
         # No token is kept, not even in memory.
         key = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
-        found = self._callers.get(key, lambda: self._review(token))
-        if found is None:
-            raise NotAuthenticatedError("the API server does not accept the token; it may have ended")
-        return found
+        if (found := self._callers.get(key)) is not None:
+            return found
+        if key not in self._refused:
+            if (made := self._review(token, key, request.source)) is not None:
+                self._callers.put(key, made)
+                self._known.put(key, None)
+                return made
+            self._refused.put(key, None)
+        raise NotAuthenticatedError("the API server does not accept the token; it may have ended")
 
     def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
         """Whether the caller has a right, as ``kubectl auth can-i`` tells.
@@ -100,19 +124,52 @@ class Callers:
             ApiServerError: The API server cannot be asked, or is asked too much.
         """
         attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace, "name": name}
-        extra = {key: list(values) for key, values in caller.extra.items()}
+        return self._may(caller, "resourceAttributes", {key: value for key, value in attributes.items() if value})
+
+    def may_get(self, caller: Caller, path: str) -> bool:
+        """Whether the caller has the right to get a path: ``nonResourceURLs`` of RBAC.
+
+        Raises:
+            ApiServerError: The API server cannot be asked, or is asked too much.
+        """
+        return self._may(caller, "nonResourceAttributes", {"path": path, "verb": "get"})
+
+    def _may(self, caller: Caller, kind: str, attributes: Mapping[str, str]) -> bool:
+        who = (caller.username, caller.uid, caller.groups, tuple(sorted(caller.extra.items())))
+        key = (who, kind, *attributes.items())
+        kept = self._rights.get(key)
+        if kept is not None:
+            return kept
         spec: JsonObject = {
-            "resourceAttributes": {key: value for key, value in attributes.items() if value},
+            kind: dict(attributes),
             "user": caller.username,
             "uid": caller.uid,
             "groups": list(caller.groups),
-            "extra": extra,
+            "extra": {name: list(values) for name, values in caller.extra.items()},
         }
-        who = (caller.username, caller.uid, caller.groups, tuple(sorted(caller.extra.items())))
-        return self._rights.get((who, *attributes.values()), lambda: self._access(spec))
+        if not self._of_users.take(caller.username):
+            raise _too_many()
+        status = self._api.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec}).get("status") or {}
+        is_allowed = status.get("allowed") is True
+        self._rights.put(key, is_allowed)
+        return is_allowed
 
-    def _review(self, token: str) -> Caller | None:
-        self._questions.ask()
+    def _review(self, token: str, key: bytes, source: str) -> Caller | None:
+        if key in self._known:
+            if not self._of_known.take(key):
+                raise _too_many()
+            return self._asked(token)
+        # In this order: who has used up their own share takes none of the others'.
+        if not (self._of_sources.take(source) and self._of_strangers.take("")):
+            raise _too_many()
+        if not self._strangers.acquire(blocking=False):
+            raise _too_many()
+        try:
+            return self._asked(token)
+        finally:
+            self._strangers.release()
+
+    def _asked(self, token: str) -> Caller | None:
         status = self._api.create(TOKEN_REVIEWS, {"spec": {"token": token}}).get("status") or {}
         user = status.get("user") or {}
         if status.get("authenticated") is not True or not user.get("username"):
@@ -124,48 +181,33 @@ class Callers:
             extra={key: tuple(values or ()) for key, values in (user.get("extra") or {}).items()},
         )
 
-    def _access(self, spec: JsonObject) -> bool:
-        self._questions.ask()
-        status = self._api.create(SUBJECT_ACCESS_REVIEWS, {"spec": spec}).get("status") or {}
-        return status.get("allowed") is True
 
-
-class _Questions:
-    """Bounds what anybody with made-up tokens can make us ask the API server."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._second = 0
-        self._asked = 0
-
-    def ask(self) -> None:
-        with self._lock:
-            second = int(self._clock())
-            if second != self._second:
-                self._second, self._asked = second, 0
-            self._asked += 1
-            if self._asked > _QUESTIONS_A_SECOND:
-                raise UnavailableError("too many callers at once", hint="try again in a second", retry_after_s=1.0)
+def _too_many() -> UnavailableError:
+    return UnavailableError("too many callers at once", hint="try again in a second", retry_after_s=1.0)
 
 
 class _Kept(Generic[_T]):
-    """Answers of the last seconds, a bounded number of them."""
+    """What was learnt within the last seconds, a bounded number of things. Safe for threads."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, tuple[float, _T]] = OrderedDict()
+        self._items: OrderedDict[Hashable, tuple[float, _T]] = OrderedDict()
 
-    def get(self, key: Hashable, ask: Callable[[], _T]) -> _T:
+    def __contains__(self, key: Hashable) -> bool:
         with self._lock:
-            at, answer = self._answers.get(key, (None, None))
-            if at is not None and self._clock() < at + _KEPT_S:
-                return answer  # type: ignore[return-value]
-        answer = ask()
+            found = self._items.get(key)
+            return found is not None and self._clock() < found[0] + self._seconds
+
+    def get(self, key: Hashable) -> _T | None:
         with self._lock:
-            self._answers[key] = (self._clock(), answer)
-            self._answers.move_to_end(key)
-            while len(self._answers) > _MAX_KEPT:
-                self._answers.popitem(last=False)
-        return answer
+            found = self._items.get(key)
+            return found[1] if found is not None and self._clock() < found[0] + self._seconds else None
+
+    def put(self, key: Hashable, item: _T) -> None:
+        with self._lock:
+            self._items[key] = (self._clock(), item)
+            self._items.move_to_end(key)
+            while len(self._items) > _MAX_KEPT:
+                self._items.popitem(last=False)

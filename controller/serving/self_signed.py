@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from controller.serving.certificates import issue
-from controller.serving.exchange import Route
 from controller.serving.secure_server import SecureServer
+from driver.adapters.http_server.exchange import Route
 
 __all__ = ["SelfSigned"]
 

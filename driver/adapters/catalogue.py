@@ -38,6 +38,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+_MIB: Final = 1024**2
 _GIB: Final = 1024**3
 _MAX_ATTRIBUTE: Final = 64
 # What a person may leave out of a model's name.
@@ -70,10 +71,11 @@ class GpuModel:
 
     name: str
     pci: tuple[str, ...] = ()
-    memory_gib: int
+    memory_mib: int
     architecture: str
     compute_capability: str | None = None
     compute_units: int | None = None
+    nominal: bool = False
     mig: str | None = None
     aliases: tuple[str, ...] = ()
 
@@ -110,7 +112,8 @@ class GpuFacts:
 
     Attributes:
         model: As NVML or AMD SMI writes it.
-        memory_bytes: Nominal size, see catalogue.yaml.
+        memory_bytes: As the card's driver reports it.
+        memory_is_nominal: ``memory_bytes`` is the data sheet's size, of which the driver reports less.
         architecture: ``Hopper``, ``gfx90a``.
         cuda_compute_capability: ``major.minor``.
         mig_profiles: The GPU instance profiles; empty where the model has none, or they are not known.
@@ -118,9 +121,18 @@ class GpuFacts:
 
     model: str | None = None
     memory_bytes: int | None = None
+    memory_is_nominal: bool = False
     architecture: str | None = None
     cuda_compute_capability: str | None = None
     mig_profiles: tuple[MigProfile, ...] = ()
+
+    @property
+    def memory_note(self) -> str | None:
+        """What a person must know who plans with ``memory_bytes``; None where the driver's own figure is known."""
+        if not (self.memory_is_nominal and self.memory_bytes):
+            return None
+        size = f"{self.memory_bytes / _GIB:g} GiB"
+        return f"{self.model or 'GPU'}: the memory, {size}, is the nominal size; the driver may report less"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +231,11 @@ def gpu_facts(
     elif architecture is not None and compute_units is not None:
         described = [gpu for gpu in gpus if (gpu.architecture, gpu.compute_units) == (architecture, compute_units)]
     alike = described or [gpu for gpu in gpus if compute_capability and gpu.compute_capability == compute_capability]
-    memory_gib = _agreed(described, lambda gpu: gpu.memory_gib)
+    memory_mib = _agreed(described, lambda gpu: gpu.memory_mib)
     facts = GpuFacts(
         model=_agreed(described, lambda gpu: gpu.name),
-        memory_bytes=memory_gib * _GIB if memory_gib else None,
+        memory_bytes=memory_mib * _MIB if memory_mib else None,
+        memory_is_nominal=bool(memory_mib) and any(gpu.nominal for gpu in described),
         architecture=architecture or _agreed(alike, lambda gpu: gpu.architecture),
         cuda_compute_capability=compute_capability or _agreed(described, lambda gpu: gpu.compute_capability),
         mig_profiles=_mig_profiles(_agreed(described, lambda gpu: gpu.mig)),
@@ -303,13 +316,14 @@ def _with_flags(facts: GpuFacts, hardware: HardwareFacts) -> GpuFacts:
         else:
             facts = GpuFacts(
                 model=model.name,
-                memory_bytes=model.memory_gib * _GIB,
+                memory_bytes=model.memory_mib * _MIB,
+                memory_is_nominal=model.nominal,
                 architecture=model.architecture,
                 cuda_compute_capability=model.compute_capability,
                 mig_profiles=_mig_profiles(model.mig),
             )
     if hardware.gpu_memory_bytes is not None:
-        facts = replace(facts, memory_bytes=hardware.gpu_memory_bytes)
+        facts = replace(facts, memory_bytes=hardware.gpu_memory_bytes, memory_is_nominal=False)
     return facts
 
 

@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import logging
-import socket
-import sys
-import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from typing import Final, TypeAlias
 
+from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http_server.limits import Limits
+from driver.adapters.http_server.server import HttpServer
+from driver.adapters.http_server.sources import Readers, is_local
 from driver.errors import NodeError, RootportError
 
-__all__ = ["HealthServer", "Page"]
+__all__ = ["HealthServer", "Page", "page_response"]
 
 Page: TypeAlias = Callable[[str], tuple[str, bytes]]
 """Gives a page's content type and body, by the request's Accept header."""
 
 _LOG: Final = logging.getLogger(__name__)
 
-_TIMEOUT_S: Final = 5.0
-_TEXT: Final = "text/plain; charset=utf-8"
-
-
-class _Server(ThreadingHTTPServer):
-    """On IPv4 and IPv6 where the kernel has both: kubelet probes the pod's own address."""
-
-    daemon_threads = True
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
-
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class's form
-        """A client that goes away early is no error of ours; the base class prints a traceback for it."""
-        if not isinstance(sys.exception(), OSError):
-            _LOG.exception("a request failed", extra={"client": str(client_address)})
+_TIMEOUT_S: Final = 10.0  # Prometheus' own default
+_CHECK_THREADS: Final = 4
+_PAGE_THREADS: Final = 2  # of their own: however long a page takes, a probe is answered
 
 
 class HealthServer:
@@ -47,6 +32,7 @@ class HealthServer:
         port: TCP port, on all addresses; 0 for any free one.
         checks: By path, such as ``/readyz``: why not, in a line of text, or None or an empty text where all is well.
         pages: By path, such as ``/metrics``: what makes the page; what it raises is answered with 500.
+        readers: Who is given the pages; probes are answered to everyone.
 
     Raises:
         NodeError: The port is taken.
@@ -58,62 +44,73 @@ class HealthServer:
         checks: Mapping[str, Callable[[], str | None]],
         *,
         pages: Mapping[str, Page] | None = None,
+        readers: Readers = "everyone",
     ) -> None:
-        all_pages = dict(pages or {})
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _TIMEOUT_S
-
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                if (check := checks.get(path)) is not None:
-                    reason = check()
-                    self._answer(503 if reason else 200, _TEXT, _line(reason or "ok"))
-                elif (page := all_pages.get(path)) is not None:
-                    self._answer(*_made(path, page, self.headers.get("Accept", "")))
-                else:
-                    self._answer(404, _TEXT, _line("there is nothing here"))
-
-            def _answer(self, status: int, content_type: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Probes come every few seconds: no log."""
-
+        given = {} if readers == "nobody" else dict(pages or {})
+        routes = {path: _check_route(path, check) for path, check in checks.items()}
+        routes |= {path: _page_route(path, page, readers) for path, page in given.items()}
+        limits = Limits(threads=_CHECK_THREADS, own_threads=dict.fromkeys(given, _PAGE_THREADS), timeout_s=_TIMEOUT_S)
         try:
-            self._server = _Server(("", port), Handler)
+            self._server = HttpServer(port, routes, limits=limits, name="health")
         except OSError as error:
             raise NodeError(f"cannot listen on port {port}: {error}", hint="choose another --health-port") from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._server.server_address[1])
+        return self._server.port
 
     def start(self) -> None:
-        """Answer from now on, in a thread of its own."""
-        self._thread.start()
+        """Answer from now on, in threads of its own."""
+        self._server.start()
 
     def stop(self) -> None:
-        """End."""
-        self._server.shutdown()
-        self._server.server_close()
+        """End at once."""
+        self._server.stop()
 
 
-def _made(path: str, page: Page, accept: str) -> tuple[int, str, bytes]:
+def page_response(request: Request, page: Page) -> Response:
+    """The page; where it cannot be made, why not.
+
+    Args:
+        request: Asks for it.
+        page: Makes it.
+    """
     try:
-        return 200, *page(accept)
+        content_type, body = page(request.headers.get("accept", ""))
     except RootportError as error:
-        return 500, _TEXT, _line(str(error))
+        return Response.of_text(str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR)
     except Exception:  # noqa: BLE001 - who asks is not to be left without an answer, nor to be shown a traceback
-        _LOG.exception("a page cannot be made", extra={"path": path})
-        return 500, _TEXT, _line("the page cannot be made: see the log")
+        _LOG.exception("a page cannot be made", extra={"path": request.path[:200]})
+        return Response.of_text("the page cannot be made: see the log", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+    return Response(body=body, content_type=content_type)
 
 
-def _line(text: str) -> bytes:
-    return f"{text}\n".encode()
+def _check_route(path: str, check: Callable[[], str | None]) -> Route:
+    def route(request: Request) -> Response:
+        if (refusal := _refusal(request, path)) is not None:
+            return refusal
+        reason = check()
+        return Response.of_text(reason or "ok", status=HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK)
+
+    return route
+
+
+def _page_route(path: str, page: Page, readers: Readers) -> Route:
+    def route(request: Request) -> Response:
+        if (refusal := _refusal(request, path)) is not None:
+            return refusal
+        if readers == "localhost" and not is_local(request.source):
+            text = f"{path} is for localhost alone here (--metrics-readers)"
+            return Response.of_text(text, status=HTTPStatus.FORBIDDEN)
+        return page_response(request, page)
+
+    return route
+
+
+def _refusal(request: Request, path: str) -> Response | None:
+    if request.path != path:
+        return Response.of_text("there is nothing here", status=HTTPStatus.NOT_FOUND)
+    if request.method != "GET":
+        return Response.of_text("only GET is answered here", status=HTTPStatus.METHOD_NOT_ALLOWED)
+    return None

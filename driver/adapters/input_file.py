@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 
 from driver.errors import InputError
 
-__all__ = ["open_input", "path_name", "read_input", "unreadable"]
+__all__ = ["open_input", "path_name", "read_all", "read_input", "read_text", "unreadable"]
 
 _MIB: Final = 1024**2
 
@@ -25,12 +25,13 @@ def unreadable(path: Path, error: OSError, what: str) -> InputError:
     return InputError(f"{path_name(path)}: cannot be read: {error.strerror or error}", hint=f"name {what}")
 
 
-def open_input(path: Path, what: str) -> BinaryIO:
+def open_input(path: Path, what: str, *, pipe: bool = False) -> BinaryIO:
     """Open a regular file to read its bytes.
 
     Args:
         path: The file.
         what: What it should be, with its article, for messages: ``a file of manifests``.
+        pipe: Whether it may be a pipe as well, which is read until its writers have closed it.
 
     Raises:
         InputError: It cannot be opened, or is a folder, a pipe, a socket or a device.
@@ -38,11 +39,13 @@ def open_input(path: Path, what: str) -> BinaryIO:
     try:
         # Asked before it is opened, as to open is an act on some devices; and after, as the name may mean another file.
         # A pipe without a writer would block, were it not for O_NONBLOCK, which means nothing to a regular file.
-        regular = stat.S_ISREG(path.stat().st_mode)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if regular else None
-        if descriptor is not None and not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        is_right = _can_be_read(path.stat().st_mode, pipe=pipe)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if is_right else None
+        if descriptor is not None and not _can_be_read(os.fstat(descriptor).st_mode, pipe=pipe):
             os.close(descriptor)
             descriptor = None
+        if descriptor is not None and pipe:
+            os.set_blocking(descriptor, True)
     except OSError as error:
         raise unreadable(path, error, what) from error
     except ValueError as error:  # a NUL character in the name
@@ -50,6 +53,10 @@ def open_input(path: Path, what: str) -> BinaryIO:
     if descriptor is None:
         raise InputError(f"{path_name(path)}: not a regular file", hint=f"name {what}")
     return os.fdopen(descriptor, "rb")
+
+
+def _can_be_read(mode: int, *, pipe: bool) -> bool:
+    return stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode))
 
 
 def read_input(path: Path, limit: int, what: str, *, too_large: str | None = None) -> bytes:
@@ -66,11 +73,38 @@ def read_input(path: Path, limit: int, what: str, *, too_large: str | None = Non
     """
     try:
         with open_input(path, what) as stream:
-            data = stream.read(limit + 1)
+            return read_all(stream, path_name(path), limit, what, too_large=too_large)
     except OSError as error:
         raise unreadable(path, error, what) from error
+
+
+def read_all(stream: BinaryIO, source: str, limit: int, what: str, *, too_large: str | None = None) -> bytes:
+    """All bytes of an open file.
+
+    Args:
+        stream: The file.
+        source: Its name in messages.
+        limit: The most bytes that are read, in whole MiB.
+        what: What it should be, with its article, for messages.
+        too_large: What to do about a file that is larger, for the message.
+
+    Raises:
+        InputError: It is larger than ``limit``.
+        OSError: It cannot be read.
+    """
+    data = stream.read(limit + 1)
     if len(data) > limit:
-        raise InputError(
-            f"{path_name(path)}: larger than {limit // _MIB} MiB, the most that is read of {what}", hint=too_large
-        )
+        raise InputError(f"{source}: larger than {limit // _MIB} MiB, the most that is read of {what}", hint=too_large)
     return data
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """A regular file's text; the arguments are those of :func:`read_input`.
+
+    Raises:
+        InputError: As for :func:`read_input`, and where the file is not UTF-8.
+    """
+    try:
+        return read_input(path, limit, what).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path_name(path)}: not UTF-8 text: {error.reason}", hint=f"name {what}") from error

@@ -19,6 +19,7 @@ __all__ = ["LEVELS", "KeyValueFormatter", "configure"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+_LONGEST: Final = 8192  # characters of a value: it may quote what anybody has written into an object
 _BARE: Final = re.compile(r"[A-Za-z0-9_.:/@+*,()-]+", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # A message that is pairs already stands as it is: within msg="…" a log collector would not find them.
@@ -29,12 +30,15 @@ _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 class KeyValueFormatter(logging.Formatter):
-    """A record as one line of ``key=value`` pairs; a value with spaces, quotes or line feeds is a JSON string."""
+    """A record as one line of ``key=value`` pairs; a value with spaces, quotes or line feeds is a JSON string.
+
+    Of a value that is longer than 8,192 characters only its beginning stands there.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end. A traceback is the value of ``traceback``, its line feeds escaped."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        message = record.getMessage()
+        message = _cut(record.getMessage())
         are_pairs = message.isprintable() and _PAIRS.fullmatch(message) is not None
         rest = [(key, value) for key, value in vars(record).items() if key not in _OWN and _KEY.fullmatch(key)]
         if record.exc_info:
@@ -72,6 +76,10 @@ def configure(level: str) -> None:
         logging.getLogger(package).setLevel(level.upper())
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def _value(value: object) -> str:
-    text = str(value)
+    text = _cut(str(value))
     return text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=not text.isprintable())

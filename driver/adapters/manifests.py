@@ -7,17 +7,29 @@ Every error names the file, the line and the field, all errors of a file at once
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from driver.adapters.input_file import path_name, read_input, unreadable
-from driver.adapters.yaml_documents import Document, printable, read_documents
+from driver.adapters.document import Document, Problem, ProblemKind, printable
+from driver.adapters.kustomizations import patch_files
+from driver.adapters.manifest_files import MAX_FILE_BYTES, ManifestFile, find_files
+from driver.adapters.manifest_objects import (
+    ClaimManifest,
+    ClassManifest,
+    Manifests,
+    PodManifest,
+    field_problem,
+    find_duplicates,
+)
+from driver.adapters.yaml_documents import read_documents
+from driver.api.pod_templates import pod_specs
 from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate, Wire
 from driver.api.validation import (
     FieldError,
@@ -26,166 +38,173 @@ from driver.api.validation import (
     validate_device_class,
     with_defaults,
 )
-from driver.errors import InputError
+from driver.api.validation.wording import in_words, known_fields, unknown_field
+from driver.errors import LINES_SHOWN, InputError
 
-__all__ = ["MAX_FILE_BYTES", "ClaimManifest", "ClassManifest", "Manifests", "read_manifest_text", "read_manifests"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "ClaimManifest",
+    "ClassManifest",
+    "Manifests",
+    "PodManifest",
+    "read_all_manifests",
+    "read_manifest_text",
+    "read_manifests",
+]
 
-MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""An API object holds at most 1.5 MiB (etcd's request limit); a file of several is still far below this."""
-
-_WHAT: Final = "a file of manifests (YAML or JSON)"
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of all files together."""
+_MOST_PROBLEMS: Final = 100
+"""Of one file; more are counted."""
+_OF_AN_OBJECT: Final = re.compile(r"""\b(?:apiVersion|kind|metadata)\b["']?\s*:""")
+"""What no other YAML or JSON has, such as a chart's values: a file with it was meant as an object, however broken."""
 _NAME_REQUIRED: Final = (
     "is required (generateName gives a name only when the object is created; write a name to simulate it)"
 )
-_PATH_STEP: Final = re.compile(r"\[(\d+)\]|\[\"([^\"]*)\"\]|([^.\[\]]+)")
 
 _GROUP: Final = API_VERSION.partition("/")[0]
 _KINDS: Final = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _ITEM_KINDS: Final = {(API_VERSION, f"{kind}List"): kind for kind in _KINDS}
 _MISTAKEN_KINDS: Final = {kind.lower(): kind for kind in (*_KINDS, *(kind for _, kind in _ITEM_KINDS))}
-_OTHER_KINDS: Final = frozenset({"ResourceSlice", "ResourceSliceList", "DeviceTaintRule", "DeviceTaintRuleList"})
+_OTHER_KINDS: Final = frozenset(
+    f"{kind}{end}" for kind in ("ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest") for end in ("", "List")
+)
 """The other kinds of the group (k8s.io/api/resource), near to ours in spelling and yet no mistake."""
+
+_OLD_KINDS: Final = {"ResourceClass": "DeviceClass", "ResourceClassList": "DeviceClassList"}
+"""Of v1alpha2, the first form of DRA (Kubernetes 1.26 to 1.30)."""
+
+_EXACTLY: Final = (
+    "since v1beta2 what a request asks for stands in its field exactly: requests[].exactly.deviceClassName"
+)
+_OLD_FORMS: Final = {
+    "v1alpha2": "its form of DRA is gone: write a request with deviceClassName and CEL selectors",
+    "v1alpha3": _EXACTLY,
+    "v1beta1": _EXACTLY,
+    "v1beta2": "the fields are the same",
+}
 
 _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, DeviceClass)
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimManifest:
-    """A claim to allocate, from a ResourceClaim or made from a ResourceClaimTemplate.
-
-    Attributes:
-        claim: The claim with the API's defaults.
-        from_template: Whether it stands for the claims of a template.
-        document: Where it was written.
-    """
-
-    claim: ResourceClaim
-    from_template: bool
-    document: Document
-
-    def message(self, error: FieldError) -> str:
-        """An error in the claim, with its file and line; ``error.path`` is the claim's, also for a template."""
-        return self.document.error(_steps(self.written_path(error.path)), error.message)
-
-    def written_path(self, path: str) -> str:
-        """A field of the claim as it stands in the file: a template has the claim's spec in its own."""
-        return f"spec.{path}" if self.from_template and path.startswith("spec.") else path
-
-    def line(self, path: str) -> int:
-        """The line of a field of the claim, or of the nearest thing around it that was written."""
-        return self.document.line(_steps(self.written_path(path)))
-
-
-@dataclass(frozen=True, slots=True)
-class ClassManifest:
-    """A DeviceClass, and where it was written."""
-
-    device_class: DeviceClass
-    document: Document
-
-    def message(self, error: FieldError) -> str:
-        """An error in the class, with its file and line."""
-        return self.document.error(_steps(error.path), error.message)
-
-    def written_path(self, path: str) -> str:
-        """A field of the class as it stands in the file."""
-        return path
-
-    def line(self, path: str) -> int:
-        """The line of a field, or of the nearest thing around it that was written."""
-        return self.document.line(_steps(path))
-
-
-@dataclass(slots=True)
-class Manifests:
-    """What the given files hold.
-
-    Attributes:
-        claims: Claims and templates in the order of the files.
-        classes: DeviceClasses, likewise.
-        ignored: How many objects of other kinds were passed over, by kind.
-    """
-
-    claims: list[ClaimManifest] = field(default_factory=list)
-    classes: list[ClassManifest] = field(default_factory=list)
-    ignored: dict[str, int] = field(default_factory=dict)
-
-
 def read_manifests(paths: Sequence[Path]) -> Manifests:
-    """Read files, and the .yaml, .yml and .json files directly in folders, in sorted order.
+    """Read files, and the .yaml, .yml and .json files directly in folders, in sorted order; all of it or nothing.
 
     Raises:
         InputError: A file cannot be read, is too large, is no YAML, or holds objects that the API server would refuse.
     """
     manifests = Manifests()
-    for path in _files(paths):
-        _add_file(manifests, _read(path), path_name(path))
-    _refuse_duplicates(manifests)
+    for file in find_files(paths, recursive=False):
+        _add_text(manifests, file.read(), file.source)
+        _refuse(manifests)
+    find_duplicates(manifests)
+    _refuse(manifests)
     return manifests
 
 
 def read_manifest_text(text: str, source: str) -> Manifests:
     """Read one document stream that does not come from a user's file, such as the DeviceClasses of the package."""
     manifests = Manifests()
-    _add_file(manifests, text, source)
+    _add_text(manifests, text, source)
+    _refuse(manifests)
     return manifests
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
+def read_all_manifests(paths: Sequence[Path]) -> Manifests:
+    """Read what can be read of files, and of folders with all folders below; the rest becomes ``problems``.
+
+    A file of a folder without any object of Kubernetes (a chart's values, a compiler's settings) is only counted, and
+    so is one that a kustomization in the folder of one of the files names as a patch.
+
+    Args:
+        paths: Files and folders; ``-`` is standard input.
+
+    Raises:
+        InputError: A path that was named is not there, or standard input has no document.
+    """
+    manifests = Manifests()
+    left = _MAX_BYTES
+    files = list(find_files(paths, recursive=True, left_out=manifests.own_folders))
+    patches = patch_files(dict.fromkeys(file.path.parent for file in files if not file.is_standard_input))
+    for file in files:
+        if os.path.realpath(file.path) in patches:
+            manifests.patches += 1
+            continue
+        if not file.is_standard_input:
+            manifests.paths[file.source] = file.path
         try:
-            folder = path.is_dir()
-            found = sorted(c for c in path.iterdir() if c.suffix in _SUFFIXES and c.is_file()) if folder else [path]
-        except OSError as error:
-            raise unreadable(path, error, _WHAT) from error
-        if not found:
-            raise InputError(f"{path_name(path)}: no .yaml, .yml or .json file in this folder")
-        yield from found
+            text = file.read()
+        except InputError as error:
+            message = error.message.removeprefix(f"{file.source}:").lstrip()
+            manifests.problems.append(
+                Problem(kind=ProblemKind.UNREADABLE, source=file.source, message=message, hint=error.hint or "")
+            )
+            continue
+        left -= len(text)
+        if left < 0:
+            message = f"not read: the files before it have {_MAX_BYTES // 1024**2} MiB"
+            manifests.problems.append(Problem(kind=ProblemKind.UNREADABLE, source=file.source, message=message))
+            break
+        before = len(manifests.documents) + len(manifests.problems)
+        _add_file(manifests, file, text)
+        if file.is_standard_input and len(manifests.documents) + len(manifests.problems) == before:
+            # In a pipeline the command before us may have failed, and a shell reports our exit code alone.
+            raise InputError(
+                f"{file.source}: there is no document in it",
+                hint="did the command before the pipe fail? With `set -o pipefail` the shell reports that",
+            )
+    find_duplicates(manifests)
+    return manifests
 
 
-def _read(path: Path) -> str:
-    data = read_input(
-        path,
-        MAX_FILE_BYTES,
-        _WHAT,
-        too_large="split it into several files of one folder",
+def _add_file(manifests: Manifests, file: ManifestFile, text: str) -> None:
+    before, objects = len(manifests.problems), _count(manifests)
+    _add_text(manifests, text, file.source)
+    found = manifests.problems[before:]
+    has_objects = _count(manifests) > objects or (
+        any(problem.kind is not ProblemKind.NOT_AN_OBJECT for problem in found) and _OF_AN_OBJECT.search(text)
     )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path_name(path)}:{line}: not UTF-8 text", hint="is this a YAML or JSON file?") from error
+    if found and not file.is_named and not has_objects:
+        del manifests.problems[before:]
+        manifests.not_manifests += 1
+    elif len(found) > _MOST_PROBLEMS:
+        rest = replace(found[_MOST_PROBLEMS - 1], message=f"and {len(found) - _MOST_PROBLEMS + 1} more", hint="")
+        manifests.problems[before + _MOST_PROBLEMS - 1 :] = [rest]
 
 
-def _add_file(manifests: Manifests, text: str, source: str) -> None:
-    errors: list[str] = []
-    for document in read_documents(text, source):
-        for item in document.items(_ITEM_KINDS):
-            errors.extend(_add_object(manifests, item))
-    if errors:
-        raise InputError.of_all(errors)
+def _count(manifests: Manifests) -> int:
+    return len(manifests.claims) + len(manifests.classes) + sum(manifests.ignored.values())
 
 
-def _add_object(manifests: Manifests, document: Document) -> list[str]:
+def _refuse(manifests: Manifests) -> None:
+    if manifests.problems:
+        raise InputError.of_all([str(problem) for problem in manifests.problems])
+
+
+def _add_text(manifests: Manifests, text: str, source: str) -> None:
+    for document in read_documents(text, source, manifests.problems.append):
+        for item in document.items(_ITEM_KINDS, manifests.problems.append):
+            manifests.documents.append(item)
+            manifests.problems += _add_object(manifests, item)
+
+
+def _add_object(manifests: Manifests, document: Document) -> Sequence[Problem]:
     kind, version = document.data.get("kind"), document.data.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
-        return [document.error(("kind",), "not a Kubernetes object: kind and apiVersion must both be there")]
-    if version.partition("/")[0] != _GROUP:
+        return [_not_an_object(document, kind, version)]
+    group, _, number = version.rpartition("/")
+    if group != _GROUP or kind in _OTHER_KINDS:
         return _pass_over(manifests, document, kind, version)
     if version != API_VERSION:
-        return [
-            document.error(
-                ("apiVersion",), f"{printable(version)} is not supported: write {API_VERSION} (Kubernetes 1.34)"
-            )
-        ]
+        return [_old_version(document, kind, number)]
+    problems: Sequence[Problem]
     match kind:
         case "ResourceClaim":
-            claim, errors = _parse(document, ResourceClaim, validate_claim)
+            claim, problems = _parse(document, ResourceClaim, validate_claim)
             if claim is not None:
                 manifests.claims.append(ClaimManifest(_in_namespace(claim), from_template=False, document=document))
         case "ResourceClaimTemplate":
-            template, errors = _parse(document, ResourceClaimTemplate, validate_claim_template)
+            template, problems = _parse(document, ResourceClaimTemplate, validate_claim_template)
             if template is not None:
                 claim = ResourceClaim(
                     api_version=API_VERSION,
@@ -195,27 +214,48 @@ def _add_object(manifests: Manifests, document: Document) -> list[str]:
                 )
                 manifests.claims.append(ClaimManifest(_in_namespace(claim), from_template=True, document=document))
         case "DeviceClass":
-            device_class, errors = _parse(document, DeviceClass, validate_device_class)
+            device_class, problems = _parse(document, DeviceClass, validate_device_class)
             if device_class is not None:
                 manifests.classes.append(ClassManifest(device_class, document))
         case _:
             return _pass_over(manifests, document, kind, version)
-    return errors
+    return problems
 
 
-def _pass_over(manifests: Manifests, document: Document, kind: str, version: str) -> list[str]:
+def _not_an_object(document: Document, kind: object, version: object) -> Problem:
+    ours = kind in _KINDS or (isinstance(version, str) and version.rpartition("/")[0] == _GROUP)
+    return document.problem(
+        ("kind",),
+        "not a Kubernetes object: kind and apiVersion must both be there",
+        kind=ProblemKind.INVALID_OBJECT if ours else ProblemKind.NOT_AN_OBJECT,
+    )
+
+
+def _old_version(document: Document, kind: str, number: str) -> Problem:
+    """An object of a version that is no longer served, or not yet."""
+    version = f"{_GROUP}/{printable(number[:80])}"
+    now = _OLD_KINDS.get(kind)
+    message = f"{version} is not supported: write {API_VERSION} (Kubernetes 1.34)"
+    if now is not None:
+        message = f"{version} {kind} is not supported: write {API_VERSION} {now} (Kubernetes 1.34)"
+    hint = "" if kind in ("DeviceClass", "DeviceClassList", *_OLD_KINDS) else _OLD_FORMS.get(number, "")
+    return document.problem(("apiVersion",), message, kind=ProblemKind.OLD_VERSION, hint=hint)
+
+
+def _pass_over(manifests: Manifests, document: Document, kind: str, version: str) -> Sequence[Problem]:
     """Count an object of another kind; or an error where it is one of ours with a slip in its kind or group."""
-    near_kind = difflib.get_close_matches(kind.lower(), _MISTAKEN_KINDS, n=1, cutoff=0.8)
-    group = version.rpartition("/")[0]  # empty: the core group, which has none of our kinds
+    near_kind = difflib.get_close_matches(kind[:80].lower(), _MISTAKEN_KINDS, n=1, cutoff=0.8)
+    group = version[:80].rpartition("/")[0]  # empty: the core group, which has none of our kinds
     near_group = not group or bool(difflib.get_close_matches(group.lower(), [_GROUP], cutoff=0.75))
     if not near_kind or not near_group or kind in _OTHER_KINDS:
-        shown_kind = printable(kind)
+        shown_kind = printable(kind[:80])
         manifests.ignored[shown_kind] = manifests.ignored.get(shown_kind, 0) + 1
-        return []
+        manifests.pods += [PodManifest(pod, document) for pod in pod_specs(document.data) if pod.asks_for_devices]
+        return ()
     meant = _MISTAKEN_KINDS[near_kind[0]]
     wrong, value = ("kind", kind) if kind != meant else ("apiVersion", version)
-    message = f"{printable(value)} is not known; did you mean kind {meant} of apiVersion {API_VERSION}?"
-    return [document.error((wrong,), message)]
+    message = f"{printable(value[:80])} is not known; did you mean kind {meant} of apiVersion {API_VERSION}?"
+    return [document.problem((wrong,), message)]
 
 
 def _in_namespace(claim: ResourceClaim) -> ResourceClaim:
@@ -224,90 +264,32 @@ def _in_namespace(claim: ResourceClaim) -> ResourceClaim:
     return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"namespace": "default"})})
 
 
-def _refuse_duplicates(manifests: Manifests) -> None:
-    first: dict[tuple[str, str, str], Document] = {}
-    for claim, document in ((manifest.claim, manifest.document) for manifest in manifests.claims):
-        _refuse_second(first, (document.kind, claim.metadata.namespace, claim.metadata.name), document)
-    for manifest in manifests.classes:
-        _refuse_second(first, (manifest.document.kind, "", manifest.device_class.metadata.name), manifest.document)
-    _refuse_same_uids(manifests.claims)
-
-
-def _refuse_same_uids(claims: Sequence[ClaimManifest]) -> None:
-    first: dict[str, ClaimManifest] = {}
-    for manifest in claims:
-        uid = manifest.claim.metadata.uid
-        earlier = first.setdefault(uid, manifest) if uid else manifest
-        if earlier is not manifest:
-            other = earlier.claim.metadata
-            message = f"uid {printable(uid[:80])} is already that of {other.namespace}/{other.name} at "
-            raise InputError(
-                manifest.document.error(("metadata", "uid"), message + earlier.document.where),
-                hint="leave the uid out; the API server gives each object its own",
-            )
-
-
-def _refuse_second(first: dict[tuple[str, str, str], Document], key: tuple[str, str, str], document: Document) -> None:
-    earlier = first.setdefault(key, document)
-    if earlier is not document:
-        name = "/".join(part for part in key[1:] if part)
-        raise InputError(
-            f"{document.where}: {key[0]} {name} is already defined at {earlier.where}",
-            hint="give one of the two another name",
-        )
-
-
 def _parse(
     document: Document, model: type[_Object], validate: Callable[[_Object], Sequence[FieldError]]
-) -> tuple[_Object | None, list[str]]:
+) -> tuple[_Object | None, list[Problem]]:
     try:
         parsed = with_defaults(model.model_validate(document.data, by_alias=True, by_name=False))
     except ValidationError as error:
         found = sorted(error.errors(include_url=False), key=lambda details: document.line(details["loc"]))
-        return None, [document.error(details["loc"], _describe(details, model)) for details in found]
-    problems = [document.error(_steps(problem.path), problem.message) for problem in validate(parsed)]
+        # To find what 100,000 unknown fields may mean takes a minute.
+        return None, [
+            document.problem(details["loc"], _describe(details, model, with_hint=index < LINES_SHOWN))
+            for index, details in enumerate(found)
+        ]
+    problems = [field_problem(document, problem) for problem in validate(parsed)]
     if parsed.metadata.generate_name and not parsed.metadata.name:
-        problems.append(document.error(("metadata", "name"), _NAME_REQUIRED))
+        problems.append(document.problem(("metadata", "name"), _NAME_REQUIRED))
     return (None, problems) if problems else (parsed, [])
 
 
-def _describe(details: Any, model: type[Wire]) -> str:
+def _describe(details: ErrorDetails, model: type[Wire], *, with_hint: bool) -> str:
     if details["type"] != "extra_forbidden":
-        return str(details["msg"][0].lower() + details["msg"][1:])
-    known = _fields_at(model, details["loc"][:-1])
-    near = difflib.get_close_matches(str(details["loc"][-1]), known, n=1)
-    if near:
-        return f"unknown field; did you mean {near[0]}?"
-    return f"unknown field; known here: {', '.join(sorted(known))}" if known else "unknown field"
-
-
-@cache
-def _json_schema(model: type[Wire]) -> dict[str, Any]:
-    return model.model_json_schema(by_alias=True)
-
-
-def _fields_at(model: type[Wire], loc: Sequence[str | int]) -> list[str]:
-    """The field names that the model knows at a place, read from its JSON schema."""
-    schema = _json_schema(model)
-    here: Any = schema
-    for step in (None, *loc):
-        if step is not None:
-            here = (
-                here.get("items", here.get("additionalProperties", {}))
-                if isinstance(step, int)
-                else (here.get("properties", {}).get(step) or here.get("additionalProperties") or {})
-            )
-        while isinstance(here, dict):
-            if "$ref" in here:
-                here = schema["$defs"][here["$ref"].rpartition("/")[2]]
-            elif "anyOf" in here:
-                here = next((option for option in here["anyOf"] if option.get("type") != "null"), {})
-            else:
-                break
-        if not isinstance(here, dict):
-            return []
-    return list(here.get("properties", {}))
-
-
-def _steps(path: str) -> tuple[str | int, ...]:
-    return tuple(int(i) if i else quoted or name for i, quoted, name in _PATH_STEP.findall(path))
+        return in_words(details)
+    if not with_hint:
+        return "unknown field"
+    *around, name = details["loc"]
+    known = known_fields(model, around)
+    inside = next((field for field in known if name in known_fields(model, (*around, field))), None)
+    if inside is not None:
+        return f"unknown field; in {API_VERSION} it belongs in {inside}: write {inside}.{name}"
+    return unknown_field(name, known)

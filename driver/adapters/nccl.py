@@ -9,36 +9,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.nccl_devices import gpu_number, nic_number, read_gpu, read_nics, vendor
 from driver.adapters.nccl_tree import Endpoint, Kind, PciTree, read_pci_tree
-from driver.adapters.nccl_xml import Document, read_document
-from driver.api.validation.names import subdomain
-from driver.errors import InputError
+from driver.adapters.nccl_xml import Document
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
 from driver.model.pci_tree import meaningful_switches
 from driver.model.rails import with_rails
 
-__all__ = ["HardwareFacts", "node_name", "read_topology"]
+__all__ = ["inventory"]
 
 _ROOT_NOTE: Final = (
-    "The file does not record PCIe roots: a device's root is named after the topmost PCI bus on its way, so devices "
-    "that share a root may be kept apart here, but those that do not are never put together."
+    "The file records no PCIe roots: devices that share one may be kept apart here, but those that do not are never "
+    "put together."
 )
-_NOTHING_SAID: Final = HardwareFacts()
-# The longest DNS subdomain (RFC 1123), which a node's name is.
-_MAX_NAME: Final = 253
+# NVML's names of the modules that sit on boards with NVLinks, by themselves or through NVSwitch; cards have none or
+# a bridge between two.
+_ON_NVLINK_BOARDS: Final = re.compile(r"SXM|HBM3|H[28]00\b(?! NVL)|H20\b|B[23]00\b")
 # No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
 _MAX_DEVICES: Final = 512
 
 
-def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFacts = _NOTHING_SAID) -> Inventory:
-    """Read an NCCL topology file.
+def inventory(document: Document, *, node: str, hardware: HardwareFacts) -> Inventory:
+    """Understand an NCCL topology file.
 
     ``PciePath.root`` is ``pci<domain>:<bus>`` of the topmost PCI device on the way that is not a virtual switch. That
     is the root bus in the clouds' virtual machines, where each device sits on one of its own, and the bus below the
@@ -47,29 +44,25 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
     ``PciePath.switches`` leaves out switches that are part of one card (:func:`meaningful_switches`).
 
     Args:
-        path: The file.
-        node: The node's name; made from the file's name by default.
+        document: The file's elements.
+        node: The node's name.
         hardware: What the user says about the GPUs; wins over the file and the catalogue.
 
     Raises:
-        InputError: The file cannot be read, is no topology file, or describes no device or more than 512; ``node`` is
-            no node name;
-            ``hardware`` names no known model. The message names the file and, where there is one, the line.
+        InputError: The file is no topology file, or describes no device or more than 512; ``hardware`` names no known
+            model. The message names the file and, where there is one, the line.
     """
-    if node is not None and any(subdomain("node", node)):
-        raise InputError(f"the node name {node[:60]!r} is not a DNS name", hint="use a-z, 0-9, '-' and '.'")
-    document = read_document(path)
     tree = read_pci_tree(document)
     paths = _paths(tree)
     notes = [_ROOT_NOTE, *tree.notes]
-    gpus = _gpus(document, tree, paths, hardware)
+    gpus = _gpus(document, tree, paths, hardware, notes)
     nics = _nics(document, tree, paths, notes)
     fpgas = _fpgas(document, tree, paths)
     if not (gpus or nics or fpgas):
         raise document.error(
             document.elements[0],
             "the file describes no GPU, RDMA NIC or FPGA",
-            hint="dump it while an NCCL program runs on all GPUs of the machine",
+            hint="an NCCL program that runs on all GPUs of the machine dumps a complete file",
         )
     if len(gpus) + len(nics) + len(fpgas) > _MAX_DEVICES:
         raise document.error(
@@ -80,7 +73,7 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
         )
     notes.extend(_notes(tree, paths, gpus))
     return Inventory(
-        node=node or node_name(path),
+        node=node,
         source=InventorySource.NCCL_TOPOLOGY,
         gpus=gpus,
         nics=nics,
@@ -110,7 +103,11 @@ def _of_kind(tree: PciTree, kind: Kind) -> list[Endpoint]:
 
 
 def _gpus(
-    document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath], hardware: HardwareFacts
+    document: Document,
+    tree: PciTree,
+    paths: Mapping[PciAddress, PciePath],
+    hardware: HardwareFacts,
+    notes: list[str],
 ) -> tuple[Gpu, ...]:
     endpoints = _of_kind(tree, Kind.GPU)
     addresses = frozenset(endpoint.address for endpoint in endpoints)
@@ -119,7 +116,15 @@ def _gpus(
     if len(set(known)) < len(endpoints):
         known = list(range(len(endpoints)))
     gpus = (
-        read_gpu(document, endpoint, pcie=paths[endpoint.address], index=index, gpus=addresses, hardware=hardware)
+        read_gpu(
+            document,
+            endpoint,
+            pcie=paths[endpoint.address],
+            index=index,
+            gpus=addresses,
+            hardware=hardware,
+            notes=notes,
+        )
         for index, endpoint in zip(known, endpoints, strict=True)
     )
     return tuple(sorted(gpus, key=lambda gpu: gpu.index))
@@ -162,14 +167,17 @@ def _notes(tree: PciTree, paths: Mapping[PciAddress, PciePath], gpus: tuple[Gpu,
     ignored = [endpoint.address for endpoint in tree.endpoints if endpoint.kind is Kind.OTHER]
     if ignored:
         yield f"Left out, neither GPU nor NIC nor FPGA: {', '.join(ignored)}."
+    if _lacks_nvlinks(gpus):
+        yield "The file records no NVLinks: where the GPUs have some, they look farther apart here than they are."
     if any(gpu.model is None for gpu in gpus):
-        yield "The file does not tell the GPUs' model: name it with --gpu-model."
-    if any(gpu.memory_bytes is None for gpu in gpus):
+        yield "The file does not tell the GPUs' model: name it with --gpu-model, or their memory with --gpu-memory."
+    elif any(gpu.memory_bytes is None for gpu in gpus):
         yield "The GPUs' memory is not known: give it with --gpu-memory, or name the model with --gpu-model."
 
 
-def node_name(path: Path) -> str:
-    """A node's name made of a file's name: ``aws-p4d.24xlarge.xml`` gives ``aws-p4d.24xlarge``; always a DNS name."""
-    labels = (label.strip("-") for label in re.sub(r"[^a-z0-9.]", "-", path.stem.lower()).split("."))
-    name = ".".join(label for label in labels if label)[:_MAX_NAME].strip("-.")
-    return name or "node"
+def _lacks_nvlinks(gpus: tuple[Gpu, ...]) -> bool:
+    """Whether several GPUs of NVIDIA that may have NVLinks have none; a card whose model is known has none."""
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    if len(nvidia) < 2 or any(gpu.links for gpu in gpus):
+        return False
+    return any(gpu.model is None or _ON_NVLINK_BOARDS.search(gpu.model) for gpu in nvidia)

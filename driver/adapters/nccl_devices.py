@@ -69,6 +69,7 @@ def read_gpu(
     index: int,
     gpus: Collection[PciAddress],
     hardware: catalogue.HardwareFacts,
+    notes: list[str],
 ) -> Gpu:
     """Describe a GPU.
 
@@ -79,6 +80,7 @@ def read_gpu(
         index: Its index.
         gpus: All GPUs of the file: a link to any other address is not a link between GPUs.
         hardware: What the user says.
+        notes: Takes what is assumed; each sentence once.
 
     Raises:
         InputError: A number, a class or a link's target is invalid; ``hardware`` names no model.
@@ -96,6 +98,9 @@ def read_gpu(
         compute_units=sm if is_amd else None,
         hardware=hardware,
     )
+    note = facts.memory_note and f"{facts.memory_note}; give what it reports with --gpu-memory."
+    if note and note not in notes:
+        notes.append(note)
     return Gpu(
         address=endpoint.address,
         pcie=pcie,
@@ -128,8 +133,8 @@ def _links(document: Document, endpoint: Endpoint, gpus: Collection[PciAddress])
             peer = None
         elif target_class.startswith(_GPU_CLASSES):
             peer = document.address(element, "target")
-            if peer not in gpus:
-                continue  # a GPU that the dumping process did not see
+            if peer not in gpus or peer == endpoint.address:
+                continue  # a GPU that the dumping process did not see; or none, as in Azure's file for the NC v4 series
         else:
             continue  # NVLink to a POWER CPU (0x068001)
         counts[kind, peer] += 1 if count is None else count

@@ -54,19 +54,22 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An XML file.
+    """An XML file, or another file that was understood as one.
 
     Attributes:
         path: The file, for messages.
         elements: In document order, so that a parent stands before its children; at least one.
+        subject: What messages call the elements; the names of their tags by default.
     """
 
     path: Path
     elements: tuple[Element, ...]
+    subject: str = ""
 
     def error(self, element: Element, message: str, *, hint: str | None = None) -> InputError:
         """An error that names the file, the line and the element."""
-        return InputError(f"{self.path}:{element.line}: <{element.tag[:40]}>: {message}", hint=hint)
+        subject = self.subject or f"<{element.tag[:40]}>"
+        return InputError(f"{self.path}:{element.line}: {subject}: {message}", hint=hint)
 
     def integer(self, element: Element, name: str, *, least: int, most: int) -> int | None:
         """The decimal number in an attribute; None where the attribute is missing.

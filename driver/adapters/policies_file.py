@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from driver.adapters.input_file import path_name, read_input
-from driver.adapters.yaml_documents import printable, read_documents
-from driver.api.policies import API_VERSION, WRONG, PoliciesDocument
-from driver.api.validation.errors import shown
+from driver.adapters.input_file import path_name, read_text
+from driver.adapters.yaml_documents import Document, read_documents
+from driver.api.policies import API_VERSION, PoliciesDocument
+from driver.api.validation.wording import in_words, known_fields, unknown_field
 from driver.errors import InputError
 
-__all__ = ["parse_policies", "read_policies"]
+__all__ = ["parse_policies", "read_policies", "validated"]
 
+M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=PoliciesDocument)
 
 # The API server's own limit for a ConfigMap.
@@ -33,13 +34,7 @@ def read_policies(path: Path, kind: type[P]) -> P:
         InputError: It cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with file,
             line and field.
     """
-    what = f"a file of {kind.KIND}"
-    data = read_input(path, _LIMIT, what)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path_name(path)}: not UTF-8 text: {error.reason}", hint=f"name {what}") from error
-    return parse_policies(text, path_name(path), kind)
+    return parse_policies(read_text(path, _LIMIT, f"a file of {kind.KIND}"), path_name(path), kind)
 
 
 def parse_policies(text: str, source: str, kind: type[P]) -> P:
@@ -60,32 +55,32 @@ def parse_policies(text: str, source: str, kind: type[P]) -> P:
             hint="`policies: []` in it means the defaults",
         )
     [document] = documents
+    if document.kind == "ConfigMap":
+        raise InputError(
+            document.error(("kind",), f"a ConfigMap, not the {kind.KIND} in it"),
+            hint="write the text that stands below its data into a file of its own",
+        )
+    return validated(document, kind)
+
+
+def validated(document: Document, model: type[M]) -> M:
+    """The object that a document holds.
+
+    Raises:
+        InputError: It is not valid: all mistakes in the order of their lines.
+    """
     try:
-        return kind.model_validate(document.data)
+        return model.model_validate(document.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
         # A list whose items are all wrong is to pydantic a list without items as well.
-        inner = {item["loc"][:-1] for item in details}
+        inner = {item["loc"][:length] for item in details for length in range(len(item["loc"]))}
         told = [item for item in details if item["type"] != "too_short" or item["loc"] not in inner]
         told.sort(key=lambda item: document.line(item["loc"]))
-        raise InputError.of_all([document.error(item["loc"], _message(item)) for item in told]) from error
+        raise InputError.of_all([document.error(item["loc"], _message(item, model)) for item in told]) from error
 
 
-def _message(details: ErrorDetails) -> str:
-    match details["type"]:
-        case "extra_forbidden":
-            return "unknown field"
-        case "missing":
-            return "is required"
-        case "tuple_type":
-            return "expected a list"
-        case "too_short":
-            return "must not be empty"
-        case "model_type":
-            return "expected an object"
-        case _:
-            message = f"{details['msg'][:1].lower()}{details['msg'][1:]}"
-            value = details["input"]
-            if details["type"] == WRONG or not isinstance(value, str | int | float):
-                return message
-            return f"{message}, not {shown(value) if isinstance(value, str) else printable(str(value))}"
+def _message(details: ErrorDetails, model: type[BaseModel]) -> str:
+    if details["type"] != "extra_forbidden":
+        return in_words(details)
+    return unknown_field(details["loc"][-1], known_fields(model, details["loc"][:-1]))

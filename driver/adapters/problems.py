@@ -9,7 +9,6 @@ default all on; ``raw`` where objects are to be taken without the API's defaults
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,8 @@ from driver.adapters.input_file import open_input, path_name, unreadable
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, Features
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSlice, Wire
 from driver.api.validation import with_defaults
+from driver.api.validation.wording import in_words
+from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError
 
 __all__ = ["Problem", "answer", "answer_file"]
@@ -29,7 +30,6 @@ _MAX_LINE_BYTES: Final = 256 * 1024**2
 """Bounds what one problem may take in memory."""
 
 _WHAT: Final = "a file of problems, one JSON object a line"
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class _FeatureFlags(Wire):
@@ -41,6 +41,9 @@ class _FeatureFlags(Wire):
         default=ALL_FEATURES.device_binding_and_status, alias="DeviceBindingAndStatus"
     )
     device_taints: StrictBool = Field(default=ALL_FEATURES.device_taints, alias="DeviceTaints")
+    fractional_capacity_range: StrictBool = Field(
+        default=ALL_FEATURES.fractional_capacity_range, alias="FractionalCapacityRange"
+    )
     list_type_attributes: StrictBool = Field(default=ALL_FEATURES.list_type_attributes, alias="ListTypeAttributes")
     partitionable_devices: StrictBool = Field(default=ALL_FEATURES.partitionable_devices, alias="PartitionableDevices")
     prioritized_list: StrictBool = Field(default=ALL_FEATURES.prioritized_list, alias="PrioritizedList")
@@ -103,19 +106,15 @@ def answer_file(path: Path) -> Iterator[str]:
 
 def _answer_line(line: bytes, where: str) -> dict[str, JsonValue]:
     try:
-        document: Any = json.loads(line)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{where}: is not JSON: {error}") from error
-    except ValueError as error:  # Python's bound on the digits of an integer
-        raise InputError(f"{where}: is not a problem: a number has too many digits") from error
+        document: Any = parse_json(line, max_bytes=_MAX_LINE_BYTES)
+    except JsonError as error:
+        raise InputError(f"{where}: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):
         raise InputError(f"{where}: is not a problem: expected a JSON object with an id")
-    if _SURROGATE.search(document["id"]):
-        raise InputError(f"{where}: is not a problem: the id holds half of a surrogate pair, which is no character")
     try:
         problem = Problem.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        return {"id": document["id"], "node": None, "result": None, "error": f"{where}: {field}: {first['msg']}"}
+        return {"id": document["id"], "node": None, "result": None, "error": f"{where}: {field}: {in_words(first)}"}
     return answer(problem)

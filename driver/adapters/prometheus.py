@@ -33,6 +33,6 @@ def read_samples(text: str, names: Collection[str]) -> tuple[MetricSample, ...]:
             for family in text_string_to_metric_families("\n".join(wanted) + "\n")
             for sample in family.samples
         )
-    except (ValueError, TypeError, IndexError, KeyError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
         # The parser meets a malformed line with whatever its code stumbles over.
         raise NodeError(f"the metrics cannot be read: {' '.join(str(error).split())[:200]}") from error

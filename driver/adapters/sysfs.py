@@ -51,8 +51,8 @@ def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Invent
     devices += [nic.function.address for nic in nic_list]
     devices += [card[0].address for card in card_list]
     paths = pcie_paths(reader, functions, devices)
-    if not devices:
-        reader.note(_nothing_found(reader, len(functions)))
+    if functions and not devices:
+        reader.note(f"no GPU, RDMA NIC or FPGA is among the {len(functions)} PCI functions below {reader.sysfs}devices")
     _note_unnamed_roots(reader, paths)
     return Inventory(
         node=node,
@@ -62,15 +62,6 @@ def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Invent
         fpgas=fpgas(reader, card_list, paths),
         rdma_netns_mode=netns_mode,
         notes=_limited(reader.notes),
-    )
-
-
-def _nothing_found(reader: SysfsReader, functions: int) -> str:
-    if functions:
-        return f"no GPU, RDMA NIC or FPGA is among the {functions} PCI functions below {reader.sysfs}devices"
-    return (
-        f"no PCI function was found: {reader.sysfs}bus/pci/devices and {reader.sysfs}devices/pci* were looked at; "
-        "an archive of sysfs may have been made without them"
     )
 
 

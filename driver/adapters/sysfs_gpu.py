@@ -100,6 +100,9 @@ def _amd_gpu(reader: SysfsReader, function: PciFunction, pcie: PciePath, index: 
     facts = gpu_facts(pci_id=f"{function.vendor_id:04x}:{function.device_id:04x}")
     unique_id = reader.hexadecimal(f"{function.folder}/unique_id")
     memory = reader.decimal(f"{function.folder}/mem_info_vram_total")
+    # Absent where the memory is the processor's as well (MI300A).
+    if not (memory and memory > 0) and facts.memory_note:
+        reader.note(f"{facts.memory_note}.")
     return Gpu(
         address=function.address,
         pcie=pcie,

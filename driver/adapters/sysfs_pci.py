@@ -8,7 +8,7 @@ deviceattribute/pci_linux.go for what names a root.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -23,6 +23,8 @@ __all__ = ["PciFunction", "pci_functions", "pcie_paths"]
 _HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
 # The largest CONFIG_NODES_SHIFT of Linux is 10.
 _MAX_NUMA_NODES: Final = 1024
+_SHOWN: Final = 4
+"""Addresses in one note."""
 
 
 class _PortType(IntEnum):
@@ -71,7 +73,10 @@ def pci_functions(reader: SysfsReader) -> dict[PciAddress, PciFunction]:
         NodeError: The list of PCI functions is there and cannot be read.
     """
     found: dict[PciAddress, PciFunction] = {}
+    unreadable: dict[str, list[PciAddress]] = {}
+    any_listed = False
     for name, folder in _function_folders(reader):
+        any_listed = True
         try:
             address = parse_pci_address(name)
         except ValueError:
@@ -81,8 +86,17 @@ def pci_functions(reader: SysfsReader) -> dict[PciAddress, PciFunction]:
             reader.note(f"{address}: its link does not lead to its folder inside the tree; it was left out")
         elif address in found:
             reader.note(f"{address}: the tree has it twice; {folder!r} was left out")
-        elif (function := _function(reader, address, folder)) is not None:
+        elif isinstance(function := _function(reader, address, folder), PciFunction):
             found[address] = function
+        else:
+            unreadable.setdefault(function, []).append(address)
+    for why, addresses in unreadable.items():
+        reader.note(_left_out(why, addresses))
+    if not any_listed:
+        reader.note(
+            f"no PCI function was found: {reader.sysfs}bus/pci/devices and {reader.sysfs}devices/pci* were looked at; "
+            "an archive of sysfs may have been made without them"
+        )
     return {address: found[address] for address in sorted(found, key=pci_order)}
 
 
@@ -148,13 +162,25 @@ def _walk(reader: SysfsReader) -> Iterator[tuple[str, str]]:
                     yield name, folder
 
 
-def _function(reader: SysfsReader, address: PciAddress, folder: str) -> PciFunction | None:
+def _left_out(attribute: str, addresses: Sequence[PciAddress]) -> str:
+    """A copy of sysfs that was made without an attribute lacks it of all functions: that is one note."""
+    if len(addresses) == 1:
+        return f"{addresses[0]}: its {attribute} cannot be read as a PCI {attribute}; it was left out"
+    more = len(addresses) - _SHOWN
+    shown = ", ".join(addresses[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"{len(addresses)} PCI functions were left out: the file {attribute} of each is missing or holds no PCI "
+        f"{attribute} ({shown}); a copy of /sys needs class, vendor and device of every function"
+    )
+
+
+def _function(reader: SysfsReader, address: PciAddress, folder: str) -> PciFunction | str:
+    """The function, or the attribute that cannot be read."""
     numbers: dict[str, int] = {}
     for attribute, largest in (("class", 0xFFFFFF), ("vendor", 0xFFFF), ("device", 0xFFFF)):
         number = reader.hexadecimal(f"{folder}/{attribute}")
         if number is None or number > largest:
-            reader.note(f"{address}: its {attribute} cannot be read as a PCI {attribute}; it was left out")
-            return None
+            return attribute
         numbers[attribute] = number
     way = folder.removeprefix(f"{reader.sysfs}devices/").split("/")[:-1]
     # A PCI domain can hang below a function of another one (Intel VMD): its bridges start at its own host bridge.

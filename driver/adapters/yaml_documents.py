@@ -6,14 +6,14 @@ is one error with its line. Duplicate fields are errors, as for ``kubectl apply 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
 
+from driver.adapters.document import Document, Problem, ProblemKind, Report, printable, refuse
 from driver.api.validation.errors import shown
-from driver.errors import InputError
 
 __all__ = ["Document", "printable", "read_documents"]
 
@@ -24,8 +24,11 @@ _KEY_TAGS: Final = frozenset({_TAG + "str", _TAG + "merge"})
 _VALUE_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
 """What JSON has, and so what an object of Kubernetes can hold."""
 
-_MAX_INTEGER_BITS: Final = 64
+_NUMBER_TAGS: Final = frozenset({_TAG + "int", _TAG + "float"})
 
+_MAX_INTEGER_BITS: Final = 64
+_MAX_NUMBER: Final = 400
+"""Characters. PyYAML takes quadratic time for the number ``1:59:59:...``, which has the base 60."""
 _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -37,6 +40,8 @@ class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml'
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBER_TAGS and len(node.value) > _MAX_NUMBER:
+            raise _wrong_scalar(node)
         try:
             data = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -45,12 +50,33 @@ class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml'
             raise _wrong_scalar(node)
         return data
 
+    def forget(self) -> None:
+        """Leave a document that was not constructed to its end, so that the next one starts afresh."""
+        self.constructed_objects: dict[yaml.Node, Any] = {}
+        self.recursive_objects: dict[yaml.Node, Any] = {}
+        self.state_generators: list[Any] = []
+        self.deep_construct = False
 
-def _wrong_scalar(node: yaml.Node) -> yaml.MarkedYAMLError:
+
+class _DocumentError(Exception):
+    """A document is valid YAML, and yet no object of Kubernetes.
+
+    Args:
+        node: Where.
+        problem: What is wrong.
+    """
+
+    def __init__(self, node: yaml.Node, problem: str) -> None:
+        super().__init__(problem)
+        self.line: int = node.start_mark.line + 1
+
+
+def _wrong_scalar(node: yaml.Node) -> _DocumentError:
     kind = node.tag.removeprefix(_TAG)
-    return yaml.constructor.ConstructorError(
-        problem=f"{shown(str(node.value))} cannot be read as {kind}", problem_mark=node.start_mark
-    )
+    problem = f"{shown(str(node.value))} cannot be read as {kind}"
+    if kind == "int" and str(node.value).lstrip("+-").isdecimal():
+        problem += f": it is too large, numbers in Kubernetes have at most {_MAX_INTEGER_BITS} bits"
+    return _DocumentError(node, problem)
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -59,135 +85,77 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One object of a file: its data, and the YAML nodes that know the lines.
-
-    Attributes:
-        source: The file's name, for messages.
-        node: The object's YAML node.
-        data: The same as plain data.
-        prefix: Where the object stands in a ``List``, for messages.
-    """
-
-    source: str
-    node: yaml.MappingNode
-    data: dict[str, Any]
-    prefix: str = ""
-
-    @property
-    def where(self) -> str:
-        """``file:line`` of the object's start."""
-        return f"{self.source}:{self.node.start_mark.line + 1}"
-
-    @property
-    def kind(self) -> str:
-        """The object's kind; empty where it has none."""
-        kind = self.data.get("kind")
-        return kind if isinstance(kind, str) else ""
-
-    def items(self, item_kinds: Mapping[tuple[str, str], str]) -> Iterator[Document]:
-        """The object itself, or what a ``List`` holds, also in lists within.
-
-        Args:
-            item_kinds: By apiVersion and kind of a list of one kind: what its items are, where they do not say so
-                (the API server leaves kind and apiVersion out of them).
-
-        Raises:
-            InputError: The list holds something else than objects.
-        """
-        version = self.data.get("apiVersion")
-        item_kind = item_kinds.get((version, self.kind)) if isinstance(version, str) else None
-        if self.kind != "List" and item_kind is None:
-            yield self
-            return
-        written = self.data.get("items")
-        if written is None:
-            return
-        pair = _pair(self.node, "items")
-        if not isinstance(written, list) or pair is None:
-            raise InputError(self.error(("items",), "expected a list of objects"))
-        implied = {"apiVersion": version, "kind": item_kind} if item_kind else {}
-        for index, (node, data) in enumerate(zip(pair[1].value, written, strict=True)):
-            if not isinstance(data, dict):
-                raise InputError(self.error(("items", index), "expected an object"))
-            item = Document(self.source, node, implied | data, prefix=f"{self.prefix}items[{index}]: ")
-            yield from item.items(item_kinds)
-
-    def error(self, loc: Sequence[str | int], message: str) -> str:
-        """``file:line: Kind name: field.path: message``."""
-        metadata = self.data.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        subject = " ".join(printable(part[:80]) for part in (self.kind, name) if isinstance(part, str) and part)
-        path = "".join(f"[{step}]" if isinstance(step, int) else f".{printable(step)}" for step in loc).lstrip(".")
-        parts = (f"{self.source}:{self.line(loc)}", self.prefix + (subject or "object"), path, message)
-        return ": ".join(part for part in parts if part)
-
-    def line(self, loc: Sequence[str | int]) -> int:
-        """The line of a field, or of the nearest thing around it that was written."""
-        node: Any = self.node
-        line = node.start_mark.line
-        for step in loc:
-            if isinstance(node, yaml.MappingNode):
-                pair = _pair(node, step)
-                if pair is None:
-                    break
-                line, node = pair[0].start_mark.line, pair[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-                node = node.value[step]
-                line = node.start_mark.line
-            else:
-                break
-        return int(line) + 1
-
-
-def printable(text: str) -> str:
-    """A text for a message: as it is, or escaped where it holds what a terminal would act on."""
-    return text if text.isprintable() else shown(text)
-
-
-def _pair(node: yaml.MappingNode, name: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """A field of a mapping that was constructed: PyYAML then has what ``<<`` merges in before the mapping's own."""
-    return next(((key, value) for key, value in reversed(node.value) if key.value == name), None)
-
-
-def read_documents(text: str, source: str) -> Iterator[Document]:
+def read_documents(text: str, source: str, report: Report = refuse) -> Iterator[Document]:
     """The documents of a YAML stream, empty ones left out.
 
     Args:
         text: The stream.
         source: Its name in messages.
-
-    Raises:
-        InputError: The text is no YAML, is nested or expands beyond bounds, repeats a field, or holds something else
-            than mappings; names the line.
+        report: Takes what is no YAML, is nested or expands beyond bounds, repeats a field, or is something else than a
+            mapping. Of a stream that is no YAML, nothing is read; of others, the documents that can be.
     """
+
+    def error(kind: ProblemKind, line: int | None, message: str, hint: str = "") -> None:
+        report(Problem(kind=kind, source=source, line=line, message=message, hint=hint))
+
+    template = "is it a Helm template? Then read what `helm template` makes of it" if "{{ " in text else ""
     try:
-        _check_depth(text, source)
+        _check_depth(text)
         loader = _Loader(text)
         try:
             while loader.check_node():
                 node = loader.get_node()
-                _check_node(node, source)
-                data = loader.construct_document(node)
+                try:
+                    _check_node(node)
+                    data = loader.construct_document(node)
+                except _DocumentError as problem:
+                    loader.forget()
+                    error(ProblemKind.UNREADABLE, problem.line, printable(str(problem)), template)
+                    continue
                 if data is None:
                     continue
                 if not isinstance(node, yaml.MappingNode) or not isinstance(data, dict):
-                    raise InputError(f"{source}:{node.start_mark.line + 1}: expected a Kubernetes object (a mapping)")
+                    line = node.start_mark.line + 1
+                    error(ProblemKind.NOT_AN_OBJECT, line, "expected a Kubernetes object (a mapping)")
+                    continue
                 yield Document(source, node, data)
         finally:
             loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{source}:{mark.line + 1}" if mark else source
-        problem = error.problem or error.context or "malformed"
-        raise InputError(f"{where}: not valid YAML: {printable(problem)}") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise InputError(f"{source}:{line}: not valid YAML: {error.reason}") from error
+    except _StreamError as problem:
+        error(ProblemKind.UNREADABLE, problem.line, str(problem), "no Kubernetes object is like that")
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        line, message = _json_mistake(text) if source.endswith(".json") else (None, "")
+        if not message:
+            line = mark.line + 1 if mark else None
+            message = f"not valid YAML: {printable(problem.problem or problem.context or 'malformed')}"
+        error(ProblemKind.UNREADABLE, line, message, template)
+    except yaml.reader.ReaderError as problem:
+        line = text.count("\n", 0, problem.position) + 1
+        error(ProblemKind.UNREADABLE, line, f"not valid YAML: {problem.reason}")
 
 
-def _check_depth(text: str, source: str) -> None:
+class _StreamError(Exception):
+    """A stream is too large, or nested too deeply, to be read."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def _json_mistake(text: str) -> tuple[int | None, str]:
+    """The line, and what is wrong with JSON; nothing where it is JSON, or only nested too deeply."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        is_cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        return error.lineno, f"not valid JSON: {'it ends in the middle' if is_cut else error.msg}"
+    except (ValueError, RecursionError):
+        pass
+    return None, ""
+
+
+def _check_depth(text: str) -> None:
     """Bound nesting and size on the flat stream of events, before the composer recurses into it."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
@@ -199,11 +167,10 @@ def _check_depth(text: str, source: str) -> None:
             what = (
                 f"nested deeper than {_MAX_DEPTH} levels" if depth > _MAX_DEPTH else f"more than {2 * _MAX_NODES} items"
             )
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise InputError(f"{source}:{line}: {what}", hint="no Kubernetes object is like that")
+            raise _StreamError(event.start_mark.line + 1 if event.start_mark else 1, what)
 
 
-def _check_node(root: yaml.Node, source: str) -> None:
+def _check_node(root: yaml.Node) -> None:
     """Refuse duplicate keys, keys that are no strings, cyclic aliases, and aliases that multiply (a YAML bomb)."""
     sizes: dict[int, int] = {}
 
@@ -211,27 +178,25 @@ def _check_node(root: yaml.Node, source: str) -> None:
         known = sizes.get(id(node))
         if known is not None:
             if known == 0:
-                raise InputError(f"{source}:{node.start_mark.line + 1}: an alias refers to what it is part of")
+                raise _DocumentError(node, "an alias refers to what it is part of")
             return known
         sizes[id(node)] = 0
         if node.tag not in _VALUE_TAGS:
-            where = f"{source}:{node.start_mark.line + 1}"
-            raise InputError(f"{where}: not valid YAML for Kubernetes: the tag {shown(node.tag)} has no JSON type")
+            raise _DocumentError(node, f"not valid YAML for Kubernetes: the tag {shown(node.tag)} has no JSON type")
         total = 1
         if isinstance(node, yaml.SequenceNode):
             total += sum(size(child) for child in node.value)
         elif isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
             for key, value in node.value:
-                line = f"{source}:{key.start_mark.line + 1}"
                 if not isinstance(key, yaml.ScalarNode) or key.tag not in _KEY_TAGS:
-                    raise InputError(f"{line}: a field's name must be a string")
+                    raise _DocumentError(key, "a field's name must be a string")
                 if key.value in seen:
-                    raise InputError(f"{line}: the field {key.value[:80]!r} is there twice")
+                    raise _DocumentError(key, f"the field {key.value[:80]!r} is there twice")
                 seen.add(key.value)
                 total += size(value)
         if total > _MAX_NODES:
-            raise InputError(f"{source}:{node.start_mark.line + 1}: expands to more than {_MAX_NODES} items")
+            raise _DocumentError(node, f"expands to more than {_MAX_NODES} items")
         sizes[id(node)] = total
         return total
 

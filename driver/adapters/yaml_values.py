@@ -2,7 +2,8 @@
 
 Four times as fast as :mod:`driver.adapters.yaml_documents`, which is for what people write: lines are not kept, and a
 scalar that is not quoted is a JSON number, ``true``, ``false``, ``null``, or else a string (kubectl quotes all others).
-Nothing recurses or expands: depth is bounded, and aliases and tags, which kubectl never writes, are refused.
+Nothing recurses or expands: depth is bounded, and aliases and tags, which kubectl never writes, are refused. Of JSON,
+what is nested too deeply is left out: anybody's claim may hold it, and would spoil the dump of a whole cluster.
 """
 
 from __future__ import annotations
@@ -10,27 +11,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
 import yaml
 
+from driver.bounded_json import JsonError, parse_foreign_json, parse_json
 from driver.errors import InputError
 
 __all__ = ["read_values"]
 
 _MAX_DEPTH: Final = 64
+_MAX_PLAIN: Final = 400  # characters; a number that is longer is kept as text
 _MISSING: Final = object()
 _SPACE: Final = re.compile(r"\s*")
+_BRACKET: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)  # or a string, in which it is none
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_values(text: str, source: str, *, is_json: bool = False) -> Iterator[Any]:
+def read_values(text: str, source: str, *, notes: list[str], is_json: bool = False) -> Iterator[Any]:
     """The documents of a YAML stream, or of JSON values one after the other; empty ones are left out.
 
     Args:
         text: What was read.
         source: The file's name, for messages.
+        notes: Takes what was left out.
         is_json: It says that it is JSON: a mistake is told as one of JSON.
 
     Raises:
@@ -40,7 +46,11 @@ def read_values(text: str, source: str, *, is_json: bool = False) -> Iterator[An
     begin = _end_of_space(text, 0)
     if is_json or text[begin : begin + 1] in ("{", "["):
         try:
-            values = _json_values(text)
+            values, is_complete = _json_values(text)
+            if not is_complete:
+                notes.append(
+                    f"{source}: left out: what no program can use, such as JSON nested hundreds of levels deep"
+                )
         except json.JSONDecodeError as error:
             # What begins like JSON may still be YAML in flow style: YAML has the last word, and the better message.
             if is_json:
@@ -48,11 +58,38 @@ def read_values(text: str, source: str, *, is_json: bool = False) -> Iterator[An
                 problem = "it ends in the middle: was kubectl interrupted?" if cut else error.msg
                 raise InputError(f"{source}:{error.lineno}: not valid JSON: {problem}") from error
         except (ValueError, RecursionError):
-            values = None  # a number of thousands of digits, or too deep: YAML can take the one, and names the other
+            values = None  # too deep, or with a number of thousands of digits, and no JSON: YAML says what it is
     yield from (value for value in (_yaml_values(text, source) if values is None else values) if value is not None)
 
 
-def _json_values(text: str) -> list[Any]:
+def _json_values(text: str) -> tuple[list[Any], bool]:
+    """The values, and whether they are complete."""
+    for parts in ([text], _json_parts(text)):
+        with suppress(JsonError):
+            found = [_json_value(part) for part in parts]
+            return [value for value, _ in found], not any(is_pruned for _, is_pruned in found)
+    return _with_place(text), True
+
+
+def _json_value(text: str) -> tuple[Any, bool]:
+    data = text.encode()
+    return parse_foreign_json(data, max_bytes=len(data))  # the file's size was bounded when it was read
+
+
+def _json_parts(text: str) -> Iterator[str]:
+    """Objects and lists that stand one after the other."""
+    begin = depth = 0
+    for token in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if depth == 0 and token[0][0] != '"':
+            yield text[begin : token.end()]
+            begin = token.end()
+    if text[begin:].strip():
+        yield text[begin:]
+
+
+def _with_place(text: str) -> list[Any]:
+    """As the standard library's decoder has it: of a mistake it tells the place."""
     decoder = json.JSONDecoder()
     values: list[Any] = []
     position = _end_of_space(text, 0)
@@ -100,7 +137,11 @@ class _OpenValues:
             case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
                 self._refuse_tag(event)
                 if len(self._open) >= _MAX_DEPTH:
-                    raise self._error(event, f"nested deeper than {_MAX_DEPTH} levels")
+                    raise self._error(
+                        event,
+                        f"nested deeper than {_MAX_DEPTH} levels",
+                        hint="is this a dump of kubectl? With -o json what is nested so deeply is left out",
+                    )
                 self._open.append(({} if isinstance(event, yaml.MappingStartEvent) else [], _MISSING))
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 return self._add(event, self._open.pop()[0])
@@ -128,9 +169,8 @@ class _OpenValues:
         if event.tag is not None and event.tag != "!":
             raise self._error(event, f"the tag {event.tag[:80]!r}, which kubectl does not write")
 
-    def _error(self, event: Any, message: str) -> InputError:
-        where = f"{self._source}:{event.start_mark.line + 1}"
-        return InputError(f"{where}: {message}", hint="is this a dump of kubectl?")
+    def _error(self, event: Any, message: str, *, hint: str = "is this a dump of kubectl?") -> InputError:
+        return InputError(f"{self._source}:{event.start_mark.line + 1}: {message}", hint=hint)
 
 
 @lru_cache(maxsize=65_536)  # the same few values stand in many devices; equal strings are then one
@@ -138,7 +178,7 @@ def _plain(text: str) -> Any:
     if text in ("", "~"):
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text, max_bytes=_MAX_PLAIN)
+    except JsonError:
         return text
     return value if value is None or isinstance(value, bool | int | float) else text

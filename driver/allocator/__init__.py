@@ -1,4 +1,4 @@
-"""Which devices a claim gets: the answers of Kubernetes' own structured allocator, v1.36.3.
+"""Which devices a claim gets: the answers of Kubernetes' own structured allocator, v1.37.2.
 
 ``pools`` says what a node sees, ``demands`` what claims ask for, ``candidates`` which devices each demand may take,
 ``search`` which it gets, ``results`` how that is written down; see docs/design/allocator.md.

@@ -39,7 +39,7 @@ class Fit:
 
 
 class Allocator:
-    """Allocates devices to claims as Kubernetes' structured allocator does, v1.36.3.
+    """Allocates devices to claims as Kubernetes' structured allocator does, v1.37.2.
 
     Nothing is changed by an allocation; what is to be kept is told by :meth:`commit`.
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from driver.allocator.candidates import Candidate, Request
 from driver.allocator.state import State
+from driver.budget import check
 
 __all__ = ["ENDLESS", "Pending", "is_hopeless"]
 
@@ -67,6 +68,7 @@ def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
 
 def _matching_exists(pending: Sequence[Pending]) -> bool:
     """Whether every request can have devices of its own: augmenting paths between requests and classes."""
+    check()
     # Requests that need as many of the same devices are one wisher: what it is given can be shared out evenly.
     alike: dict[tuple[int, int], list[Pending]] = {}
     free: dict[int, int] = {}
@@ -140,6 +142,7 @@ def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
         group = _Group(constraint.attribute, tuple(members), tuple([item.usable for item in members]))
         alike = tuple([(id(item.usable), item.request.least) for item in members])
         if (constraint.attribute, constraint.distinct, common, alike) not in enough:
+            check()
             by_value = _by_value(state, group)
             if constraint.distinct:
                 if len(by_value) < group.need:

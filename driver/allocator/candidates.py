@@ -1,6 +1,6 @@
 """Which devices a demand may take on a node, before anything is chosen.
 
-Source: isSelectable, taintPreventsAllocation and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.36.3,
+Source: isSelectable, taintPreventsAllocation and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from driver.allocator.capacity import consumption, fits
 from driver.allocator.demands import ClaimDemand, Demand, claim_name
-from driver.allocator.errors import AllocationError
+from driver.allocator.errors import AllocationError, CapacityError, SearchLimitError
 from driver.allocator.features import Features
 from driver.allocator.identity import PoolId
 from driver.allocator.ledger import Ledger
@@ -23,6 +23,8 @@ from driver.allocator.taints import refusing_taints
 from driver.allocator.view import NodeView, PooledDevice, PoolState
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ResourceClaim
+from driver.budget import check
+from driver.cel import CelLimitError
 
 __all__ = [
     "MAX_RESULTS",
@@ -37,7 +39,7 @@ __all__ = [
 ]
 
 MAX_RESULTS: Final = 32
-"""The most devices that one claim may get (k8s.io/api v0.36.3, resource/v1, AllocationResultsMaxSize)."""
+"""The most devices that one claim may get (k8s.io/api v0.37.2, resource/v1, AllocationResultsMaxSize)."""
 
 _NOTHING: Final[Mapping[str, Quantity]] = {}
 
@@ -204,6 +206,7 @@ def _known_or_gathered(scene: Scene, demand: Demand, who: str, known: dict[objec
     same = known.get(demand.kind)
     if same is not None and not same.may_fail:
         return replace(same, demand=demand)
+    check()
     candidates = known[demand.kind] = gather(scene, demand, claim=who)
     return candidates
 
@@ -227,14 +230,14 @@ def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]
 
 
 def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
-    """All offers, with those that are in use as refused."""
+    """All offers, with those that are in use, or of which too little is left, as refused."""
     for _, candidate, takes in (offer for _, offered in offers.pools for offer in offered):
         if candidate.failure is not None:
             raise candidate.failure
         device = candidate.device
-        if fits(takes, scene.ledger.consumed(device.id), device.device):
-            in_use = not demand.admin and scene.ledger.is_whole(device.id)
-            yield candidate._replace(refused=True) if in_use else candidate
+        in_use = not demand.admin and scene.ledger.is_whole(device.id)
+        has_room = fits(takes, scene.ledger.consumed(device.id), device.device)
+        yield candidate if has_room and not in_use else candidate._replace(refused=True)
 
 
 def _offers(scene: Scene, demand: Demand, claim: str) -> Offers:
@@ -275,18 +278,33 @@ def _closer_look(scene: Scene, demand: Demand, where: str, position: int, device
             if not _is_for_node(scene, device):
                 return
         except AllocationError as error:
-            failure = AllocationError(f"{where}: device {device.id}: {error.message}")
-            yield Offer(device.id.device, Candidate(position, device, _NOTHING, failure=failure), _NOTHING)
+            yield _failed(device, position, f"{where}: device {device.id}: {error.message}")
             return
-    takes = consumption(demand, device.device) if scene.features.consumable_capacity else _NOTHING
+    try:
+        takes = consumption(demand, device.device) if scene.features.consumable_capacity else _NOTHING
+    except CapacityError as error:
+        yield _failed(device, position, f"{where}: device {device.id}: {error.message}")
+        return
     if takes is not None:
         consumed = takes if device.shareable else _NOTHING
         candidate = Candidate(position, device, consumed, refused=_refused(scene, demand, device))
         yield Offer(device.id.device, candidate, takes)
 
 
+def _failed(device: PooledDevice, position: int, problem: str) -> Offer:
+    failure = AllocationError(problem)
+    return Offer(device.id.device, Candidate(position, device, _NOTHING, failure=failure), _NOTHING)
+
+
 def _selector_error(failed: SelectionFailure, demand: Demand, device: PooledDevice, where: str) -> AllocationError:
     owner = f"class {demand.device_class}, " if failed.by_class else ""
+    error: AllocationError
+    if isinstance(failed.error, CelLimitError):
+        error = SearchLimitError(
+            f"{where}: {owner}selector #{failed.index}, device {device.id}: {failed.error.message}"
+        )
+        error.__cause__ = failed.error
+        return error
     message = f"{where}: {owner}selector #{failed.index} fails for device {device.id}: {failed.error.message}"
     error = AllocationError(message, hint=failed.error.hint)
     error.__cause__ = failed.error

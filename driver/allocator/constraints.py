@@ -1,7 +1,7 @@
 """matchAttribute and distinctAttribute.
 
-Source of what they mean: k8s.io/api v0.36.3, resource/v1/types.go (DeviceConstraint), and lookupAttribute,
-matchAttributeConstraint and distinctAttributeConstraint in k8s.io/dynamic-resource-allocation v0.36.3,
+Source of what they mean: k8s.io/api v0.37.2, resource/v1/types.go (DeviceConstraint), and lookupAttribute,
+matchAttributeConstraint and distinctAttributeConstraint in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/{incubating,experimental}. An attribute is a set of values here, a plain one a set of one: devices
 match if one value is common to all of them, and are distinct if no two have one in common. Values of different types
 are different.

@@ -1,6 +1,6 @@
 """What claims ask for, checked and in the form in which the allocator works with it.
 
-Source of the checks: Allocate and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.36.3,
+Source of the checks: Allocate and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go. They hold for every node, so they are done once.
 """
 
@@ -40,6 +40,7 @@ class Demand:
         admin: Access to devices whether or not they are in use.
         tolerations: Taints that it puts up with.
         capacity: What it wants of a device's capacities, by name.
+        fractional_ranges: Whether ranges of capacities are counted in thousandths (DRAFractionalCapacityRange).
         name: The name in results: ``request`` or ``request/alternative``.
         wants: Equal for demands that the same devices serve, however many.
         kind: Equal for demands that the same devices serve equally well, whatever their names.
@@ -54,6 +55,7 @@ class Demand:
     admin: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: tuple[tuple[str, Quantity], ...]
+    fractional_ranges: bool
     name: str = field(init=False, repr=False, compare=False)
     wants: object = field(init=False, repr=False, compare=False)
     kind: object = field(init=False, repr=False, compare=False)
@@ -189,6 +191,7 @@ def _demand(
         admin=admin is True,
         tolerations=part.tolerations,
         capacity=tuple(sorted(wanted.items())),
+        fractional_ranges=features.fractional_capacity_range,
     )
 
 

@@ -1,6 +1,6 @@
 """Why an allocation was stopped. That claims merely do not fit is no error.
 
-Source of the kinds: k8s.io/dynamic-resource-allocation v0.36.3, structured/allocator.go: an error of Allocate is fatal
+Source of the kinds: k8s.io/dynamic-resource-allocation v0.37.2, structured/allocator.go: an error of Allocate is fatal
 (no other node is tried), except ErrFailedAllocationOnNode, which is told only if the claims fit nowhere.
 """
 
@@ -10,7 +10,14 @@ from typing import ClassVar, Literal
 
 from driver.errors import InputError
 
-__all__ = ["AllAtOnceError", "AllocationError", "InvalidPoolError", "NodeAllocationError", "SearchLimitError"]
+__all__ = [
+    "AllAtOnceError",
+    "AllocationError",
+    "CapacityError",
+    "InvalidPoolError",
+    "NodeAllocationError",
+    "SearchLimitError",
+]
 
 
 class AllocationError(InputError):
@@ -25,6 +32,10 @@ class AllAtOnceError(AllocationError):
     Upstream stops at the first such combination. Rootport looks on, since another choice for an earlier request, or
     another node, may do; the error is told where nothing does.
     """
+
+
+class CapacityError(AllocationError):
+    """An amount that the scheduler cannot reckon with: it ends with an error, whatever else is free."""
 
 
 class NodeAllocationError(AllocationError):

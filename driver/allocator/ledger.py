@@ -1,6 +1,6 @@
 """What allocated claims hold.
 
-Source: foreachAllocatedDevice in k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins/dynamicresources/
+Source: foreachAllocatedDevice in k8s.io/kubernetes v1.37.2, pkg/scheduler/framework/plugins/dynamicresources/
 allocateddevices.go: admin access holds nothing; a result with a shareID holds a share (and the capacity that it says),
 any other one the whole device.
 """

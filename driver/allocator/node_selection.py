@@ -1,7 +1,7 @@
 """Which nodes a slice or a device is for.
 
-Sources: k8s.io/component-helpers v0.36.3, scheduling/corev1/nodeaffinity (terms are ORed, an empty term matches
-nothing, an invalid term makes the whole selector an error) and k8s.io/apimachinery v0.36.3, pkg/labels/selector.go
+Sources: k8s.io/component-helpers v0.37.2, scheduling/corev1/nodeaffinity (terms are ORed, an empty term matches
+nothing, an invalid term makes the whole selector an error) and k8s.io/apimachinery v0.37.2, pkg/labels/selector.go
 (what each operator means and demands).
 """
 

@@ -1,6 +1,6 @@
 """Which devices can be used from a node: pools, in the order in which they are tried.
 
-Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/pools_incubating.go. What it says:
+Source: k8s.io/dynamic-resource-allocation v0.37.2, structured/internal/incubating/pools_incubating.go. What it says:
 of a pool, only the slices of the highest generation that reach the node count; the pool is *obsolete* (and ignored)
 where a newer generation exists elsewhere, *incomplete* where slices of its generation are missing, *invalid* where a
 name is used twice or a counter is unknown. Pools are tried by driver and name, slices by name, devices as listed;

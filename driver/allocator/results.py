@@ -1,6 +1,6 @@
 """From taken devices to AllocationResults.
 
-Source: the end of Allocate, and createNodeSelector, in k8s.io/dynamic-resource-allocation v0.36.3,
+Source: the end of Allocate, and createNodeSelector, in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go.
 """
 
@@ -84,18 +84,22 @@ def _device_result(taken: Taken, features: Features, new_share_id: Callable[[], 
 def _configuration(
     claim: ResourceClaim, chosen: Sequence[Demand], classes: Mapping[str, DeviceClass]
 ) -> Iterator[DeviceAllocationConfiguration]:
-    """Of the classes first, once a class, for all requests that it serves; then of the claim."""
+    """Of the classes first, once a class, for the requests that it serves; then of the claim.
+
+    What is for all requests names none, as upstream since 1.37; before, the entries of a class named them all.
+    """
     requests_of: dict[str, list[str]] = {}
     for demand in chosen:
         requests_of.setdefault(demand.device_class, []).append(demand.name)
-    for device_class, requests in requests_of.items():
+    for device_class, names in requests_of.items():
+        requests = () if len(names) == len(chosen) else tuple(names)
         for of_class in classes[device_class].spec.config:
-            yield DeviceAllocationConfiguration(source="FromClass", requests=tuple(requests), opaque=of_class.opaque)
+            yield DeviceAllocationConfiguration(source="FromClass", requests=requests, opaque=of_class.opaque)
     for of_claim in claim.spec.devices.config:
-        # As upstream: an entry for several requests comes once for each of them.
-        times = sum(demand.request in of_claim.requests or demand.name in of_claim.requests for demand in chosen)
-        for _ in range(times if of_claim.requests else 1):
-            yield DeviceAllocationConfiguration(source="FromClaim", requests=of_claim.requests, opaque=of_claim.opaque)
+        served = sum(demand.request in of_claim.requests or demand.name in of_claim.requests for demand in chosen)
+        if served or not of_claim.requests:
+            requests = () if served == len(chosen) else of_claim.requests
+            yield DeviceAllocationConfiguration(source="FromClaim", requests=requests, opaque=of_claim.opaque)
 
 
 def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:

@@ -1,7 +1,7 @@
 """Finds the first way to serve all claims on a node.
 
 The order in which combinations are tried is that of kube-scheduler (allocateOne in
-k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/allocator_incubating.go): claim after claim,
+k8s.io/dynamic-resource-allocation v0.37.2, structured/internal/incubating/allocator_incubating.go): claim after claim,
 request after request, alternative after alternative; for a request, combinations of devices in the node's order. The
 first combination that serves everything is the answer, so that an answer here is what a cluster would do.
 
@@ -24,6 +24,7 @@ from driver.allocator.demands import Constraint
 from driver.allocator.errors import AllAtOnceError, SearchLimitError
 from driver.allocator.shortcuts import Shortcuts, is_short
 from driver.allocator.state import Refusal, State, Taken
+from driver.budget import check
 
 __all__ = ["search"]
 
@@ -88,6 +89,7 @@ class _Search:
                 if following is None:
                     return self._state.taken
                 tried += 1
+                check()
                 if tried > self._max_steps:
                     raise SearchLimitError(
                         f"{self._requests[0].who}: gave up after {self._max_steps} steps of the search for devices",

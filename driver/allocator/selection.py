@@ -5,13 +5,14 @@ same devices (simulated nodes of one kind do), whoever asks; and mostly nothing 
 for every slice whose devices agree in these, whatever their UUIDs.
 
 An expression that fails does so only where the search comes to the device, as in Kubernetes (isSelectable in
-k8s.io/dynamic-resource-allocation v0.36.3, allocator_incubating.go): a claim that is satisfied before gets no error.
+k8s.io/dynamic-resource-allocation v0.37.2, allocator_incubating.go): a claim that is satisfied before gets no error.
 So a failure is an answer about one device like any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,8 @@ from driver.allocator.demands import Demand
 from driver.allocator.features import Features
 from driver.allocator.view import Column, SliceDevices
 from driver.api.resource_v1 import Device
-from driver.cel import compile_selector
+from driver.budget import check
+from driver.cel import CelLimitError, compile_selector
 from driver.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +54,15 @@ _REMEMBERED: Final = 200_000
 _ALIKE: Final = 16_384
 """Answers for slices that agree in what is read."""
 
+_LENGTH_OF_ALL: Final = 64 * 1024
+"""Characters of the selectors that are kept compiled: some 15 MiB at most."""
+
+_COMPILING_S: Final = 10e-6
+_EVALUATING_S: Final = 2e-6
+"""How long a character takes to compile, and a unit of cost to evaluate, at worst."""
+_LONGEST_AHEAD_S: Final = 0.1
+"""An evaluation hardly ever costs what it may cost at worst."""
+
 _Key = tuple[tuple[str, ...], tuple[str, ...], str, int]
 
 
@@ -61,6 +72,7 @@ class Selections:
     def __init__(self, features: Features) -> None:
         self._features = features
         self._compiled: dict[str, Selector | InputError] = {}
+        self._length = 0
         # The devices are kept with the answer, so that their id stays theirs.
         self._known: dict[_Key, tuple[Selection, tuple[Device, ...]]] = {}
         self._same: dict[Selection, Selection] = {}
@@ -70,16 +82,24 @@ class Selections:
         self._same_parts: dict[tuple[int, ...], tuple[Sequence[object], Column]] = {}  # kept, for their ids
         self._by_columns: dict[tuple[object, ...], Selection] = {}
 
+    def compile(self, demand: Demand) -> None:
+        """Compile the selectors of a demand, which may take longer than to ask them about a node."""
+        for expression in (*demand.class_selectors, *demand.selectors):
+            with suppress(InputError):  # an answer, when a device is asked about
+                self._selector(expression)
+
     def of(self, demand: Demand, part: SliceDevices) -> Selection:
         """The devices of ``part`` that ``demand`` and its class select, in order."""
         key = (demand.class_selectors, demand.selectors, part.driver, id(part.source))
         known = self._known.get(key)
         if known is None:
+            selected = self._looked_up(demand, part)
+            if not _is_known(selected):
+                return selected
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
                 self._same.clear()
             # Slices of nodes of one kind have equal answers: they share one object.
-            selected = self._looked_up(demand, part)
             known = self._known[key] = (self._same.setdefault(selected, selected), part.source)
         return known[0]
 
@@ -91,9 +111,11 @@ class Selections:
         key = (demand.class_selectors, demand.selectors, part.driver, len(part.source), *columns)
         known = self._by_columns.get(key)
         if known is None:
-            if len(self._by_columns) >= _ALIKE:
-                self._by_columns.clear()
-            known = self._by_columns[key] = tuple(self._select(demand, part))
+            known = tuple(self._select(demand, part))
+            if _is_known(known):
+                if len(self._by_columns) >= _ALIKE:
+                    self._by_columns.clear()
+                self._by_columns[key] = known
         return known
 
     def _reads_of(self, demand: Demand) -> tuple[Read, ...] | None:
@@ -155,7 +177,9 @@ class Selections:
         for by_class, expressions in ((True, demand.class_selectors), (False, demand.selectors)):
             for index, expression in enumerate(expressions):
                 try:
-                    if not self._selector(expression).matches(driver, device):
+                    selector = self._selector(expression)
+                    check(min(selector.cost * _EVALUATING_S, _LONGEST_AHEAD_S))
+                    if not selector.matches(driver, device):
                         return False
                 except InputError as error:
                     return SelectionFailure(by_class=by_class, index=index, error=error)
@@ -164,11 +188,21 @@ class Selections:
     def _selector(self, expression: str) -> Selector:
         selector = self._compiled.get(expression)
         if selector is None:
+            check(len(expression) * _COMPILING_S)
+            self._length += len(expression)
+            if self._length > _LENGTH_OF_ALL:
+                self._compiled.clear()
+                self._length = len(expression)
             try:
-                selector = compile_selector(expression, list_attributes=self._features.list_type_attributes)
+                selector = compile_selector(expression, stored=True)
             except InputError as error:
                 selector = error
             self._compiled[expression] = selector
         if isinstance(selector, InputError):
             raise selector
         return selector
+
+
+def _is_known(selection: Selection) -> bool:
+    """Whether no evaluation was stopped; of one that was, the selector knows whether to try again."""
+    return not any(failure is not None and isinstance(failure.error, CelLimitError) for _, failure in selection)

@@ -22,6 +22,7 @@ from driver.allocator.bounds import ENDLESS, Pending, is_hopeless
 from driver.allocator.candidates import Candidate, Candidates, Request
 from driver.allocator.demands import Constraint
 from driver.allocator.state import State
+from driver.budget import check
 
 __all__ = ["Shortcuts", "is_short"]
 
@@ -248,6 +249,7 @@ class _Classes:
                 if item.failure is not None or item.refused or item.consumed:
                     amounts = tuple(sorted((name, amount.nano) for name, amount in item.consumed.items()))
                     traits[item.position].append((number, item.failure is not None, item.refused, amounts))
+        check()
         numbers: dict[object, int] = {}
         self.of: dict[int, int] = {}
         self.masks: list[int] = []

@@ -1,6 +1,6 @@
 """What is taken in the course of one search, with exact undo.
 
-Source of what keeps a device from being taken: allocateDevice in k8s.io/dynamic-resource-allocation v0.36.3,
+Source of what keeps a device from being taken: allocateDevice in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go. Where upstream errs, this follows the API's words: admin access
 does not take a device from other claims (unless told otherwise), a counter belongs to its driver's pool, and a shared
 device's counters are charged once.

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StrictInt, field_validator, model_validator
+from pydantic import Field, StrictInt, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from driver.api.policies import API_VERSION, WRONG, AmountSteps, PoliciesDocument, PolicyForModels, PolicyObject
+from driver.api.policies import (
+    API_VERSION,
+    WRONG,
+    AmountSteps,
+    ExtraAttribute,
+    PoliciesDocument,
+    PolicyForModels,
+    PolicyObject,
+)
 from driver.api.quantity import Quantity
 
 __all__ = [
     "DEFAULT_POLICIES",
+    "ExtraGpuAttribute",
     "GpuMode",
     "GpuPolicies",
     "GpuPolicy",
     "MemorySteps",
     "PercentSteps",
+    "ShareStrategy",
+    "TimeSliceLength",
 ]
 
 _HUNDRED: Final = 100
@@ -26,6 +37,14 @@ _Percent: TypeAlias = Annotated[StrictInt, Field(ge=1, le=_HUNDRED)]
 GpuMode: TypeAlias = Literal["gpu", "gpu-ratio", "mig"]
 """A way in which a GPU is given: the type of the device that is published for it."""
 
+ShareStrategy: TypeAlias = Literal["timeSlicing", "mps", "hamiCore"]
+"""How containers share a GPU (``GpuConfig.sharing.strategy``); ``exclusive`` is no sharing."""
+
+TimeSliceLength: TypeAlias = Literal["Default", "Short", "Medium", "Long"]
+"""``GpuConfig.sharing.timeSlicing.interval``."""
+
+_ALL_STRATEGIES: Final[tuple[ShareStrategy, ...]] = ("timeSlicing", "mps", "hamiCore")
+_ALL_INTERVALS: Final[tuple[TimeSliceLength, ...]] = ("Default", "Short", "Medium", "Long")
 _ALL_MODES: Final[tuple[GpuMode, ...]] = ("gpu", "gpu-ratio", "mig")
 
 
@@ -62,6 +81,16 @@ class MemorySteps(AmountSteps):
     step: Quantity = Quantity("1Mi")
 
 
+class ExtraGpuAttribute(ExtraAttribute):
+    """An attribute of GPUs and MIG partitions. A partition has of its GPU what is the same for all partitions of it."""
+
+    source: Literal[
+        "type", "vendor", "model", "index", "numaNode", "pcieSwitch", "uuid", "architecture", "driverVersion",
+        "cudaDriverVersion", "cudaComputeCapability", "nvlinkDomain", "profile", "parent", "parentUUID",
+        "resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/pciBusID",
+    ] = Field(alias="from")  # fmt: skip
+
+
 class GpuPolicy(PolicyForModels):
     """The rules of some GPUs.
 
@@ -72,6 +101,10 @@ class GpuPolicy(PolicyForModels):
         memory: The amounts of memory that a share may have.
         memory_ratio: The percentages of a GPU's memory that a share of type gpu-ratio may have.
         max_shares: How many shares a GPU has at most; None for as many as the minimums allow.
+        strategies: The sharing strategies that claims may have, the preferred one first; a claim may always have a
+            whole GPU to itself.
+        extra_attributes: What the GPUs, and their partitions, publish beyond Rootport's own attributes.
+        time_slicing_intervals: The intervals that claims with time slices may have, the preferred one first.
     """
 
     modes: Annotated[tuple[GpuMode, ...], Field(min_length=1)] = _ALL_MODES
@@ -79,15 +112,19 @@ class GpuPolicy(PolicyForModels):
     memory: MemorySteps = MemorySteps()
     memory_ratio: PercentSteps = PercentSteps()
     max_shares: _Percent | None = None
+    strategies: Annotated[tuple[ShareStrategy, ...], Field(min_length=1)] = _ALL_STRATEGIES
+    time_slicing_intervals: Annotated[tuple[TimeSliceLength, ...], Field(min_length=1)] = _ALL_INTERVALS
+    extra_attributes: tuple[ExtraGpuAttribute, ...] = ()
 
-    @field_validator("modes")
+    @field_validator("modes", "strategies", "time_slicing_intervals")
     @classmethod
-    def _no_mode_twice(cls, value: tuple[GpuMode, ...]) -> tuple[GpuMode, ...]:
+    def _none_twice(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise PydanticCustomError(WRONG, "a mode is there twice")
+            raise PydanticCustomError(WRONG, "{what} is there twice", {"what": _WHAT[str(info.field_name)]})
         return value
 
 
+_WHAT: Final = {"modes": "a mode", "strategies": "a strategy", "time_slicing_intervals": "an interval"}
 _DEFAULT: Final = GpuPolicy()
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StrictBool
+from pydantic import Field, StrictBool, StrictInt, model_validator
+from pydantic_core import PydanticCustomError
 
-from driver.api.policies import API_VERSION, AmountSteps, PoliciesDocument, PolicyForModels
+from driver.api.policies import (
+    API_VERSION,
+    WRONG,
+    AmountSteps,
+    ExtraAttribute,
+    Pattern,
+    PoliciesDocument,
+    PolicyForModels,
+    PolicyObject,
+    matches,
+)
 from driver.api.quantity import Quantity
 
-__all__ = ["DEFAULT_NIC_POLICIES", "BandwidthSteps", "NicPolicies", "NicPolicy", "VfMode"]
+__all__ = ["DEFAULT_NIC_POLICIES", "BandwidthSteps", "ExtraNicAttribute", "NicPolicies", "NicPolicy", "Rail", "VfMode"]
 
 VfMode: TypeAlias = Literal["pooled", "named"]
 """How the VFs of a NIC are published: as one device of which a claim is given any, or each as a device of its own."""
@@ -25,6 +36,57 @@ class BandwidthSteps(AmountSteps):
     step: Quantity = Quantity("1G")
 
 
+_Patterns: TypeAlias = Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=64)]
+
+
+class Rail(PolicyObject):
+    """Which NICs are on one rail. Of the fields that say so at least one is there, and all that are must match.
+
+    Attributes:
+        rail: The rail's number.
+        if_names: Glob patterns on the names of the NIC's network interfaces, of which one must match.
+        rdma_devices: Likewise on its RDMA device, such as ``mlx5_0``.
+        pci_addresses: Likewise on its PCI address.
+        pcie_switches: Likewise on the PCI address of the switch that its attribute ``pcieSwitch`` names.
+    """
+
+    rail: Annotated[StrictInt, Field(ge=0, le=4095)]
+    if_names: _Patterns | None = None
+    rdma_devices: _Patterns | None = None
+    pci_addresses: _Patterns | None = None
+    pcie_switches: _Patterns | None = None
+
+    @model_validator(mode="after")
+    def _names_nics(self) -> Rail:
+        if not any((self.if_names, self.rdma_devices, self.pci_addresses, self.pcie_switches)):
+            raise PydanticCustomError(
+                WRONG,
+                "say which NICs are on rail {rail}: with ifNames, rdmaDevices, pciAddresses or pcieSwitches",
+                {"rail": self.rail},
+            )
+        return self
+
+    def has(self, *, if_names: tuple[str, ...], rdma_device: str | None, address: str, switch: str | None) -> bool:
+        """Whether a NIC is on this rail."""
+        wishes = (
+            (self.if_names, if_names or (None,)),
+            (self.rdma_devices, (rdma_device,)),
+            (self.pci_addresses, (address,)),
+            (self.pcie_switches, (switch,)),
+        )
+        return all(matches(patterns, *values) for patterns, values in wishes if patterns is not None)
+
+
+class ExtraNicAttribute(ExtraAttribute):
+    """An attribute of NICs, VFs and pools of VFs."""
+
+    source: Literal[
+        "type", "vendor", "model", "index", "numaNode", "pcieSwitch", "rdmaDevice", "ifName", "linkType", "linkSpeed",
+        "linkState", "guid", "rdmaNetns", "rail", "parent", "resource.kubernetes.io/pcieRoot",
+        "resource.kubernetes.io/pciBusID",
+    ] = Field(alias="from")  # fmt: skip
+
+
 class NicPolicy(PolicyForModels):
     """The rules of some NICs.
 
@@ -33,11 +95,16 @@ class NicPolicy(PolicyForModels):
         sharing: Whether a NIC without VFs can be given to several claims at once, each with a part of its bandwidth. In
             RDMA's exclusive namespace mode none can, whatever this says.
         bandwidth: The bandwidths that a share may have. Nothing on the node enforces them.
+        rails: The rails that the NICs are on, the first match of each; a NIC that none matches is on no rail. None:
+            they are numbered by convention (:mod:`driver.model.rails`).
+        extra_attributes: What the NICs, and their VFs, publish beyond Rootport's own attributes.
     """
 
     vfs: VfMode = "pooled"
     sharing: StrictBool = True
     bandwidth: BandwidthSteps = BandwidthSteps()
+    rails: Annotated[tuple[Rail, ...], Field(max_length=128)] | None = None
+    extra_attributes: tuple[ExtraNicAttribute, ...] = ()
 
 
 _DEFAULT: Final = NicPolicy()

@@ -7,16 +7,31 @@ and the path of each field.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, StrictStr, field_validator
+from pydantic import ConfigDict, Field, StrictStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
+from driver.api.validation.names import full_attribute_name
 
-__all__ = ["API_VERSION", "WRONG", "AmountSteps", "PoliciesDocument", "PolicyForModels", "PolicyObject"]
+__all__ = [
+    "API_VERSION",
+    "WRONG",
+    "AmountSteps",
+    "ExtraAttribute",
+    "Pattern",
+    "PoliciesDocument",
+    "PolicyForModels",
+    "PolicyObject",
+    "matches",
+    "may_be_extra",
+]
 
 API_VERSION: Final = "rootport.dev/v1alpha1"
 WRONG: Final = "policies"
@@ -24,7 +39,23 @@ WRONG: Final = "policies"
 
 _MOST: Final = 2**63 - 1
 
-_Pattern: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=253)]
+Pattern: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=253)]
+"""A glob pattern (``*``, ``?``, ``[...]``), case-sensitive."""
+
+
+def matches(patterns: Iterable[str], *values: str | None) -> bool:
+    """Whether any of the patterns matches any of the values; an unknown value matches ``*`` alone."""
+    return any(fnmatchcase(value or "", pattern) for pattern in patterns for value in values)
+
+
+def may_be_extra(attribute: str) -> bool:
+    """Whether policies may have devices publish an attribute of this full name that is none of Rootport's own."""
+    domain = attribute.rpartition("/")[0]
+    return bool(domain) and domain != DRIVER_NAME and not _is_standard(domain)
+
+
+def _is_standard(domain: str) -> bool:
+    return f".{domain}".endswith((".kubernetes.io", ".k8s.io", ".cncf.io"))
 
 
 class PolicyObject(Wire):
@@ -59,22 +90,73 @@ class AmountSteps(PolicyObject):
         return value
 
 
+class ExtraAttribute(PolicyObject):
+    """An attribute that devices publish beyond Rootport's own.
+
+    Attributes:
+        MOST: How many there can be. The API server takes 32 attributes and capacities a device (KEP-4381), and a device
+            has 20 of Rootport's own at most.
+        name: Its name with its domain, such as ``gpu.nvidia.com/productName``.
+        source: Rootport's attribute that it has the value of, as docs/user/attributes.md names it.
+    """
+
+    MOST: ClassVar[int] = 12
+
+    name: Annotated[StrictStr, Field(max_length=128)]
+    source: str = Field(alias="from")
+
+    @model_validator(mode="after")
+    def _is_no_other_attribute(self) -> ExtraAttribute:
+        domain, _, name = self.name.rpartition("/")
+        errors = [error.message for error in full_attribute_name("", self.name)]
+        if "/" in domain:
+            errors.append(f"{self.name} has more than one '/'")
+        if errors:
+            raise PydanticCustomError(WRONG, "name: {message}", {"message": errors[0]})
+        if domain == DRIVER_NAME and name != self.source:
+            raise PydanticCustomError(
+                WRONG,
+                "{name} would not be what it says: in {domain} an attribute has the name of its value, {source}",
+                {"name": self.name, "domain": DRIVER_NAME, "source": self.source},
+            )
+        if _is_standard(domain):
+            raise PydanticCustomError(
+                WRONG, "{name} is a standard name: what it says is not ours to decide", {"name": self.name}
+            )
+        return self
+
+
 class PolicyForModels(PolicyObject):
     """Rules for some devices, by model and node.
 
     Attributes:
         models: Glob patterns (``*``, ``?``, ``[...]``) on the device's model, case-sensitive, such as ``*H100*``.
         nodes: Likewise on the node's name.
+        extra_attributes: What the devices publish beyond Rootport's own attributes.
     """
 
-    models: Annotated[tuple[_Pattern, ...], Field(min_length=1)] = ("*",)
-    nodes: Annotated[tuple[_Pattern, ...], Field(min_length=1)] = ("*",)
+    models: Annotated[tuple[Pattern, ...], Field(min_length=1)] = ("*",)
+    nodes: Annotated[tuple[Pattern, ...], Field(min_length=1)] = ("*",)
+    extra_attributes: tuple[ExtraAttribute, ...] = ()
+
+    @field_validator("extra_attributes")
+    @classmethod
+    def _are_few_and_different(cls, value: tuple[ExtraAttribute, ...]) -> tuple[ExtraAttribute, ...]:
+        if len(value) > ExtraAttribute.MOST:
+            raise PydanticCustomError(
+                WRONG,
+                "{count} extra attributes are too many: Kubernetes allows 32 attributes and capacities a device, which "
+                "leaves room for {most}",
+                {"count": len(value), "most": ExtraAttribute.MOST},
+            )
+        twice = [name for name, times in Counter(entry.name for entry in value).items() if times > 1]
+        if twice:
+            raise PydanticCustomError(WRONG, "{name} is there twice", {"name": twice[0]})
+        return value
 
     def is_for(self, *, model: str | None, node: str) -> bool:
         """Whether the rules are for a device of that model on that node; an unknown model matches ``*`` alone."""
-        return any(fnmatchcase(model or "", pattern) for pattern in self.models) and any(
-            fnmatchcase(node, pattern) for pattern in self.nodes
-        )
+        return matches(self.models, model) and matches(self.nodes, node)
 
 
 class PoliciesDocument(PolicyObject):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["Quantity"]
+__all__ = ["Quantity", "binary_meant"]
 
 _NANO: Final = 10**9
 # Kubernetes caps what it parses with a binary suffix at the int64 range (quantity.go, maxAllowed); it does not refuse.
@@ -24,6 +24,8 @@ _MAX_BINARY: Final = 2**63 - 1
 _FORM: Final = re.compile(
     r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?", re.ASCII
 )
+# What people write for bytes: 40GB, 40 GiB, 40gb.
+_BYTES: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgtpe])(i?)b?", re.ASCII | re.IGNORECASE)
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 # Longer than any quantity that means something. This and the three digits of an exponent keep a hostile string from
@@ -50,9 +52,7 @@ class Quantity:
         match = _FORM.fullmatch(text) if len(text) <= _MAX_LENGTH else None
         if match is None:
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise ValueError(
-                f"{shown!r} is not a quantity: expected a number with an optional suffix such as 500m, 80Gi or 1e3"
-            )
+            raise ValueError(f"{shown!r} is not a quantity: {_instead(text)}")
         sign, digits, suffix = match[1], match[2], match[3] or ""
         # A precision that no allowed input exceeds, so that only the final rounding to nano rounds.
         exact = Context(prec=_MAX_LENGTH + 64, Emax=10**6, Emin=-(10**6))
@@ -157,3 +157,18 @@ class Quantity:
             json_schema_input_schema=core_schema.str_schema(),
             serialization=core_schema.plain_serializer_function_ser_schema(str, return_schema=core_schema.str_schema()),
         )
+
+
+def binary_meant(text: str) -> str | None:
+    """The quantity that is meant by an amount of bytes in another notation: ``40Gi`` for ``40GB``; None for others."""
+    match = _BYTES.fullmatch(text)
+    return None if match is None else f"{match[1]}{match[2].upper()}i"
+
+
+def _instead(text: str) -> str:
+    """What to write instead of something that is not a quantity."""
+    match = _BYTES.fullmatch(text)
+    if match is None:
+        return "expected a number with an optional suffix such as 500m, 80Gi or 1e3"
+    number, unit, is_binary = match[1], match[2].upper(), bool(match[3])
+    return f"write {number}{unit}i" if is_binary else f"write {number}{'k' if unit == 'K' else unit} or {number}{unit}i"

@@ -99,6 +99,8 @@ class ObjectMeta(Wire):
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     resource_version: str = ""
+    creation_timestamp: str = ""
+    """As the API server writes it: in UTC with whole seconds, so that texts compare as times do."""
 
 
 class NodeSelectorRequirement(Wire):

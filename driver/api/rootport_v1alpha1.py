@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, StrictBool, StrictInt
+from pydantic import ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
 
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta, Wire
@@ -20,6 +20,7 @@ from driver.api.resource_v1 import ObjectMeta, Wire
 __all__ = [
     "API_VERSION",
     "MAX_ALLOCATIONS",
+    "MAX_DEVICES",
     "MAX_FAULTS",
     "MAX_NEAR",
     "MAX_NOTES",
@@ -64,8 +65,8 @@ MAX_NOTES: Final = 256
 MAX_NOTE_LENGTH: Final = 1024
 """How many characters a note has at most."""
 
-MAX_NEAR: Final = 64
-"""How many near devices a Device names."""
+MAX_NEAR: Final = 32
+"""How many near devices a Device names: as many GPUs as NVIDIA's driver attaches."""
 
 MAX_ALLOCATIONS: Final = 256
 """How many allocations a Device names; shares are of at least one percent."""
@@ -76,8 +77,22 @@ MAX_FAULTS: Final = 512
 MAX_PODS: Final = 16
 """How many pods of one allocation a Device names."""
 
-_MAX_DEVICES: Final = 512
+MAX_DEVICES: Final = 3072
+"""How many GPUs, NICs, VFs and FPGAs a NodeInventory has, all in all: 16 NICs may have 190 VFs each."""
+
+# NVIDIA's driver attaches 32 GPUs at most (NV_MAX_DEVICES of open-gpu-kernel-modules, nvlimits.h).
+_MAX_GPUS: Final = 64
+_MAX_NICS: Final = 128
 _MAX_VFS: Final = 1024
+_MAX_FPGAS: Final = 64
+# A PCI domain has 256 buses, of which each switch takes two; machines have chains of two or three.
+_MAX_SWITCHES: Final = 16
+# NVML_NVLINK_MAX_LINKS is 36; xGMI has 7.
+_MAX_LINKS: Final = 64
+# NVML_GPU_INSTANCE_PROFILE_COUNT is 18, and no GPU has more than 8 memory slices to place an instance at.
+_MAX_PROFILES: Final = 32
+_MAX_PLACEMENTS: Final = 32
+_MAX_INSTANCES: Final = 32
 # In switchdev mode an mlx5 device has a port for each function that it represents.
 _MAX_PORTS: Final = 1024
 
@@ -88,6 +103,15 @@ _PCI_ADDRESS: Final = r"^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-
 # Whole bytes, as :class:`driver.api.quantity.Quantity` writes them; the model itself takes every quantity.
 _QUANTITY: Final = r"^[0-9]+([KMGTPE]i|[kMGTPE])?$"
 _LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+_MEBI: Final = 20
+
+
+def _mebibytes(size: Quantity) -> str:
+    """``81559Mi``; the canonical form of what is no whole number of mebibytes, as older controllers have written."""
+    amount = size.ceil()
+    return f"{amount >> _MEBI}Mi" if amount and size == Quantity.of(amount >> _MEBI << _MEBI) else str(size)
+
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=128, pattern=_PRINTABLE)]
 Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE_LENGTH, pattern=_PRINTABLE)]
@@ -111,11 +135,16 @@ UInt16: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**16 - 1)]
 UInt32: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**32 - 1)]
 Bytes: TypeAlias = Annotated[StrictInt, Field(ge=0, le=2**63 - 1)]
 Percent: TypeAlias = Annotated[StrictInt, Field(ge=0, le=100)]
-MemorySize: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
+MemorySize: TypeAlias = Annotated[
+    Quantity,
+    PlainSerializer(_mebibytes, return_type=str),
+    Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY}),
+]
+"""Memory, written in Mi where it is a whole number of them: a column of ``kubectl get`` has one unit then."""
 DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
 """How a device is given; :class:`DeviceStatus` says what each means."""
 NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
-Bandwidth: TypeAlias = MemorySize
+Bandwidth: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
 """Bits per second."""
 FaultReason: TypeAlias = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z]([A-Za-z0-9]*)$")]
 Time: TypeAlias = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
@@ -130,6 +159,7 @@ _RIGHT_COUNTS: Final = " && ".join(
         "self.counts.vfs == (has(self.nics) ? self.nics.map(nic, has(nic.vfs) ? size(nic.vfs) : 0).sum() : 0)",
     ]
 )
+_FEW_DEVICES: Final = f"self.counts.gpus + self.counts.nics + self.counts.vfs + self.counts.fpgas <= {MAX_DEVICES}"
 # A name that would be longer than an object's may be is cut (driver.objects.names).
 _RIGHT_NAME: Final = (
     "size(self.spec.nodeName) + 1 + size(self.spec.deviceName) > 253"
@@ -184,7 +214,7 @@ class PciePath(_Object):
 
     root: Root | None = None
     root_port: Address | None = None
-    switches: Annotated[tuple[Address, ...], Field(max_length=64)] = ()
+    switches: Annotated[tuple[Address, ...], Field(max_length=_MAX_SWITCHES)] = ()
     numa_node: NumaNode | None = None
 
 
@@ -237,7 +267,7 @@ class MigProfile(_Object):
     compute_slices: UInt32
     memory_bytes: Bytes
     max_instances: UInt32
-    placements: Annotated[tuple[MigPlacement, ...], Field(max_length=64)] = ()
+    placements: Annotated[tuple[MigPlacement, ...], Field(max_length=_MAX_PLACEMENTS)] = ()
     multiprocessors: UInt32 = 0
     copy_engines: UInt32 = 0
     decoders: UInt32 = 0
@@ -278,8 +308,8 @@ class MigSupport(_Object):
     """
 
     enabled: StrictBool
-    profiles: Annotated[tuple[MigProfile, ...], Field(max_length=64)] = ()
-    instances: Annotated[tuple[MigInstance, ...], Field(max_length=64)] = ()
+    profiles: Annotated[tuple[MigProfile, ...], Field(max_length=_MAX_PROFILES)] = ()
+    instances: Annotated[tuple[MigInstance, ...], Field(max_length=_MAX_INSTANCES)] = ()
 
 
 class Gpu(_Object):
@@ -317,7 +347,7 @@ class Gpu(_Object):
     cuda_driver_version: Text | None = None
     ecc_enabled: StrictBool | None = None
     mig: MigSupport | None = None
-    links: Annotated[tuple[GpuLink, ...], Field(max_length=_MAX_DEVICES)] = ()
+    links: Annotated[tuple[GpuLink, ...], Field(max_length=_MAX_LINKS)] = ()
 
 
 class RdmaPort(_Object):
@@ -351,7 +381,7 @@ class RdmaFunction(_Object):
         verbs_minor: N of /dev/infiniband/uverbsN.
         umad_minors: N of /dev/infiniband/umadN, one a port.
         issm_minors: N of /dev/infiniband/issmN, one a port.
-        rail: The rail of a rail-optimised network that it is cabled to.
+        rail: The rail of a rail-optimised network that it is on by convention; policies may say another.
     """
 
     address: Address
@@ -445,16 +475,17 @@ class NodeInventorySpec(_Object):
     model_config = ConfigDict(
         json_schema_extra={
             "x-kubernetes-validations": [
-                {"rule": _RIGHT_COUNTS, "message": "counts must tell the lengths of the lists"}
+                {"rule": _RIGHT_COUNTS, "message": "counts must tell the lengths of the lists"},
+                {"rule": _FEW_DEVICES, "message": f"a node has at most {MAX_DEVICES} devices"},
             ]
         }
     )
 
     source: Literal["live", "sysfs", "nccl-topology"]
     counts: DeviceCounts
-    gpus: Annotated[tuple[Gpu, ...], Field(max_length=_MAX_DEVICES)] = ()
-    nics: Annotated[tuple[RdmaNic, ...], Field(max_length=_MAX_DEVICES)] = ()
-    fpgas: Annotated[tuple[Fpga, ...], Field(max_length=_MAX_DEVICES)] = ()
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=_MAX_GPUS)] = ()
+    nics: Annotated[tuple[RdmaNic, ...], Field(max_length=_MAX_NICS)] = ()
+    fpgas: Annotated[tuple[Fpga, ...], Field(max_length=_MAX_FPGAS)] = ()
     rdma_netns_mode: Literal["shared", "exclusive"] | None = None
     notes: Annotated[tuple[Note, ...], Field(max_length=MAX_NOTES)] = ()
 
@@ -493,7 +524,8 @@ class NodeInventoryStatus(_Object):
     plugin_version: Text | None = None
     observed_generation: Annotated[StrictInt, Field(ge=0, le=2**63 - 1)] | None = None
     watched: Annotated[
-        tuple[DeviceLabel, ...], Field(max_length=3 * _MAX_DEVICES, json_schema_extra={"x-kubernetes-list-type": "set"})
+        tuple[DeviceLabel, ...],
+        Field(max_length=_MAX_GPUS + _MAX_NICS + _MAX_FPGAS, json_schema_extra={"x-kubernetes-list-type": "set"}),
     ] = ()
     faults: Annotated[
         tuple[DeviceFault, ...],

@@ -1,5 +1,12 @@
 """Device selectors: CEL expressions over a device, with the meaning that Kubernetes gives them.
 
+A selector answers a device in one of four ways. :meth:`Selector.matches` returns true or false; or raises
+:class:`CelEvaluationError`, and then kube-scheduler ends with an error, too; or its subclass :class:`CelLimitError`,
+and then Rootport stopped at :class:`Limits` of its own and what kube-scheduler says is not known: who reports verdicts
+has to catch it first. :meth:`Terms.first_false` says so by ``TermAnswer.is_known``. Every evaluation is bounded
+(:data:`STANDARD`: 250,000 steps, 16 MiB, one second of processor time), and so is every compilation; who asks many
+devices bounds the sum, for which ``Selector.cost`` is a measure.
+
 Importing this package is cheap; cel-python is loaded when the first selector is compiled.
 """
 
@@ -7,7 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from driver.cel.errors import CelCompileError, CelEvaluationError
+from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
+from driver.cel.meter import STANDARD, Limits
 
 if TYPE_CHECKING:
     from driver.cel.reads import Read
@@ -15,8 +23,11 @@ if TYPE_CHECKING:
     from driver.cel.terms import Term, TermAnswer, Terms
 
 __all__ = [
+    "STANDARD",
     "CelCompileError",
     "CelEvaluationError",
+    "CelLimitError",
+    "Limits",
     "Read",
     "Selector",
     "Term",
@@ -27,13 +38,14 @@ __all__ = [
 ]
 
 
-def compile_selector(expression: str, *, list_attributes: bool = False) -> Selector:
+def compile_selector(expression: str, *, stored: bool = False) -> Selector:
     """The selector of an expression; the same object for the same expression, while it is remembered.
 
     Args:
         expression: A CEL expression over the variable ``device``.
-        list_attributes: The feature gate DRAListTypeAttributes (alpha in Kubernetes 1.36, off by default): attributes
-            may be lists, and then macros may range over them.
+        stored: As kube-scheduler reads the expression of a stored object: attributes may be lists, macros may range
+            over them, and there is ``includes``. Otherwise as the API server takes a new one with its default gates,
+            DRAListTypeAttributes off.
 
     Raises:
         CelCompileError: Kubernetes would not compile it: not CEL, unknown names, wrong types, too long; or it uses what
@@ -41,10 +53,10 @@ def compile_selector(expression: str, *, list_attributes: bool = False) -> Selec
     """
     from driver.cel.selector import compile_selector as compile_  # noqa: PLC0415 - loads cel-python
 
-    return compile_(expression, list_attributes=list_attributes)
+    return compile_(expression, stored=stored)
 
 
-def compile_terms(expression: str, *, list_attributes: bool = False) -> Terms:
+def compile_terms(expression: str, *, stored: bool = False) -> Terms:
     """The terms of an expression that must all hold; the same object for the same expression, while it is remembered.
 
     Raises:
@@ -52,7 +64,7 @@ def compile_terms(expression: str, *, list_attributes: bool = False) -> Terms:
     """
     from driver.cel.terms import compile_terms as compile_  # noqa: PLC0415 - loads cel-python
 
-    return compile_(expression, list_attributes=list_attributes)
+    return compile_(expression, stored=stored)
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,6 @@
 """Calls of functions: which overload runs is decided by the values, as in cel-go.
 
-Source of the rules: cel-go v0.26.0, common/decls/decls.go (dispatch) and common/types/types.go (runtime type guards).
+Source of the rules: cel-go v0.29.2, common/decls/decls.go (dispatch) and common/types/types.go (runtime type guards).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The static types of an expression, and what is wrong with them.
 
-Source of the rules: cel-go v0.26.0, checker/checker.go, and the declarations of the device in
-k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go. Also cel-go's validators that Kubernetes turns on
+Source of the rules: cel-go v0.29.2, checker/checker.go, and the declarations of the device in
+k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go. Also cel-go's validators that Kubernetes turns on
 (cel/validator.go: homogeneous lists and maps).
 """
 
@@ -72,29 +72,31 @@ class Checked:
     names: dict[Node, str] = field(default_factory=dict)
 
 
-def check(root: Node, expression: str, *, list_attributes: bool) -> Checked:
+def check(root: Node, expression: str, *, stored: bool) -> Checked:
     """Finds every node's type.
 
     Args:
         root: The tree.
         expression: Its text, for messages.
-        list_attributes: The feature gate DRAListTypeAttributes: attributes may be lists, so they can be ranged over.
+        stored: Attributes may be lists, so they can be ranged over, and there is ``includes``.
 
     Raises:
         CelCompileError: An unknown name, field or function; arguments that no overload takes; a result that is no bool.
     """
-    checker = _Checker(expression, DYN if list_attributes else ANY)
+    checker = _Checker(expression, stored=stored)
     checked = checker.run(root)
     result = checked.types[root]
     # compile.go: bool, or the type that attributes have, because an attribute may be a bool.
-    if result not in (BOOL, ANY) and not (list_attributes and result == DYN):
+    if result not in (BOOL, ANY) and not (stored and result == DYN):
         raise CelCompileError(f"must evaluate to bool or the unknown type, not {result}", expression)
     return checked
 
 
 class _Checker:
-    def __init__(self, expression: str, attribute: CelType) -> None:
+    def __init__(self, expression: str, *, stored: bool) -> None:
         self._expression = expression
+        self._stored = stored
+        attribute = DYN if stored else ANY
         self._fields = {
             "driver": STRING,
             "allowMultipleAllocations": BOOL,
@@ -118,6 +120,10 @@ class _Checker:
         return CelCompileError(problem, self._expression, offset=node.offset)
 
     def _check(self, node: Node) -> CelType:
+        # Some macros use a node twice, in the same scope; nested ones would double the work each time.
+        known = self._types.get(node)
+        if known is not None:
+            return known
         match node:
             case Literal():
                 type_ = _literal_type(node.value)
@@ -199,7 +205,7 @@ class _Checker:
 
     def _resolve(self, node: Call, name: str, arguments: list[CelType], *, is_member: bool) -> CelType:
         declared = functions().get(name)
-        if declared is None:
+        if declared is None or (name == "includes" and not self._stored):
             raise self._error(f"undeclared reference to function {name!r}", node)
         result: CelType | None = None
         matching: list[str] = []

@@ -1,8 +1,8 @@
 """The functions of lists, maps, sets and optional values.
 
-Source of the rules: cel-go v0.26.0, common/types, ext/lists.go (version 3), ext/sets.go, ext/comprehensions.go and
-cel/library.go (optional values); k8s.io/apiserver v0.36.3, pkg/cel/library/lists.go;
-k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go (includes).
+Source of the rules: cel-go v0.29.2, common/types, ext/lists.go (version 3), ext/sets.go, ext/comprehensions.go and
+cel/library.go (optional values); k8s.io/apiserver v0.37.2, pkg/cel/library/lists.go;
+k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go (includes).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from celpy.evaluation import CELEvalError
 
-from driver.cel.meter import BudgetExceededError, Meter
-from driver.cel.operators import OPERATORS, Implementation, compare, contains, equal
+from driver.cel.meter import ENTRY, OBJECT, PLACE, BudgetExceededError, Meter
+from driver.cel.operators import COMPARED_PER_STEP, OPERATORS, Implementation, compare, contains, equal
 from driver.cel.values import (
     NONE,
     CelMap,
@@ -35,7 +35,9 @@ __all__ = ["COLLECTIONS"]
 
 _TYPES: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _FULL_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
-_INCLUDES_LIMIT: Final = 48  # resource.k8s.io/v1 ResourceSliceMaxAttributeValuesPerDevice
+_STEPS_PER_COMPARISON: Final = 3
+_SMALL: Final[list[Value]] = [integer(number) for number in range(1024)]
+"""The numbers that ranges mostly have."""
 _MAX_RANGE: Final = 999_989  # a longer one costs more than any selector may: one a number, and eleven
 
 
@@ -59,14 +61,20 @@ def _same(first: Value, second: Value, meter: Meter) -> bool:
         return False
 
 
+def _charge_comparing(meter: Meter, items: list[Value], times: int = 1) -> None:
+    """Counts going through a list to compare neighbours, ``times`` times."""
+    length = sum(len(item) for item in items if isinstance(item, str | bytes))
+    meter.work(times * (len(items) * _STEPS_PER_COMPARISON + length // COMPARED_PER_STEP))
+
+
 def _is_sorted(meter: Meter, items: list[Value]) -> Value:
-    meter.work(len(items))
+    _charge_comparing(meter, items)
     return all(compare(first, second) <= 0 for first, second in pairwise(items))
 
 
 def _extreme(name: str, *, keep: Callable[[int], bool]) -> Implementation:
     def found(meter: Meter, items: list[Value]) -> Value:
-        meter.work(len(items))
+        _charge_comparing(meter, items)
         if not items:
             raise fail(f"{name} called on empty list")
         best = items[0]
@@ -80,7 +88,7 @@ def _extreme(name: str, *, keep: Callable[[int], bool]) -> Implementation:
 
 def _sum(zero: Value, overload: str) -> Implementation:
     def total(meter: Meter, items: list[Value]) -> Value:
-        meter.work(len(items))
+        meter.work(len(items) * _STEPS_PER_COMPARISON)
         result = zero
         for item in items:
             if type_name(item) != type_name(zero):
@@ -100,12 +108,13 @@ def _sort_by(meter: Meter, items: list[Value], keys: list[Value]) -> Value:
         raise fail("@sortByAssociatedKeys() expected a list of the same size as the associated keys list")
     if len({type_name(key) for key in keys}) > 1:
         raise fail("list elements must have the same type")
-    meter.work(len(items) * max(len(items).bit_length(), 1))
+    _charge_comparing(meter, keys, len(keys).bit_length())
+    meter.elements(2 * len(items))  # the places, sorted, and the list
     by_key: Callable[[int], Any] = cmp_to_key(lambda a, b: compare(keys[a], keys[b]))
     return [items[index] for index in sorted(range(len(items)), key=by_key)]
 
 
-def _slice(_meter: Meter, items: list[Value], start: IntType, end: IntType) -> Value:
+def _slice(meter: Meter, items: list[Value], start: IntType, end: IntType) -> Value:
     first, last = int(start), int(end)
     if first < 0 or last < 0:
         raise fail(f"cannot slice({first}, {last}), negative indexes not supported")
@@ -113,6 +122,7 @@ def _slice(_meter: Meter, items: list[Value], start: IntType, end: IntType) -> V
         raise fail(f"cannot slice({first}, {last}), start index must be less than or equal to end index")
     if last > len(items):
         raise fail(f"cannot slice({first}, {last}), list is length {len(items)}")
+    meter.elements(last - first)
     return items[first:last]
 
 
@@ -128,19 +138,33 @@ def _flatten(meter: Meter, items: Value, depth: IntType = IntType(1)) -> Value: 
             break
         flat: list[Value] = []
         for item in items:
-            meter.work(len(item) if isinstance(item, list) else 1)
+            meter.elements(len(item) if isinstance(item, list) else 1)
             flat.extend(item) if isinstance(item, list) else flat.append(item)
         items = flat
     return items
 
 
-def _range(_meter: Meter, count: IntType) -> Value:
-    if int(count) > _MAX_RANGE:
+def _range(meter: Meter, count: IntType) -> Value:
+    length = int(count)
+    if length < 0:
+        raise fail(f"lists.range: size must be non-negative, got {length}")
+    if length > _MAX_RANGE:
         raise BudgetExceededError("operation cancelled: actual cost limit exceeded")
-    return [integer(number) for number in range(int(count))]
+    if length <= len(_SMALL):
+        meter.memory(OBJECT + length * PLACE)
+        return _SMALL[:length]
+    meter.elements(length)
+    meter.work(length // 2)
+    return [integer(number) for number in range(length)]
+
+
+def _reverse(meter: Meter, items: list[Value]) -> Value:
+    meter.elements(len(items))
+    return items[::-1]
 
 
 def _distinct(meter: Meter, items: list[Value]) -> Value:
+    meter.elements(len(items))
     unique: list[Value] = []
     for item in items:
         if not any(_same(item, other, meter) for other in unique):
@@ -164,9 +188,11 @@ def _insert(meter: Meter, map_: CelMap, key: Value, value: Value) -> Value:
     if key in map_:
         raise fail("insert failed: key already exists")
     if isinstance(map_, MapAccumulator):
+        meter.memory(ENTRY)
         map_.put(key, value)
         return map_
     made = CelMap()
+    meter.memory((len(map_) + 1) * ENTRY)
     for known, old in map_.items():
         meter.work(1)
         made.put(known, old)
@@ -185,12 +211,7 @@ def _insert_all(meter: Meter, map_: CelMap, entries: CelMap) -> Value:
 def _includes(meter: Meter, target: Value, item: Value) -> Value:
     if not isinstance(target, list):
         return _same(target, item, meter)
-    for index, element in enumerate(target):
-        if index >= _INCLUDES_LIMIT:
-            raise fail(f"'includes' function cannot be applied to lists longer than {_INCLUDES_LIMIT} values")
-        if _same(element, item, meter):
-            return True
-    return False
+    return any(_same(element, item, meter) for element in target)
 
 
 def _of_non_zero(_meter: Meter, value: Value) -> Value:
@@ -218,6 +239,7 @@ def _value(_meter: Meter, optional: Optional) -> Value:
 
 
 def _unwrap(meter: Meter, items: list[Value]) -> Value:
+    meter.elements(len(items))
     meter.work(len(items))
     values: list[Value] = []
     for item in items:
@@ -250,7 +272,7 @@ COLLECTIONS: Final[dict[str, Implementation]] = {
     "list_flatten": _flatten,
     "list_flatten_int": _flatten,
     "lists_range": _range,
-    "list_reverse": lambda _meter, items: items[::-1],
+    "list_reverse": _reverse,
     "list_distinct": _distinct,
     "list_first": lambda _meter, items: _some(items[0]) if items else NONE,
     "list_last": lambda _meter, items: _some(items[-1]) if items else NONE,
@@ -259,7 +281,7 @@ COLLECTIONS: Final[dict[str, Implementation]] = {
     "list_sets_intersects_list": _intersects,
     "@mapInsert_map_key_value": _insert,
     "@mapInsert_map_map": _insert_all,
-    "dra_includes_dyn_dyn": _includes,
+    "list_includes_dyn_dyn": _includes,
     "optional_of": lambda _meter, value: _some(value),
     "optional_ofNonZeroValue": _of_non_zero,
     "optional_none": lambda _meter: NONE,

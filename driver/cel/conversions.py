@@ -1,6 +1,6 @@
 """Type conversions, such as ``int(x)`` and ``string(x)``.
 
-Source of the rules: cel-go v0.26.0, common/types (ConvertToType of each type), and Go's strconv.
+Source of the rules: cel-go v0.29.2, common/types (ConvertToType of each type), and Go's strconv.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
+from driver.cel.meter import Meter
 from driver.cel.operators import Implementation
 from driver.cel.values import (
     Duration,
@@ -111,16 +112,17 @@ def _bool_of_string(text: str) -> Value:
     raise fail("type conversion error from 'string' to 'bool'")
 
 
-def _string_of_bytes(value: bytes) -> Value:
+def _bytes_of_string(meter: Meter, text: str) -> Value:
+    meter.text(len(text), text)
+    return text.encode()
+
+
+def _string_of_bytes(meter: Meter, value: bytes) -> Value:
+    meter.text(len(value) if value.isascii() else 4 * len(value))
     try:
         return value.decode()
     except UnicodeDecodeError:
         raise fail("invalid UTF-8 in bytes, cannot convert to string") from None
-
-
-def _no_conversion(from_: str, to: str) -> Value:
-    # Declared in cel-go, but its int cannot do it.
-    raise fail(f"type conversion error from {from_!r} to {to!r}")
 
 
 def _prefix(value: NetworkPrefix) -> Value:
@@ -135,11 +137,10 @@ CONVERSIONS: Final[dict[str, Implementation]] = {
     "to_dyn": lambda _meter, value: value,
     "type": lambda _meter, value: TypeName(type_name(value)),
     "string_to_bool": lambda _meter, text: _bool_of_string(text),
-    "string_to_bytes": lambda _meter, text: text.encode(),
+    "string_to_bytes": _bytes_of_string,
     "int64_to_double": lambda _meter, value: float(value),
     "uint64_to_double": lambda _meter, value: float(value),
     "string_to_double": lambda _meter, text: _double_of_string(text),
-    "int64_to_duration": lambda _meter, _value: _no_conversion("int", "google.protobuf.Duration"),
     "string_to_duration": lambda _meter, text: Duration.parse(text),
     "double_to_int64": lambda _meter, value: _int_of_double(value),
     "duration_to_int64": lambda _meter, value: _int(value.nanos),
@@ -147,7 +148,7 @@ CONVERSIONS: Final[dict[str, Implementation]] = {
     "timestamp_to_int64": lambda _meter, value: _int(value.nanos // 10**9),
     "uint64_to_int64": lambda _meter, value: _int(int(value)),
     "bool_to_string": lambda _meter, value: "true" if value else "false",
-    "bytes_to_string": lambda _meter, value: _string_of_bytes(value),
+    "bytes_to_string": _string_of_bytes,
     "double_to_string": lambda _meter, value: format_double(value),
     "duration_to_string": lambda _meter, value: str(value),
     "int64_to_string": lambda _meter, value: str(int(value)),

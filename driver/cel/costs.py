@@ -1,7 +1,7 @@
 """What a call costs when it runs, in Kubernetes' units.
 
-Source of the rules: cel-go v0.26.0, interpreter/runtimecost.go (costCall), ext/lists.go and ext/sets.go;
-k8s.io/apiserver v0.36.3, pkg/cel/library/cost.go (CallCost). tests/cel/test_differential.py holds the sums against
+Source of the rules: cel-go v0.29.2, interpreter/runtimecost.go (costCall), ext/lists.go and ext/sets.go;
+k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (CallCost). tests/cel/test_differential.py holds the sums against
 Kubernetes' own.
 """
 
@@ -12,6 +12,7 @@ import math
 from typing import Final
 
 from driver.cel.estimate_calls import REGEX_FACTOR, TRAVERSAL_FACTOR
+from driver.cel.meter import Meter
 from driver.cel.values import CelMap, NetworkPrefix, Optional, Value, type_name
 
 __all__ = ["call_cost"]
@@ -20,7 +21,7 @@ _TRAVERSED: Final = frozenset(
     {"lowerAscii", "upperAscii", "substring", "trim", "url", "cidr", "isIP", "isCIDR", "ip"}
     | {"quantity", "isQuantity", "semver", "isSemver"}
 )
-_PER_ELEMENT: Final = frozenset({"isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"})
+_PER_ELEMENT: Final = frozenset({"isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"})
 _CONSTANT_EQUALITY: Final = frozenset(
     {"kubernetes.Quantity", "net.IP", "net.CIDR", "kubernetes.URL", "kubernetes.Semver"}
 )
@@ -28,13 +29,11 @@ _ORDERS: Final = ("less", "greater", "less_equals", "greater_equals")
 _SHORTER: Final = frozenset(
     ("equals", "not_equals", *(f"{order}_{type_}" for order in _ORDERS for type_ in ("string", "bytes")))
 )
-_OF_TARGET: Final = frozenset(
-    {"starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format"}
-)
+_OF_TARGET: Final = frozenset({"string_to_bytes", "bytes_to_string", "strings_quote", "string_format"})
 _ALLOCATION: Final = 11  # one for the call, ten for the list
 
 
-def call_cost(function: str, overload: str, arguments: list[Value], result: Value) -> int:
+def call_cost(function: str, overload: str, arguments: list[Value], result: Value, meter: Meter) -> int:
     """The cost of one call, without that of its arguments.
 
     Args:
@@ -42,10 +41,11 @@ def call_cost(function: str, overload: str, arguments: list[Value], result: Valu
         overload: The overload that the checker settled on; empty if there were several.
         arguments: The arguments, the target first.
         result: What came out.
+        meter: Pays for going through nested lists.
     """
     found = _list_library(overload, arguments, result)
     if found is None and arguments:
-        found = _kubernetes(function, overload, arguments, result)
+        found = _kubernetes(function, overload, arguments, result, meter)
     if found is None and arguments:
         found = _standard(overload, arguments)
     return 1 if found is None else found
@@ -73,10 +73,10 @@ def _self_comparison(items: Value) -> int:
     return int(size * size * (2 + TRAVERSAL_FACTOR if strings else 2)) + _ALLOCATION
 
 
-def _kubernetes(function: str, overload: str, arguments: list[Value], result: Value) -> int | None:
+def _kubernetes(function: str, overload: str, arguments: list[Value], result: Value, meter: Meter) -> int | None:
     size = _size(arguments[0])
     if function in _PER_ELEMENT:
-        return _traversal(arguments[0])
+        return _traversal(arguments[0], meter)
     if overload == "cidr_ip":
         return 1
     if function in _TRAVERSED:
@@ -101,13 +101,15 @@ def _standard(overload: str, arguments: list[Value]) -> int | None:
     size = _size(arguments[0])
     if overload in _OF_TARGET:
         return math.ceil(size * TRAVERSAL_FACTOR)
+    if overload in ("starts_with_string", "ends_with_string"):
+        return math.ceil(_size(arguments[1]) * TRAVERSAL_FACTOR)
     if overload == "in_list":
         return _size(arguments[1])
     if overload in _SHORTER:
         return math.ceil(min(size, _size(arguments[1])) * TRAVERSAL_FACTOR)
     if overload in ("add_string", "add_bytes"):
         return math.ceil((size + _size(arguments[1])) * TRAVERSAL_FACTOR)
-    if overload == "matches_string":
+    if overload in ("matches", "matches_string"):
         return _regex(size, _size(arguments[1]))
     if overload == "contains_string":
         return math.ceil(size * TRAVERSAL_FACTOR) * math.ceil(_size(arguments[1]) * TRAVERSAL_FACTOR)
@@ -132,15 +134,25 @@ def _size(value: Value) -> int:
             return 1
 
 
-def _traversal(value: Value) -> int:
+def _traversal(value: Value, meter: Meter) -> int:
+    # Lists may hold one another many times over, so that this takes far longer than it took to make them.
     match value:
         case str():
-            return int(len(value.encode(errors="surrogatepass")) * TRAVERSAL_FACTOR)
+            return int(_utf8_length(value, meter) * TRAVERSAL_FACTOR)
         case bytes():
             return int(len(value) * TRAVERSAL_FACTOR)
         case list():
-            return sum(map(_traversal, value))
+            meter.work(len(value))
+            return sum(_traversal(item, meter) for item in value)
         case CelMap():
-            return sum(_traversal(key) + _traversal(item) for key, item in value.items())
+            meter.work(2 * len(value))
+            return sum(_traversal(key, meter) + _traversal(item, meter) for key, item in value.items())
         case _:
             return 1
+
+
+def _utf8_length(text: str, meter: Meter) -> int:
+    if text.isascii():
+        return len(text)
+    meter.text(len(text), text)
+    return len(text.encode(errors="surrogatepass"))

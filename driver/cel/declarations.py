@@ -1,7 +1,7 @@
 """Every function that a device selector may call: names, overloads, types.
 
-Source: the environment that k8s.io/dynamic-resource-allocation v0.36.3 (cel/compile.go) builds for stored expressions
-from cel-go v0.26.0 and k8s.io/apiserver v0.36.3 (pkg/cel/environment/base.go). tests/cel/test_declarations.py compares
+Source: the environment that k8s.io/dynamic-resource-allocation v0.37.2 (cel/compile.go) builds for stored expressions
+from cel-go v0.29.2 and k8s.io/apiserver v0.37.2 (pkg/cel/environment/base.go). tests/cel/test_declarations.py compares
 this table with the one that Kubernetes' own code prints.
 """
 
@@ -99,7 +99,6 @@ double  int64_to_double  (int) double
 double  string_to_double  (string) double
 double  uint64_to_double  (uint) double
 duration  duration_to_duration  (Duration) Duration
-duration  int64_to_duration  (int) Duration
 duration  string_to_duration  (string) Duration
 dyn  to_dyn  (<A>) dyn
 int  int64_to_int64  (int) int
@@ -142,9 +141,7 @@ find  string_find_string  .(string, string) string
 findAll  string_find_all_string  .(string, string) list(string)
 findAll  string_find_all_string_int  .(string, string, int) list(string)
 format  string_format  .(string, list(dyn)) string
-indexOf  list_a_index_of_int  .(list(<A>), <A>) int
 indexOf  string_index_of_string  .(string, string) int
-lastIndexOf  list_a_last_index_of_int  .(list(<A>), <A>) int
 lastIndexOf  string_last_index_of_string  .(string, string) int
 join  list_join  .(list(string)) string
 join  list_join_string  .(list(string), string) string
@@ -167,6 +164,8 @@ flatten  list_flatten  .(list(list(<T>))) list(<T>)
 flatten  list_flatten_int  .(list(dyn), int) list(dyn)
 indexOf  string_index_of_string_int  .(string, string, int) int
 lastIndexOf  string_last_index_of_string_int  .(string, string, int) int
+indexOf  list_a_index_of_int  .(list(<A>), <A>) int
+lastIndexOf  list_a_last_index_of_int  .(list(<A>), <A>) int
 lists.range  lists_range  (int) list(int)
 reverse  list_reverse  .(list(<T>)) list(<T>)
 slice  list_slice  .(list(<T>), int, int) list(<T>)
@@ -184,7 +183,7 @@ hasValue  optional_hasValue  .(optional_type(<V>)) bool
 or  optional_or_optional  .(optional_type(<V>), optional_type(<V>)) optional_type(<V>)
 orValue  optional_orValue_value  .(optional_type(<V>), <V>) <V>
 value  optional_value  .(optional_type(<V>)) <V>
-includes  dra_includes_dyn_dyn  .(dyn, dyn) bool
+includes  list_includes_dyn_dyn  .(dyn, dyn) bool
 quantity  string_to_quantity  (string) Quantity
 isQuantity  is_quantity_string  (string) bool
 sign  quantity_sign  (Quantity) int

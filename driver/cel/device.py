@@ -1,6 +1,6 @@
 """A device as the variable ``device`` of an expression.
 
-Source of the rules: k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go (DeviceMatches, getAttributeValue,
+Source of the rules: k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go (DeviceMatches, getAttributeValue,
 parseQualifiedName).
 """
 
@@ -13,13 +13,12 @@ from driver.cel.values import CelMap, DefaultMap, IntType, Value
 __all__ = ["device_value"]
 
 
-def device_value(driver: str, device: resource_v1.Device, *, list_attributes: bool) -> Value:
+def device_value(driver: str, device: resource_v1.Device) -> Value:
     """The value of ``device``.
 
     Args:
         driver: The driver of the slice that the device is in; the domain of names without one.
         device: The device.
-        list_attributes: The feature gate DRAListTypeAttributes.
 
     Raises:
         ValueError: An attribute has no value that an expression can have; names it.
@@ -28,7 +27,7 @@ def device_value(driver: str, device: resource_v1.Device, *, list_attributes: bo
     for name, attribute in device.attributes.items():
         domain, identifier = _qualified(name, driver)
         try:
-            value = _attribute(attribute, list_attributes=list_attributes)
+            value = _attribute(attribute)
         except ValueError as error:
             raise ValueError(f"attribute {name}: {error}") from error
         attributes.setdefault(domain, CelMap()).put(identifier, value)
@@ -51,8 +50,8 @@ def _qualified(name: str, driver: str) -> tuple[str, str]:
     return (domain, identifier) if slash else (driver, name)
 
 
-def _attribute(attribute: resource_v1.DeviceAttribute, *, list_attributes: bool) -> Value:
-    values = _list(attribute) if list_attributes else None
+def _attribute(attribute: resource_v1.DeviceAttribute) -> Value:
+    values = _list(attribute)
     if values is not None:
         return values
     if attribute.int_value is not None:

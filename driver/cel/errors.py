@@ -6,7 +6,7 @@ from typing import Final
 
 from driver.errors import InputError
 
-__all__ = ["CelCompileError", "CelEvaluationError", "shortened"]
+__all__ = ["CelCompileError", "CelEvaluationError", "CelLimitError", "shortened"]
 
 _SHOWN: Final = 160
 
@@ -51,3 +51,11 @@ class CelEvaluationError(InputError):
         super().__init__(f"CEL expression {shortened(expression)!r}: {problem}")
         self.problem = problem
         self.expression = expression
+
+
+class CelLimitError(CelEvaluationError):
+    """Rootport stopped the evaluation, because it took too much: what kube-scheduler would answer is not known.
+
+    The device may be selected, or not, or the selector may end with an error: nothing may be concluded from this. Take
+    it for the end of a search, not for a property of the device.
+    """

@@ -1,7 +1,7 @@
 """The worst-case cost of an expression, known before it is ever evaluated.
 
-Source of the rules: cel-go v0.26.0, checker/cost.go, with Kubernetes' options (a presence test is free), and the sizes
-that k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go gives the parts of a device. The API server refuses a
+Source of the rules: cel-go v0.29.2, checker/cost.go, with Kubernetes' options (a presence test is free), and the sizes
+that k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go gives the parts of a device. The API server refuses a
 selector whose estimate is above resource.k8s.io/v1 CELSelectorExpressionMaxCost. tests/cel/test_differential.py holds
 the numbers against Kubernetes' own.
 """

@@ -1,8 +1,8 @@
 """The worst-case cost of one call.
 
-Source of the rules: cel-go v0.26.0, checker/cost.go (functionCost), ext/lists.go and ext/sets.go;
-k8s.io/apiserver v0.36.3, pkg/cel/library/cost.go (EstimateCallCost);
-k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go (includes).
+Source of the rules: cel-go v0.29.2, checker/cost.go (functionCost), ext/lists.go and ext/sets.go;
+k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (EstimateCallCost);
+k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go (includes).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ REGEX_FACTOR: Final = 0.25
 
 _ONE: Final = exactly(1)
 _ALLOCATION: Final = exactly(11)  # one for the call, ten for the list
-_LIST_VALUES: Final = 48  # resource.k8s.io/v1 ResourceSliceMaxAttributeValuesPerDevice
 _FORMAT_SIZE: Final = 64  # k8s.io/apiserver, pkg/cel/limits.go: MaxFormatSize
 _FORMAT_REGEX: Final = 128  # as above: MaxNameFormatRegexSize
 _ADDRESS: Final = Range(4, 16)
@@ -118,8 +117,6 @@ def _allocating(factor: float, size: Range) -> Estimate:
 
 def _kubernetes(function: str, overload: str, target: Argument | None, arguments: list[Argument]) -> Estimate | None:
     """The functions that Kubernetes' own estimator knows, whatever their overload."""
-    if function == "includes":
-        return Estimate(Range(0, _LIST_VALUES))
     if function in _CONSTANT_TIME or overload == "cidr_ip":
         return Estimate(_ONE)
     if function == "check":
@@ -172,8 +169,13 @@ def _per_element(target: Argument, _arguments: list[Argument]) -> Estimate:
     """isSorted, sum, min, max, indexOf, lastIndexOf: of a list, or (the last two) of a string."""
     if not target.type.params:
         return Estimate(_traversal(target.size))
+    return _includes(target, [])
+
+
+def _includes(target: Argument, _arguments: list[Argument]) -> Estimate:
+    """Of a list, or of a value that may be one."""
     element = _ONE
-    if target.type.params[0].name in ("string", "bytes"):
+    if target.type.params and target.type.params[0].name in ("string", "bytes"):
         element = element + _traversal(target.elements)
     return Estimate(target.size * element)
 
@@ -233,6 +235,7 @@ def _find(target: Argument, arguments: list[Argument]) -> Estimate:
 
 _OF_TARGET: Final[dict[str, Callable[[Argument, list[Argument]], Estimate]]] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _per_element),
+    "includes": _includes,
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _per_character),
     "replace": _replace,
     "split": _split,
@@ -259,6 +262,8 @@ def _standard(overload: str, target: Argument | None, arguments: list[Argument])
             return Estimate(_traversal(size), bounds)
         case "in_list":
             return Estimate(arguments[1].size.scaled(1.0))
+        case "matches":
+            return _regex(arguments[0], arguments[1])
         case "add_list":
             return Estimate(_ONE, arguments[0].size + arguments[1].size)
         case "add_string" | "add_bytes":
@@ -270,6 +275,10 @@ def _standard(overload: str, target: Argument | None, arguments: list[Argument])
     return None
 
 
+def _regex(text: Argument, pattern: Argument) -> Estimate:
+    return Estimate(_traversal(text.size + _ONE) * pattern.size.scaled(REGEX_FACTOR))
+
+
 def _standard_member(overload: str, target: Argument, arguments: list[Argument]) -> Estimate | None:
     match overload:
         case "string_format":
@@ -277,7 +286,7 @@ def _standard_member(overload: str, target: Argument, arguments: list[Argument])
         case "starts_with_string" | "ends_with_string":
             return Estimate(_traversal(arguments[0].size))
         case "matches_string":
-            return Estimate(_traversal(target.size + _ONE) * arguments[0].size.scaled(REGEX_FACTOR))
+            return _regex(target, arguments[0])
         case "contains_string":
             return Estimate(_traversal(target.size) * _traversal(arguments[0].size))
         case _:

@@ -2,11 +2,12 @@
 
 :class:`celpy.evaluation.Evaluator` walks the tree and carries errors as values; its methods are replaced here where
 its answers are not those of cel-go (docs/design/cel.md lists them), and every step is charged to a meter.
-Source of the rules: cel-go v0.26.0, interpreter/{interpretable,attributes,runtimecost}.go.
+Source of the rules: cel-go v0.29.2, interpreter/{interpretable,attributes,runtimecost}.go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from celpy.evaluation import Activation, CELEvalError, Evaluator
@@ -15,7 +16,7 @@ from lark import Tree
 from driver.cel.calls import Function
 from driver.cel.costs import call_cost
 from driver.cel.lowering import Fold
-from driver.cel.meter import Meter
+from driver.cel.meter import ENTRY, OBJECT, Meter
 from driver.cel.operators import contains
 from driver.cel.values import (
     NONE,
@@ -150,7 +151,7 @@ class SelectorEvaluator(Evaluator):
             return found
         if not found.present:
             problem = "index out of bounds" if isinstance(operand, list) else "no such key"
-            return fail(f"{problem}: {key!s}")
+            return fail(f"{problem}: {_shown(key)}")
         return found.value
 
     def conditionaland(self, tree: Tree[Any]) -> Value:
@@ -192,21 +193,27 @@ class SelectorEvaluator(Evaluator):
 
     def optional_or(self, tree: Tree[Any]) -> Value:
         """``a.or(b)``: the first optional that has a value."""
-        first = self._value(_parts(tree)[0])
+        first = self._optional(_parts(tree)[0])
         if not isinstance(first, Optional) or first.present:
             return first
         return self._value(_parts(tree)[1])
 
     def optional_or_value(self, tree: Tree[Any]) -> Value:
         """``a.orValue(b)``: the optional's value, or b."""
-        first = self._value(_parts(tree)[0])
+        first = self._optional(_parts(tree)[0])
         if not isinstance(first, Optional):
             return first
         return first.value if first.present else self._value(_parts(tree)[1])
 
+    def _optional(self, tree: Tree[Any]) -> Value:
+        """The value of ``tree``: an optional or an error."""
+        value = self._value(tree)
+        return value if isinstance(value, Optional | CELEvalError) else fail("no such overload")
+
     def list_lit(self, tree: Tree[Any]) -> Value:
         """A list."""
         optional, *elements = _parts(tree)
+        self._meter.elements(len(elements))
         items: list[Value] = []
         for index, element in enumerate(elements):
             value = self._value(element)
@@ -230,6 +237,7 @@ class SelectorEvaluator(Evaluator):
 
     def _made_map(self, tree: Tree[Any]) -> Value:
         optional, *parts = _parts(tree)
+        self._meter.memory(OBJECT + len(parts) // 2 * ENTRY)
         made = CelMap()
         for index in range(len(parts) // 2):
             key = self._value(parts[2 * index])
@@ -279,7 +287,7 @@ class SelectorEvaluator(Evaluator):
                     break
         result = function(self._meter, arguments) if error is None else error
         if len(arguments) == len(children):
-            self._meter.charge(call_cost(function.name, function.overload, arguments, result))
+            self._meter.charge(call_cost(function.name, function.overload, arguments, result, self._meter))
         return result
 
     def comprehension(self, tree: Tree[Any]) -> Value:
@@ -310,7 +318,7 @@ class SelectorEvaluator(Evaluator):
             goes_on = self._value(condition)
             if isinstance(goes_on, bool) and not goes_on:
                 return
-            self._meter.work(1)
+            self._meter.work(fold.steps)
             self._scope[fold.accumulator] = self._value(step)
 
 
@@ -319,12 +327,12 @@ def _parts(tree: Tree[Any]) -> list[Any]:
     return tree.children
 
 
-def _pairs(range_: list[Value] | CelMap, *, two: bool) -> list[tuple[Value, Value]]:
+def _pairs(range_: list[Value] | CelMap, *, two: bool) -> Iterator[tuple[Value, Value]]:
     if isinstance(range_, CelMap):
-        return list(range_.items())
+        return range_.items()
     if two:
-        return [(integer(index), item) for index, item in enumerate(range_)]
-    return [(item, None) for item in range_]
+        return ((integer(index), item) for index, item in enumerate(range_))
+    return ((item, None) for item in range_)
 
 
 def _mutable(value: Value) -> Value:
@@ -348,6 +356,11 @@ def _find(operand: Value, key: Value) -> Optional | CELEvalError:
             return index
         return Optional(present=True, value=operand[index]) if 0 <= index < len(operand) else NONE
     return NONE
+
+
+def _shown(key: Value) -> str:
+    """A key for a message: lists that hold one another many times over are no text that could be written."""
+    return str(key) if isinstance(key, str | IntType | UintType | float | bool) else f"a key of type {type_name(key)}"
 
 
 def _index(key: Value) -> int | CELEvalError:

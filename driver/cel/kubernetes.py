@@ -1,24 +1,32 @@
 """The types that Kubernetes adds to CEL: quantities, semantic versions, IP addresses, CIDRs, and the clock.
 
-Source of the rules: k8s.io/apiserver v0.36.3, pkg/cel/library/{quantity,semverlib,ip,cidr}.go, with the parsers they
+Source of the rules: k8s.io/apiserver v0.37.2, pkg/cel/library/{quantity,semverlib,ip,cidr}.go, with the parsers they
 call (k8s.io/apimachinery resource.Quantity, github.com/blang/semver/v4, Go's net/netip); the accessors of timestamps
-and durations: cel-go v0.26.0, common/stdlib/standard.go.
+and durations: cel-go v0.29.2, common/stdlib/standard.go.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import semver
 
 from driver.api.quantity import Quantity
-from driver.cel.meter import Meter
+from driver.cel.meter import LimitReachedError, Meter
 from driver.cel.operators import Implementation, compare
 from driver.cel.values import IntType, NetworkPrefix, Sum, Timestamp, Value, fail, integer
 
 __all__ = ["KUBERNETES", "parse_version"]
+
+_Read = TypeVar("_Read")
+
+_LONGEST_TEXT: Final = 10 * 1024  # as long as an expression; a longer one is only made by one
+_STEPS_TO_READ: Final = 16
+_READ_PER_STEP: Final = 16
+_STEPS_FOR_UTC: Final = 8
+_STEPS_FOR_ZONE: Final = 1000  # it is a file
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -54,7 +62,7 @@ def _trimmed(part: str) -> str:
     return trimmed if trimmed[:1] in tuple("0123456789") else "0" + trimmed
 
 
-def _version(_meter: Meter, text: str, normalize: bool = False) -> Value:  # noqa: FBT001, FBT002 - an argument of CEL
+def _version(text: str, normalize: bool = False) -> semver.Version:  # noqa: FBT001, FBT002 - an argument of CEL
     return _normalized(text) if normalize else parse_version(text)
 
 
@@ -63,10 +71,24 @@ def _number(value: int) -> Value:
     return integer(value - 2**64 if value >= 2**63 else value)
 
 
-def _is(parse: Callable[..., object]) -> Implementation:
-    def is_valid(_meter: Meter, *arguments: Value) -> Value:
+def _read(parse: Callable[..., _Read]) -> Callable[..., _Read]:
+    """What a text says; the flag of semver is passed on."""
+
+    def read(meter: Meter, text: str, *flags: bool) -> _Read:
+        if len(text) > _LONGEST_TEXT:
+            raise LimitReachedError(f"reads a text of more than {_LONGEST_TEXT} characters")
+        meter.work(_STEPS_TO_READ + len(text) // _READ_PER_STEP)
+        return parse(text, *flags)
+
+    return read
+
+
+def _is(parse: Callable[..., Value]) -> Implementation:
+    read = _read(parse)
+
+    def is_valid(meter: Meter, text: str, *flags: bool) -> Value:
         try:
-            parse(*arguments)
+            read(meter, text, *flags)
         except ValueError:
             return False
         return True
@@ -122,6 +144,10 @@ def _holds(prefix: NetworkPrefix, address: _Address, bits: int) -> bool:
     return same_family and bits >= prefix.bits and _masked(prefix) == _masked(NetworkPrefix(address, prefix.bits))
 
 
+def _holds_prefix(prefix: NetworkPrefix, other: NetworkPrefix) -> bool:
+    return _holds(prefix, other.address, other.bits)
+
+
 def _is_global_unicast(address: _Address) -> bool:
     # Go's netip.Addr.IsGlobalUnicast: private addresses count.
     broadcast = address.version == 4 and int(address) == 2**32 - 1
@@ -142,7 +168,8 @@ def _is_link_local_multicast(address: _Address) -> bool:
 
 
 def _part(of: Callable[[Timestamp, str], int]) -> Implementation:
-    def part(_meter: Meter, timestamp: Timestamp, zone: str = "UTC") -> Value:
+    def part(meter: Meter, timestamp: Timestamp, zone: str = "UTC") -> Value:
+        meter.work(_STEPS_FOR_UTC if zone == "UTC" else _STEPS_FOR_ZONE)
         return integer(of(timestamp, zone))
 
     return part
@@ -152,6 +179,8 @@ def _whole_units(unit: str) -> Implementation:
     return lambda _meter, duration: integer(duration.whole(unit))
 
 
+_ADDRESS: Final = _read(_address)
+_PREFIX: Final = _read(_prefix)
 _PARTS: Final[dict[str, Callable[[Timestamp, str], int]]] = {
     "year": lambda timestamp, zone: timestamp.at(zone).year,
     "month": lambda timestamp, zone: timestamp.at(zone).month - 1,
@@ -166,7 +195,7 @@ _PARTS: Final[dict[str, Callable[[Timestamp, str], int]]] = {
 }
 
 KUBERNETES: Final[dict[str, Implementation]] = {
-    "string_to_quantity": lambda _meter, text: Quantity(text),
+    "string_to_quantity": _read(Quantity),
     "is_quantity_string": _is(Quantity),
     "quantity_sign": lambda _meter, quantity: integer((quantity.nano > 0) - (quantity.nano < 0)),
     "quantity_is_integer": lambda _meter, quantity: _whole(quantity) is not None,
@@ -176,10 +205,10 @@ KUBERNETES: Final[dict[str, Implementation]] = {
     "quantity_add_int": lambda _meter, first, second: _sum(first, second, 1),
     "quantity_sub": lambda _meter, first, second: _sum(first, second, -1),
     "quantity_sub_int": lambda _meter, first, second: _sum(first, second, -1),
-    "string_to_semver": _version,
-    "string_bool_to_semver": _version,
-    "is_semver_string": _is(parse_version),
-    "is_semver_string_bool": _is(lambda text, normalize: _normalized(text) if normalize else parse_version(text)),
+    "string_to_semver": _read(_version),
+    "string_bool_to_semver": _read(_version),
+    "is_semver_string": _is(_version),
+    "is_semver_string_bool": _is(_version),
     "semver_major": lambda _meter, version: _number(version.major),
     "semver_minor": lambda _meter, version: _number(version.minor),
     "semver_patch": lambda _meter, version: _number(version.patch),
@@ -192,24 +221,24 @@ KUBERNETES: Final[dict[str, Implementation]] = {
             "compare_to": lambda _meter, first, second: integer(compare(first, second)),
         }.items()
     },
-    "string_to_ip": lambda _meter, text: _address(text),
+    "string_to_ip": _read(_address),
     "is_ip": _is(_address),
-    "ip_is_canonical": lambda _meter, text: str(_address(text)) == text,
+    "ip_is_canonical": _read(lambda text: str(_address(text)) == text),
     "ip_family": lambda _meter, address: integer(address.version),
     "ip_is_unspecified": lambda _meter, address: address.is_unspecified,
     "ip_is_loopback": lambda _meter, address: address.is_loopback,
     "ip_is_global_unicast": lambda _meter, address: _is_global_unicast(address),
     "ip_is_link_local_unicast": lambda _meter, address: _is_link_local_unicast(address),
     "ip_is_link_local_multicast": lambda _meter, address: _is_link_local_multicast(address),
-    "string_to_cidr": lambda _meter, text: _prefix(text),
+    "string_to_cidr": _read(_prefix),
     "is_cidr": _is(_prefix),
     "cidr_ip": lambda _meter, prefix: prefix.address,
     "cidr_masked": lambda _meter, prefix: _masked(prefix),
     "cidr_prefix_length": lambda _meter, prefix: integer(prefix.bits),
     "cidr_contains_ip_ip": lambda _meter, prefix, address: _holds(prefix, address, address.max_prefixlen),
-    "cidr_contains_ip_string": lambda _meter, prefix, text: _holds(prefix, _address(text), 128),
-    "cidr_contains_cidr": lambda _meter, prefix, other: _holds(prefix, other.address, other.bits),
-    "cidr_contains_cidr_string": lambda _meter, prefix, text: _holds(prefix, _prefix(text).address, _prefix(text).bits),
+    "cidr_contains_ip_string": lambda meter, prefix, text: _holds(prefix, _ADDRESS(meter, text), 128),
+    "cidr_contains_cidr": lambda _meter, prefix, other: _holds_prefix(prefix, other),
+    "cidr_contains_cidr_string": lambda meter, prefix, text: _holds_prefix(prefix, _PREFIX(meter, text)),
     **{f"timestamp_to_{name}": _part(of) for name, of in _PARTS.items()},
     **{f"timestamp_to_{name}_with_tz": _part(of) for name, of in _PARTS.items() if name != "seconds"},
     "timestamp_to_seconds_tz": _part(_PARTS["seconds"]),

@@ -1,6 +1,6 @@
 """Text to tokens.
 
-Source of the rules: cel-go v0.26.0, parser/gen/CEL.g4 (lexer rules) and parser/unescape.go. cel-python's own lexer is
+Source of the rules: cel-go v0.29.2, parser/gen/CEL.g4 (lexer rules) and parser/unescape.go. cel-python's own lexer is
 not used: its string pattern backtracks exponentially on an unclosed string full of backslashes, and it knows no
 optional syntax.
 """
@@ -34,6 +34,7 @@ _TOKEN: Final = re.compile(
     r"|(?P<double>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<int>[0-9]+)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<escaped>`[A-Za-z0-9_./ -]+`)"
     r"|(?P<symbol>==|!=|<=|>=|&&|\|\||[-<>+*/%!?:.,()\[\]{}])"
 )
 _SIMPLE_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}

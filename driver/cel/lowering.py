@@ -17,8 +17,20 @@ from driver.cel.calls import Function
 from driver.cel.checker import Checked
 from driver.cel.errors import CelCompileError
 from driver.cel.meter import Meter
-from driver.cel.nodes import Call, Comprehension, Constant, Ident, ListNode, Literal, MapNode, Node, Select, Uint
-from driver.cel.strings import compile_pattern
+from driver.cel.nodes import (
+    Call,
+    Comprehension,
+    Constant,
+    Ident,
+    ListNode,
+    Literal,
+    MapNode,
+    Node,
+    Select,
+    Uint,
+    children,
+)
+from driver.cel.strings import PatternTooLargeError, compile_pattern
 from driver.cel.values import CelMap, IntType, TypeName, UintType, Value
 
 __all__ = ["Fold", "lower"]
@@ -39,25 +51,29 @@ _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"}
 )
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
+_STEPS_OF_CALL: Final = 3
+_STEPS_OF_COMPREHENSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The names of a comprehension."""
+    """The names of a comprehension, and the steps (:class:`driver.cel.meter.Limits`) that each turn of it takes."""
 
     variable: str
     variable2: str
     accumulator: str
     is_bind: bool
+    steps: int
 
 
-def lower(checked: Checked, expression: str) -> Tree[Any]:
-    """The tree to evaluate.
+def lower(checked: Checked, expression: str) -> tuple[Tree[Any], int]:
+    """The tree to evaluate, and the steps that it takes without the turns of its comprehensions.
 
     Raises:
         CelCompileError: A function is not implemented, or a constant part has no value.
     """
-    return _Lowering(checked, expression).lower(checked.root)
+    lowering = _Lowering(checked, expression)
+    return lowering.lower(checked.root), lowering.steps(checked.root)
 
 
 class _Lowering:
@@ -65,12 +81,30 @@ class _Lowering:
         self._checked = checked
         self._expression = expression
         self._done: dict[Node, Tree[Any]] = {}
+        self._steps: dict[Node, int] = {}
+        self._functions: dict[Node, Function] = {}
 
     def lower(self, node: Node) -> Tree[Any]:
         # Some macros use a node twice.
         if node not in self._done:
             self._done[node] = self._lower(node)
         return self._done[node]
+
+    def steps(self, node: Node) -> int:
+        """How many steps a part takes at most; of a comprehension, what it takes before and after its turns."""
+        if node not in self._steps:
+            parts = children(node)
+            if isinstance(node, Comprehension):
+                parts = (node.range_, node.init, node.result)
+            self._steps[node] = self._own_steps(node) + sum(map(self.steps, parts))
+        return self._steps[node]
+
+    def _own_steps(self, node: Node) -> int:
+        if isinstance(node, Comprehension):
+            return _STEPS_OF_COMPREHENSION
+        function = self._functions.get(node)
+        # Which overload runs is found by trying them.
+        return 1 if function is None else _STEPS_OF_CALL + len(function.candidates) // 4
 
     def _lower(self, node: Node) -> Tree[Any]:
         name = self._checked.names.get(node)
@@ -90,9 +124,10 @@ class _Lowering:
             case MapNode():
                 return self._map(node)
             case Comprehension():
-                fold = Fold(node.variable, node.variable2, node.accumulator, node.is_bind)
-                parts = (node.range_, node.init, node.condition, node.step, node.result)
-                return Tree("comprehension", [fold, *map(self.lower, parts)])
+                parts = [self.lower(part) for part in children(node)]
+                steps = 1 + self.steps(node.condition) + self.steps(node.step)
+                fold = Fold(node.variable, node.variable2, node.accumulator, node.is_bind, steps)
+                return Tree("comprehension", [fold, *parts])
 
     def _ident(self, node: Node, name: str) -> Tree[Any]:
         type_ = self._checked.types[node]
@@ -130,7 +165,8 @@ class _Lowering:
         if name in _BUILT_IN:
             return Tree(_BUILT_IN[name], arguments)
         self._check_constants(node, name, arguments)
-        tree = Tree("ident_arg", [self._function(node, name, len(arguments)), *arguments])
+        self._functions[node] = self._function(node, name, len(arguments))
+        tree = Tree("ident_arg", [self._functions[node], *arguments])
         if name == "@in" and self._checked.overloads[node] == ("in_list",) and _is_set(arguments[1]):
             tree.data = "relation_in"
         if name in _CONVERSIONS and arguments[0].data == "literal":
@@ -158,6 +194,8 @@ class _Lowering:
                     compile_pattern(pattern.children[0])
                 except CELEvalError as error:
                     raise self._invalid(node, name, error) from None
+                except PatternTooLargeError:
+                    continue  # Kubernetes may take it: an evaluation that comes to it is stopped
 
     def _folded(self, node: Call, tree: Tree[Any]) -> Tree[Any]:
         parts: list[Any] = tree.children

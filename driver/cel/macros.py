@@ -1,6 +1,6 @@
 """Macros: calls that are rewritten into comprehensions before anything is checked.
 
-Source of the expansions: cel-go v0.26.0, parser/macro.go, ext/comprehensions.go (two variables), ext/bindings.go,
+Source of the expansions: cel-go v0.29.2, parser/macro.go, ext/comprehensions.go (two variables), ext/bindings.go,
 ext/lists.go (sortBy) and cel/library.go (optMap, optFlatMap). The shapes matter: cost is charged on what they
 expand to.
 """

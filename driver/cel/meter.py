@@ -1,37 +1,102 @@
 """What an evaluation may use up.
 
-Kubernetes ends an evaluation whose cost exceeds CELSelectorExpressionMaxCost. That cost is an estimate of Go's work
-and leaves some of it out (comparing nested lists, growing strings), so :meth:`Meter.work` and :meth:`Meter.text` bound
-what cost does not.
+Kubernetes ends an evaluation whose cost exceeds CELSelectorExpressionMaxCost. That cost is an estimate of Go's work and
+leaves much of it out: what lists and texts take in memory, how large a regular expression becomes, literals, presence
+tests, comparisons of nested lists. So everything is counted here a second time, in steps and bytes of our own; and as
+counting can err, the processor time is looked at now and then.
+
+Steps and bytes give the same answer on every machine and under any load. The clock is a net below them: it counts the
+processor time of the thread, not the time that passes, and is looked at only after many steps, so that a busy machine
+stops nothing that is in order.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BudgetExceededError", "Meter"]
+__all__ = [
+    "ELEMENT",
+    "ENTRY",
+    "OBJECT",
+    "PLACE",
+    "STANDARD",
+    "BudgetExceededError",
+    "LimitReachedError",
+    "Limits",
+    "Meter",
+]
 
-_MAX_WORK: Final = 2_000_000
-_MAX_TEXT: Final = 10_000_000  # so long that traversing it once costs Kubernetes' whole budget
+OBJECT: Final = 64
+"""Bytes that a value takes besides what it holds: the head of a string, a list or an optional; an int."""
+PLACE: Final = 8
+"""Bytes that a list takes for an element that is there already."""
+ELEMENT: Final = 80
+"""Bytes that a list takes for an element that is made for it: the place and an int, say."""
+ENTRY: Final = 224
+"""Bytes that a map takes for an entry."""
+
+_BYTES_PER_STEP: Final = 1024  # what a step's time is enough to copy
+_STEPS_PER_LOOK: Final = 16_384
 
 
 class BudgetExceededError(Exception):
-    """The evaluation is stopped; nothing in the expression can absorb this."""
+    """The evaluation is stopped; nothing in the expression can absorb this. As such: Kubernetes stops it as well."""
+
+
+class LimitReachedError(BudgetExceededError):
+    """The evaluation is stopped by a limit of Rootport's own: Kubernetes may get to an answer.
+
+    Attributes:
+        by_clock: Another attempt may get further.
+    """
+
+    def __init__(self, reached: str, *, by_clock: bool = False) -> None:
+        super().__init__(
+            f"stopped by Rootport: it {reached}; what kube-scheduler answers, whose own cost limit is another, is not"
+            " known"
+        )
+        self.by_clock = by_clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one evaluation may use up besides Kubernetes' cost.
+
+    Attributes:
+        steps: A step is about a node of the expression visited, or an element compared: half a microsecond to one.
+        memory: Bytes, of all texts, lists and maps that are made, kept or not.
+        seconds: Processor time.
+    """
+
+    steps: int
+    memory: int
+    seconds: float
+
+
+STANDARD: Final = Limits(steps=250_000, memory=16 * 2**20, seconds=1.0)
+"""About a quarter of a second and 16 MiB; docs/design/cel.md says what was measured."""
 
 
 class Meter:
-    """Counts cost in Kubernetes' units, and work in ours.
+    """Counts cost in Kubernetes' units, and steps and bytes in ours.
 
     Args:
         limit: The cost at which the evaluation ends.
+        limits: What else ends it.
     """
 
-    __slots__ = ("_limit", "_work", "cost")
+    __slots__ = ("_limit", "_limits", "_look_at", "_memory", "_started", "_steps", "cost")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limits: Limits = STANDARD) -> None:
         self.cost = 0
         self._limit = limit
-        self._work = 0
+        self._limits = limits
+        self._steps = 0
+        self._memory = 0
+        self._started: float | None = None
+        self._look_at = min(limits.steps, _STEPS_PER_LOOK)
 
     def charge(self, cost: int) -> None:
         """Adds to the cost.
@@ -44,20 +109,52 @@ class Meter:
             raise BudgetExceededError("operation cancelled: actual cost limit exceeded")
 
     def work(self, steps: int) -> None:
-        """Counts steps that cost does not see.
+        """Counts steps, before they are made.
 
         Raises:
-            BudgetExceededError: There were too many of them.
+            LimitReachedError: There were too many of them, or they took too long.
         """
-        self._work += steps
-        if self._work > _MAX_WORK:
-            raise BudgetExceededError("operation cancelled: too much work")
+        self._steps += steps
+        if self._steps > self._look_at:
+            self._look()
 
-    def text(self, length: int) -> None:
-        """Says how long a string or list is going to be before it is made.
+    def memory(self, size: int) -> None:
+        """Counts bytes, before they are taken.
 
         Raises:
-            BudgetExceededError: Longer than anything that could be used within the limit.
+            LimitReachedError: There were too many of them.
         """
-        if length > _MAX_TEXT:
-            raise BudgetExceededError(f"operation cancelled: makes a value of length {length}")
+        self._memory += size
+        if self._memory > self._limits.memory:
+            raise LimitReachedError(f"makes values of more than {self._limits.memory} bytes")
+        self.work(size // _BYTES_PER_STEP)
+
+    def text(self, length: int, *sources: str) -> None:
+        """Counts a text, before it is made.
+
+        Args:
+            length: Its characters, or bytes.
+            sources: What it is made of: beyond ASCII a character may take four bytes.
+
+        Raises:
+            LimitReachedError: As :meth:`memory`.
+        """
+        self.memory(OBJECT + length * (1 if all(map(str.isascii, sources)) else 4))
+
+    def elements(self, count: int) -> None:
+        """Counts a list of elements that are made for it, before it is made.
+
+        Raises:
+            LimitReachedError: As :meth:`memory`.
+        """
+        self.memory(OBJECT + count * ELEMENT)
+
+    def _look(self) -> None:
+        if self._steps > self._limits.steps:
+            raise LimitReachedError(f"takes more than {self._limits.steps} steps")
+        now = time.thread_time()
+        if self._started is None:
+            self._started = now
+        elif now - self._started > self._limits.seconds:
+            raise LimitReachedError(f"took longer than {self._limits.seconds:g} s", by_clock=True)
+        self._look_at = min(self._limits.steps, self._steps + _STEPS_PER_LOOK)

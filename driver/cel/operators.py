@@ -1,6 +1,6 @@
 """Equality, order and arithmetic.
 
-Source of the rules: cel-go v0.26.0, common/types (Equal, Compare, Add … of each type) and common/overloads. Arithmetic
+Source of the rules: cel-go v0.29.2, common/types (Equal, Compare, Add … of each type) and common/overloads. Arithmetic
 of int and uint is cel-python's.
 """
 
@@ -15,7 +15,7 @@ import semver
 from celpy.evaluation import CELEvalError
 
 from driver.api.quantity import Quantity
-from driver.cel.meter import Meter
+from driver.cel.meter import ELEMENT, Meter
 from driver.cel.values import (
     Accumulator,
     CelMap,
@@ -31,9 +31,12 @@ from driver.cel.values import (
     type_name,
 )
 
-__all__ = ["OPERATORS", "Implementation", "compare", "contains", "equal"]
+__all__ = ["COMPARED_PER_STEP", "OPERATORS", "Implementation", "compare", "contains", "equal"]
 
 Implementation: TypeAlias = Callable[..., Value]
+
+COMPARED_PER_STEP: Final = 4096
+"""Characters of two strings that a step's time is enough to compare."""
 
 _NUMBERS: Final = ("int", "uint", "double")
 # These types refuse to be compared with others (their Equal in k8s.io/apiserver, pkg/cel, answers "no such overload").
@@ -56,6 +59,9 @@ def equal(first: Value, second: Value, meter: Meter) -> bool:
         if one in _STRICT:
             raise fail("no such overload")
         return False
+    if isinstance(first, str | bytes):
+        meter.work(len(first) // COMPARED_PER_STEP)
+        return bool(first == second)
     if isinstance(first, list) and isinstance(second, list):
         return len(first) == len(second) and all(
             _not_different(a, b, meter) for a, b in zip(first, second, strict=True)
@@ -149,16 +155,16 @@ def _modulo(first: IntType, second: IntType) -> Value:
 
 
 def _add_lists(meter: Meter, first: list[Value], second: list[Value]) -> Value:
-    meter.work(len(second))
     if isinstance(first, Accumulator):
+        meter.memory(len(second) * ELEMENT)
         first.extend(second)
         return first
-    meter.work(len(first))
+    meter.elements(len(first) + len(second))
     return [*first, *second]
 
 
 def _joined(meter: Meter, first: str, second: str) -> Value:
-    meter.text(len(first) + len(second))
+    meter.text(len(first) + len(second), first, second)
     return first + second
 
 

@@ -1,6 +1,6 @@
 """Tokens to a syntax tree.
 
-Source of the grammar: cel-go v0.26.0, parser/gen/CEL.g4 and parser/parser.go, with the optional syntax (``.?f``,
+Source of the grammar: cel-go v0.29.2, parser/gen/CEL.g4 and parser/parser.go, with the optional syntax (``.?f``,
 ``[?i]``, ``[?e]``, ``{?k: v}``) that Kubernetes turns on. Macros are expanded while parsing, as there.
 """
 
@@ -171,13 +171,16 @@ class _Parser:
                 return node
 
     def _selection(self, operand: Node, offset: int) -> Node:
-        if self._takes("?"):
-            name = self._expect("name")
-            return Call(offset, "_?._", (operand, Literal(name.offset, name.text)))
-        name = self._expect("name")
-        if self._token.kind == "(":
-            return self._call(name.text, operand)
-        return Select(offset, operand, name.text)
+        is_optional = self._takes("?")
+        name = self._token
+        field = name.text.strip("`")
+        if not self._takes("escaped"):
+            self._expect("name")
+            if self._token.kind == "(" and not is_optional:
+                return self._call(field, operand)
+        if is_optional:
+            return Call(offset, "_?._", (operand, Literal(name.offset, field)))
+        return Select(offset, operand, field)
 
     def _call(self, function: str, target: Node | None) -> Node:
         offset = self._expect("(").offset

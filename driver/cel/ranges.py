@@ -1,4 +1,4 @@
-"""Ranges of costs and sizes in saturating 64-bit arithmetic (cel-go v0.26.0, checker/cost.go)."""
+"""Ranges of costs and sizes in saturating 64-bit arithmetic (cel-go v0.29.2, checker/cost.go)."""
 
 from __future__ import annotations
 

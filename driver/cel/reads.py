@@ -13,7 +13,7 @@ from driver.cel import nodes
 from driver.cel.checker import Checked
 from driver.cel.nodes import Call, Ident, Node, Select, children
 
-__all__ = ["Read", "reads"]
+__all__ = ["Read", "read_of", "reads"]
 
 Part: TypeAlias = Literal["driver", "allowMultipleAllocations", "attributes", "capacity"]
 
@@ -57,7 +57,7 @@ def reads(checked: Checked) -> tuple[Read, ...] | None:
         if node in seen:
             continue
         seen.add(node)
-        read = _read(node)
+        read = read_of(node)
         if read is not None:
             found.add(read)
             continue
@@ -67,7 +67,7 @@ def reads(checked: Checked) -> tuple[Read, ...] | None:
     return tuple(sorted(found))
 
 
-def _read(node: Node) -> Read | None:
+def read_of(node: Node) -> Read | None:
     """The value that a whole path leads to, or None."""
     steps: list[str] = []
     while not isinstance(node, Ident):

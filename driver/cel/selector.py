@@ -7,6 +7,7 @@ that it reads.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
@@ -17,12 +18,13 @@ from lark import Tree
 from driver.api import resource_v1
 from driver.cel.checker import check
 from driver.cel.device import device_value
-from driver.cel.errors import CelCompileError, CelEvaluationError
+from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
 from driver.cel.estimate import MAX_COST, estimate
 from driver.cel.evaluator import SelectorEvaluator
 from driver.cel.kubernetes import parse_version
 from driver.cel.lowering import lower
-from driver.cel.meter import BudgetExceededError, Meter
+from driver.cel.memory import Compiled, Memory
+from driver.cel.meter import STANDARD, BudgetExceededError, LimitReachedError, Limits, Meter
 from driver.cel.parser import parse
 from driver.cel.reads import Read, reads
 from driver.cel.values import Value, type_name
@@ -31,12 +33,21 @@ __all__ = ["Selector", "are_plain", "compile_selector", "find_amount", "find_att
 
 _MAX_LENGTH: Final = 10 * 1024  # resource.k8s.io/v1 CELSelectorExpressionMaxLength, in bytes
 _SELECTORS: Final = 1024
+_LENGTH_OF_ALL: Final = 128 * 1024  # characters of all that are remembered: some 30 MiB at most
 _DEVICES: Final = 16_384
 _ANSWERS: Final = 4096
 _ATTRIBUTES: Final = 16_384
 
-_Outcome: TypeAlias = bool | str
-"""True, false, or what is wrong."""
+
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """An evaluation that would be stopped again, and why."""
+
+    problem: str
+
+
+_Outcome: TypeAlias = bool | str | _Stopped
+"""True, false, what is wrong, or that nobody knows."""
 
 
 class Selector:
@@ -49,18 +60,18 @@ class Selector:
             it sees no bound. An evaluation that does cost more than the limit ends with an error.
     """
 
-    __slots__ = ("_answers", "_devices", "_list_attributes", "_tree", "cost", "expression", "reads")
+    __slots__ = ("_answers", "_devices", "_steps", "_tree", "cost", "expression", "reads")
 
-    def __init__(self, expression: str, *, list_attributes: bool) -> None:
-        checked = check(parse(expression), expression, list_attributes=list_attributes)
+    def __init__(self, expression: str, *, stored: bool) -> None:
+        checked = check(parse(expression), expression, stored=stored)
         self.expression = expression
         self.cost = estimate(checked)
         self.reads: tuple[Read, ...] | None = reads(checked)
-        self._tree: Tree[Any] = lower(checked, expression)
-        self._list_attributes = list_attributes
+        self._tree: Tree[Any]
+        self._tree, self._steps = lower(checked, expression)
         # By the device's identity first, because that is quick; the device is kept so that its id stays its own.
-        self._devices: dict[int, tuple[resource_v1.Device, str, _Outcome]] = {}
-        self._answers: dict[tuple[object, ...], _Outcome] = {}
+        self._devices: Memory[int, tuple[resource_v1.Device, str, _Outcome]] = Memory()
+        self._answers: Memory[tuple[object, ...], _Outcome] = Memory()
 
     def check_cost(self) -> None:
         """Refuses what the API server refuses and the scheduler does not: a selector that might cost too much.
@@ -73,14 +84,16 @@ class Selector:
             problem = f"too complex: its cost is {shown}, the limit is {MAX_COST}"
             raise CelCompileError(problem, self.expression, hint="range over fewer values, or compare shorter strings")
 
-    def matches(self, driver: str, device: resource_v1.Device) -> bool:
+    def matches(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> bool:
         """Whether the device is selected.
 
         Args:
             driver: The driver of the slice that the device is in; the domain of attribute names without one.
             device: The device. It must not change: answers are remembered.
+            limits: What the evaluation may use up, where the answer is not remembered.
 
         Raises:
+            CelLimitError: The evaluation was stopped by these limits, and the answer is not known.
             CelEvaluationError: The expression has no answer for this device, for example because the device lacks an
                 attribute that it reads.
         """
@@ -88,22 +101,20 @@ class Selector:
         if known is not None and known[0] is device and known[1] == driver:
             outcome = known[2]
         else:
-            outcome = self._outcome(driver, device)
-            if len(self._devices) >= _DEVICES:
-                self._devices.clear()
-            self._devices[id(device)] = (device, driver, outcome)
+            outcome = self._outcome(driver, device, limits)
+            self._devices.put(id(device), (device, driver, outcome), most=_DEVICES)
         if outcome is True or outcome is False:
             return outcome
+        if isinstance(outcome, _Stopped):
+            raise CelLimitError(outcome.problem, self.expression)
         raise CelEvaluationError(outcome, self.expression)
 
-    def _outcome(self, driver: str, device: resource_v1.Device) -> _Outcome:
+    def _outcome(self, driver: str, device: resource_v1.Device, limits: Limits) -> _Outcome:
         key = self.key(driver, device)
         outcome = self._answers.get(key)
         if outcome is None:
-            outcome = self._evaluated(driver, device)
-            if len(self._answers) >= _ANSWERS:
-                self._answers.clear()
-            self._answers[key] = outcome
+            outcome = self._evaluated(driver, device, limits)
+            self._answers.put(key, outcome, most=_ANSWERS, weight=self.key_weight(device))
         return outcome
 
     def key(self, driver: str, device: resource_v1.Device) -> tuple[object, ...]:
@@ -114,10 +125,21 @@ class Selector:
             return (driver, device.allow_multiple_allocations, attributes, capacity)
         return tuple([read_value(read, driver, device) for read in self.reads])
 
-    def _evaluated(self, driver: str, device: resource_v1.Device) -> _Outcome:
+    def key_weight(self, device: resource_v1.Device) -> int:
+        """How much memory a key takes, in the unit of :class:`driver.cel.memory.Memory`."""
+        return 2 + (len(device.attributes) + len(device.capacity) if self.reads is None else len(self.reads)) // 2
+
+    def _evaluated(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> _Outcome:
         try:
-            value = device_value(driver, device, list_attributes=self._list_attributes)
-            result: Value = SelectorEvaluator(self._tree, value, Meter(MAX_COST)).run()
+            value = device_value(driver, device)
+            meter = Meter(MAX_COST, limits)
+            meter.work(self._steps)
+            result: Value = SelectorEvaluator(self._tree, value, meter).run()
+        except LimitReachedError as error:
+            if error.by_clock or limits is not STANDARD:
+                # Not remembered: another attempt may get to an answer.
+                raise CelLimitError(str(error), self.expression) from None
+            return _Stopped(str(error))
         except (CELEvalError, BudgetExceededError, ValueError) as error:
             return str(error.args[0])
         except RecursionError:
@@ -128,19 +150,23 @@ class Selector:
         return f"CEL result of type {type_name(result)} could not be converted to bool"
 
 
-@lru_cache(maxsize=_SELECTORS)
-def compile_selector(expression: str, *, list_attributes: bool = False) -> Selector:
+def compile_selector(expression: str, *, stored: bool = False) -> Selector:
     """The selector of an expression; the same object for the same expression, while it is remembered.
 
     Args:
         expression: A CEL expression over the variable ``device``.
-        list_attributes: The feature gate DRAListTypeAttributes (alpha in Kubernetes 1.36, off by default): attributes
-            may be lists, and then macros may range over them.
+        stored: As kube-scheduler reads the expression of a stored object: attributes may be lists, macros may range
+            over them, and there is ``includes``. Otherwise as the API server takes a new one with its default gates,
+            DRAListTypeAttributes off.
 
     Raises:
         CelCompileError: Kubernetes would not compile it: not CEL, unknown names, wrong types, too long; or it uses what
             Rootport does not support yet.
     """
+    return _COMPILED(expression, stored)
+
+
+def _compiled(expression: str, stored: bool) -> Selector:  # noqa: FBT001 - as it is a key
     try:
         length = len(expression.encode())
     except UnicodeEncodeError as error:
@@ -148,10 +174,12 @@ def compile_selector(expression: str, *, list_attributes: bool = False) -> Selec
     if length > _MAX_LENGTH:
         raise CelCompileError(f"too long: {length} bytes, the limit is {_MAX_LENGTH}", expression)
     try:
-        return Selector(expression, list_attributes=list_attributes)
+        return Selector(expression, stored=stored)
     except RecursionError:
         raise CelCompileError("nests too deeply for what is left of Python's stack", expression) from None
 
+
+_COMPILED: Final = Compiled(_compiled, most=_SELECTORS, length=_LENGTH_OF_ALL)
 
 _PLAIN: Final[dict[int, resource_v1.DeviceAttribute]] = {}
 """Plain attributes by identity, kept so that their id stays theirs: equal ones mostly are one object."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from driver.api import resource_v1
-from driver.cel.errors import CelCompileError, CelEvaluationError
+from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
 from driver.cel.lexer import Token, tokenize
+from driver.cel.memory import Compiled, Memory
+from driver.cel.meter import STANDARD, Limits
 from driver.cel.reads import Read
 from driver.cel.selector import Selector, compile_selector, find_amount, find_attribute
 
@@ -23,6 +24,7 @@ ABSENT: Final = "absent"
 """What is shown of an attribute or capacity that the device does not have."""
 
 _TERMS: Final = 1024
+_LENGTH_OF_ALL: Final = 64 * 1024  # characters of all that are remembered: some 40 MiB at most
 _ANSWERS: Final = 4096
 _LONGEST_SHOWN: Final = 80
 _OPENING: Final = frozenset("([{")
@@ -56,12 +58,15 @@ class TermAnswer:
             or :data:`ABSENT`. Empty where it depends on the device as a whole.
         error: Why it has no answer; empty where the answer is false. kube-scheduler does not schedule a pod for which a
             selector ends with an error.
+        is_known: False where Rootport stopped the evaluation (:class:`driver.cel.CelLimitError`): the device may be
+            selected or not, ``error`` says what took too much, and ``text`` is the whole expression.
     """
 
     index: int | None
     text: str
     values: tuple[tuple[str, str], ...]
     error: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +91,12 @@ class Terms:
 
     __slots__ = ("_answers", "_root", "_selectors", "_spans", "expression", "selector", "terms")
 
-    def __init__(self, expression: str, *, list_attributes: bool) -> None:
+    def __init__(self, expression: str, *, stored: bool) -> None:
         self.expression = expression
-        self.selector: Selector = compile_selector(expression, list_attributes=list_attributes)
+        self.selector: Selector = compile_selector(expression, stored=stored)
         root = _split(tokenize(expression)[:-1])
         try:
-            selectors = [
-                compile_selector(expression[span.start : span.end], list_attributes=list_attributes)
-                for span in _leaves(root)
-            ]
+            selectors = [compile_selector(expression[span.start : span.end], stored=stored) for span in _leaves(root)]
         except CelCompileError:
             # A term of type dyn stands in a conjunction, not alone.
             root = _Span(root.start, root.end)
@@ -106,24 +108,29 @@ class Terms:
             Term(text=expression[span.start : span.end], offset=span.start, reads=selector.reads)
             for span, selector in zip(self._spans, selectors, strict=True)
         )
-        self._answers: dict[tuple[object, ...], TermAnswer | None] = {}
+        self._answers: Memory[tuple[object, ...], TermAnswer | None] = Memory()
 
-    def first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
+    def first_false(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> TermAnswer | None:
         """The first term that is false; of an expression that ends with an error, the first term that does.
 
-        None exactly where :meth:`driver.cel.Selector.matches` says true. It never raises.
+        None exactly where :meth:`driver.cel.Selector.matches` says true. It never raises: where the evaluation is
+        stopped, the answer is one that is not known.
 
         Args:
             driver: The driver of the slice that the device is in.
             device: The device. It must not change: answers are remembered by the values that the expression reads.
+            limits: What each evaluation may use up, where the answer is not remembered; there are at most two of each
+                part of the expression.
         """
         key = self.selector.key(driver, device)
-        if key in self._answers:
+        try:
             return self._answers[key]
-        answer = self._first_false(driver, device)
-        if len(self._answers) >= _ANSWERS:
-            self._answers.clear()
-        self._answers[key] = answer
+        except KeyError:
+            answer = self._first_false(driver, device, limits)
+        # The selector knows whether another attempt may get further.
+        if answer is None or answer.is_known:
+            weight = self.selector.key_weight(device) + (0 if answer is None else 2 + len(answer.values))
+            self._answers.put(key, answer, most=_ANSWERS, weight=weight)
         return answer
 
     def without(self, index: int) -> str:
@@ -147,17 +154,21 @@ class Terms:
         span = self._spans[index]
         return self.expression[: span.start] + text + self.expression[span.end :]
 
-    def _first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
+    def _first_false(self, driver: str, device: resource_v1.Device, limits: Limits) -> TermAnswer | None:
         try:
-            if self.selector.matches(driver, device):
+            if self.selector.matches(driver, device, limits):
                 return None
             problem = ""
+        except CelLimitError as error:
+            return self._of_all(driver, device, error.problem, is_known=False)
         except CelEvaluationError as error:
             problem = error.problem
         for index, (term, selector) in enumerate(zip(self.terms, self._selectors, strict=True)):
             error_text = ""
             try:
-                fails = not selector.matches(driver, device)
+                fails = not selector.matches(driver, device, limits)
+            except CelLimitError:
+                break  # the clock: with the others it was quick enough
             except CelEvaluationError as error:
                 fails, error_text = True, error.problem
             # false && an error is false: then the term that fails to answer decides nothing.
@@ -165,18 +176,25 @@ class Terms:
                 return TermAnswer(
                     index=index, text=term.text, values=_values(term.reads, driver, device), error=error_text
                 )
+        return self._of_all(driver, device, problem)
+
+    def _of_all(self, driver: str, device: resource_v1.Device, error: str, *, is_known: bool = True) -> TermAnswer:
         values = _values(self.selector.reads, driver, device)
-        return TermAnswer(index=None, text=self.expression, values=values, error=problem)
+        return TermAnswer(index=None, text=self.expression, values=values, error=error, is_known=is_known)
 
 
-@lru_cache(maxsize=_TERMS)
-def compile_terms(expression: str, *, list_attributes: bool = False) -> Terms:
+def compile_terms(expression: str, *, stored: bool = False) -> Terms:
     """The terms of an expression; the same object for the same expression, while it is remembered.
 
     Raises:
         CelCompileError: As :func:`driver.cel.compile_selector`.
     """
-    return Terms(expression, list_attributes=list_attributes)
+    return _COMPILED(expression, stored)
+
+
+_COMPILED: Final = Compiled(
+    lambda expression, lists: Terms(expression, stored=lists), most=_TERMS, length=_LENGTH_OF_ALL
+)
 
 
 def shown_value(read: Read, driver: str, device: resource_v1.Device) -> str:

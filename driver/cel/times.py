@@ -1,6 +1,6 @@
 """Durations and timestamps, exact to the nanosecond.
 
-Source of the rules: Go's time.ParseDuration and RFC 3339 parsing, and cel-go v0.26.0, common/types/duration.go and
+Source of the rules: Go's time.ParseDuration and RFC 3339 parsing, and cel-go v0.29.2, common/types/duration.go and
 timestamp.go. cel-python's types are not used: they stop at microseconds and read texts that Go refuses.
 """
 
@@ -135,6 +135,8 @@ def _offset(text: str) -> timedelta:
 def _zone(name: str) -> tzinfo:
     if name in ("", "UTC"):
         return UTC
+    if len(name) > _LONGEST:
+        raise ValueError(f"unknown time zone {name[:40]!r}")
     hours, colon, minutes = name.partition(":")
     if not colon:
         try:

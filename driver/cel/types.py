@@ -1,6 +1,6 @@
 """The static types of CEL and how they unify.
 
-Source of the rules: cel-go v0.26.0, checker/types.go (assignability, substitution, the more general of two types). A
+Source of the rules: cel-go v0.29.2, checker/types.go (assignability, substitution, the more general of two types). A
 type parameter is a type whose name starts with ``<``; while an expression is checked, fresh ones are bound in a
 :class:`Bindings`.
 """

@@ -126,7 +126,7 @@ class CelMap:
 class DefaultMap(CelMap):
     """A map in which looking up an unknown key gives an empty map: ``device.attributes`` and ``device.capacity``.
 
-    Source: k8s.io/dynamic-resource-allocation v0.36.3, cel/compile.go, newStringInterfaceMapWithDefault. ``in``, size
+    Source: k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go, newStringInterfaceMapWithDefault. ``in``, size
     and iteration see only the keys that are there.
     """
 
@@ -175,6 +175,8 @@ _Key: TypeAlias = "str | int | float | tuple[str, bool] | None"
 
 NONE: Final = Optional(present=False)
 
+_LONGEST_PROBLEM: Final = 300
+
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool",
     IntType: "int",
@@ -214,8 +216,8 @@ def integer(value: int) -> IntType:
 
 
 def fail(problem: str) -> CELEvalError:
-    """An error as a value (or to raise)."""
-    return CELEvalError(problem)
+    """An error as a value (or to raise); what it says is cut, as it may hold a text that the expression made."""
+    return CELEvalError(problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[: _LONGEST_PROBLEM - 1]}…")
 
 
 def _key(key: object) -> _Key:

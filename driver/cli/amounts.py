@@ -6,17 +6,22 @@ from typing import Final
 
 __all__ = ["free_of_all", "gibibytes", "gibibytes_of", "percent", "rate"]
 
-_GIB: Final = 1024**3
-_SMALL: Final = 10
+_MIB: Final = 1024**2
+_GIB: Final = 1024 * _MIB
 
 
-def gibibytes(amount: float) -> str:
-    """``80Gi``, ``1.5Gi``, ``0``; rounded down."""
-    return f"{_gib(amount)}Gi" if amount else "0"
+def gibibytes(amount: float, *, unit: str = "Gi") -> str:
+    """``80Gi``, ``79.6Gi``, ``0``; rounded down to a tenth. ``40Mi`` where that is too coarse."""
+    if not amount:
+        return "0"
+    if amount * 10 >= _GIB:
+        return f"{_gib(amount)}{unit}"
+    small = unit.replace("G", "M")
+    return f"{int(amount) // _MIB}{small}" if amount >= _MIB else f"<1{small}"
 
 
 def gibibytes_of(part: float, total: float) -> str:
-    """``40/80Gi``."""
+    """``40/79.6Gi``."""
     return f"{_gib(part)}/{_gib(total)}Gi"
 
 
@@ -36,7 +41,6 @@ def rate(bits_per_second: int) -> str:
 
 
 def _gib(amount: float) -> str:
-    whole = amount / _GIB
-    # A tenth more or less matters of a small share only.
-    shown = int(whole * 10) / 10 if whole < _SMALL else int(whole)
-    return f"{shown:g}"
+    # An H100 has 79.65 GiB: rounded up, it would seem to hold two shares of 40 GiB.
+    whole, tenth = divmod(int(amount) * 10 // _GIB, 10)
+    return f"{whole}.{tenth}" if tenth else str(whole)

@@ -13,7 +13,7 @@ import click
 __all__ = ["Cell", "Columns"]
 
 _GAP: Final = "  "
-_LEAST: Final = 12
+_LEAST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)

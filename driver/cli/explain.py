@@ -1,9 +1,10 @@
-"""``rootport explain``: why a claim is pending, and the smallest change that would make it fit."""
+"""``rootport explain``: why claims and pods are pending, and the smallest change that would make one fit."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from driver.allocator.features import Features
-from driver.cli.explain_report import print_explanation
+from driver.budget import Budget
+from driver.cli.explain_report import Known, print_explanation, print_pending
 from driver.cli.failure import tell
 from driver.cli.feature_gates import features_of
 from driver.cli.options import FILE, output_option
 from driver.cli.output import to_json
+from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
+from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
-from driver.explain.explanation import ObjectRef
-from driver.explain.wire import to_wire
+from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.pending import pending_subjects
+from driver.explain.wire import list_to_wire, to_wire
 
 if TYPE_CHECKING:
     from driver.explain.state import ClusterState
@@ -34,6 +39,27 @@ _ALIASES: Final = {
     **dict.fromkeys(("pods", "po"), "Pod"),
 }
 _NO_ANSWER: Final = 2
+_NOT_KNOWN: Final = 3
+
+_ALL_S: Final = 60.0
+_EACH_S: Final = 2.0
+"""CPU seconds for all that is pending, and for each: some ten times as long as an ordinary claim takes in a cluster of
+5,000 nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What is asked about.
+
+    Attributes:
+        kind: Of the API; empty for all that is pending.
+        namespace: None for the current one.
+        name: Empty for all that is pending.
+    """
+
+    kind: str = ""
+    namespace: str | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +69,19 @@ class _ClusterFlags:
     dumps: Path | None
     kubeconfig: Path | None
     context: str | None
+    feature_gates: str
     features: Features
+
+    @property
+    def again(self) -> str:
+        """The flags as a shell takes them, for a command that asks the same cluster; empty, or with a space before."""
+        flags = {
+            "--from": self.dumps,
+            "--kubeconfig": self.kubeconfig,
+            "--context": self.context,
+            "--feature-gates": self.feature_gates,
+        }
+        return "".join(f" {name} {shlex.quote(str(value))}" for name, value in flags.items() if value)
 
 
 def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,7 +92,9 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         dumps: Path | None, kubeconfig: Path | None, context: str | None, feature_gates: str, **rest: Any
     ) -> Any:
         features = features_of(feature_gates)
-        flags = _ClusterFlags(dumps=dumps, kubeconfig=kubeconfig, context=context, features=features)
+        flags = _ClusterFlags(
+            dumps=dumps, kubeconfig=kubeconfig, context=context, feature_gates=feature_gates, features=features
+        )
         return command(cluster=flags, **rest)
 
     options = (
@@ -64,7 +104,7 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--kubeconfig", type=FILE, help="The cluster. [default: as kubectl's]"),
         click.option("--context", help="Of the kubeconfig. [default: the current one]"),
         click.option(
-            "--feature-gates", default="", metavar="GATE=BOOL,...", help="Of the scheduler, where not 1.36's defaults."
+            "--feature-gates", default="", metavar="GATE=BOOL,...", help="Of the scheduler, where not 1.37's defaults."
         ),
     )
     for option in reversed(options):
@@ -74,8 +114,10 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("explain", epilog="""\b
 Examples:
+  rootport explain                           # all that is pending, a line each
+  rootport explain -A                        # the same, in all namespaces
   rootport explain claim ml/train            # namespace ml, of the current cluster
-  rootport explain pod train-0 -n ml         # all claims that the pod needs
+  rootport explain pod/train-0 -n ml         # all claims that the pod needs
   kubectl rootport explain pod train-0       # the same, as kubectl plugin
   rootport explain claim ml/train --from examples/explain
   rootport explain claim ml/train -o json | jq -r .reason
@@ -86,36 +128,41 @@ A dump for --from, of a cluster that you cannot reach from here:
   kubectl get resourceclaims,resourceclaimtemplates,pods -A -o json >dump/namespaces.json
 
 \b
-Exit codes: 0 it fits or has its devices; 1 it does not fit; 2 no answer: bad
-input, or the cluster cannot be asked.
+Exit codes: 0 it fits, has its devices or has ended (of all: nothing is
+pending, or all of it fits); 1 it does not fit; 2 no answer: bad input, or the
+cluster cannot be asked; 3 not known whether it fits: the answer says why.
 """)  # fmt: skip
-@click.argument("kind", metavar="claim|pod")
-@click.argument("name", metavar="[NAMESPACE/]NAME")
+@click.argument("subject", nargs=-1, metavar="[claim|pod] [NAMESPACE/]NAME")
 @_cluster_options
-@click.option("-n", "--namespace", help="Of the claim or pod. [default: the context's]")
+@click.option("-n", "--namespace", help="Of the claim or pod. [default: the context's; of a dump: default, or all]")
+@click.option("-A", "--all-namespaces", is_flag=True, help="All that is pending, in all namespaces.")
 @click.option("--proposals/--no-proposals", default=True, show_default=True, help="Look for changes that would help.")
 @output_option("text", "json")
 def command(
-    kind: str,
-    name: str,
+    subject: tuple[str, ...],
     cluster: _ClusterFlags,
     namespace: str | None,
-    proposals: bool,  # noqa: FBT001 - click passes flags so
+    all_namespaces: bool,  # noqa: FBT001 - click passes flags so
+    proposals: bool,  # noqa: FBT001 - as above
     output: str,
 ) -> int:
-    """Tell why a claim is pending, and what would make it fit.
+    """Explain why a claim or pod is pending, and what would make it fit; with no name, all that is pending.
 
     Counts per request how many devices each step leaves (class, selectors, capacity, taints, in use), says what each
     kind of node lacks, and finds the nearest miss: the smallest change to the claim, or the fewest other claims to end.
     Each is tried on the allocator before it is told. Nothing in the cluster is changed.
     """
     try:
-        kind, given_namespace, name = _subject(kind, name, namespace)
-        state, namespace = _state(cluster, given_namespace)
+        asked = _subject(subject, namespace)
+        if all_namespaces and (asked.name or namespace is not None):
+            raise InputError("--all-namespaces, and a name or --namespace too", hint="leave one of them out")
+        state, current = _state(cluster, asked, all_namespaces=all_namespaces)
         # It stays until the end, and to look for garbage in a large cluster takes most of a second.
         gc.freeze()
-        subject = ObjectRef(kind=kind, namespace=namespace, name=name)
-        explanation = Explainer(state, proposals=proposals).explain(subject)
+        if not asked.name:
+            return _all_pending(state, asked.kind, current, output, again=cluster.again)
+        ref = ObjectRef(kind=asked.kind, namespace=current or "default", name=asked.name)
+        explanation = Explainer(state, proposals=proposals).explain(ref)
     except RootportError as error:
         # 1 is an answer here: it does not fit.
         tell(error)
@@ -124,37 +171,85 @@ def command(
         click.echo(to_json(to_wire(explanation)), nl=False)
     else:
         print_explanation(explanation)
-    return 0 if explanation.fits else 1
+    return _code(explanation)
 
 
-def _subject(kind: str, name: str, namespace: str | None) -> tuple[str, str | None, str]:
-    """Kind, namespace (None: the current one) and name."""
+def _code(explanation: Explanation) -> int:
+    if explanation.fits:
+        return 0
+    return 1 if explanation.is_known else _NOT_KNOWN
+
+
+def _all_pending(state: ClusterState, kind: str, namespace: str | None, output: str, *, again: str) -> int:
+    """The short answer for all that is pending; namespace None for all."""
+    subjects = pending_subjects(state, namespace=namespace, kind=kind)
+    explainer = Explainer(state, proposals=False)
+    budget = Budget(_ALL_S)
+    found: list[Explanation] = []
+    with progress("explaining what is pending", len(subjects)) as step:
+        for subject in subjects:
+            if budget.is_spent:
+                break
+            found.append(explainer.explain(subject, budget=budget.part(_EACH_S)))
+            step()
+    left = subjects[len(found) :]
+    decisive = [Kind(kind)] if kind else [Kind.POD, Kind.CLAIM]
+    missing = [each.value for each in decisive if each in state.missing]
+    is_known = not missing and not any(state.left_out.has(each) for each in (Kind.POD, Kind.CLAIM))
+    if output == "json":
+        click.echo(to_json(list_to_wire(found, not_explained=left, notes=state.notes)), nl=False)
+    else:
+        known = Known(is_all=is_known, missing=missing)
+        print_pending(found, not_explained=left, notes=state.notes, namespace=namespace, known=known, again=again)
+    codes = {_code(explanation) for explanation in found}
+    if 1 in codes:
+        return 1
+    return 0 if codes <= {0} and is_known and not left else _NOT_KNOWN
+
+
+def _subject(words: Sequence[str], namespace: str | None) -> _Subject:
+    """What the arguments name; no arguments, or a kind alone, name all that is pending."""
+    if len(words) > 2:
+        raise InputError(f"{' '.join(words)!r}: too many arguments", hint="name one claim or pod")
+    if not words:
+        return _Subject(namespace=namespace)
+    kind, name = words[0], words[1] if len(words) == 2 else ""
+    if len(words) == 1:
+        before, slash, after = kind.partition("/")  # kubectl's spelling
+        if slash and before.lower() not in _ALIASES:
+            raise InputError(f"{kind!r}: is that a claim or a pod?", hint=f"write claim {kind}, or pod {kind}")
+        if slash and not after:
+            raise InputError(f"{kind!r} names no {before}", hint=f"write {before}/NAME")
+        kind, name = before, after
     known = _ALIASES.get(kind.lower())
     if known is None:
         raise InputError(f"{kind!r} cannot be explained", hint=f"name one of these kinds: {', '.join(_KINDS)}")
+    if len(words) == 1 and not name:
+        return _Subject(kind=known, namespace=namespace)
     before, slash, after = name.rpartition("/")
     if not after or (slash and not before) or "/" in before:
         raise InputError(f"{name!r} is no name of a {kind}", hint="write NAMESPACE/NAME, or NAME alone")
     if slash and namespace is not None and namespace != before:
         raise InputError(f"{name} is not in namespace {namespace}", hint="name the namespace once")
-    return known, before or namespace, after
+    return _Subject(kind=known, namespace=before or namespace, name=after)
 
 
-def _state(flags: _ClusterFlags, namespace: str | None) -> tuple[ClusterState, str]:
-    """The cluster, and the subject's namespace."""
-    # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
-    if flags.dumps is not None:
-        if flags.kubeconfig is not None or flags.context is not None:
-            raise InputError("--from and --kubeconfig or --context: which cluster?", hint="leave one of them out")
-        from driver.adapters.dumps import read_dumps  # noqa: PLC0415 - as said above
+def _state(flags: _ClusterFlags, asked: _Subject, *, all_namespaces: bool) -> tuple[ClusterState, str | None]:
+    """The cluster, and the namespace that is meant: None for all, of a dump also where none is named."""
+    with progress("reading objects") as step:
+        # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
+        if flags.dumps is not None:
+            if flags.kubeconfig is not None or flags.context is not None:
+                raise InputError("--from and --kubeconfig or --context: which cluster?", hint="leave one of them out")
+            from driver.adapters.dumps import read_dumps  # noqa: PLC0415 - as said above
 
-        return read_dumps(flags.dumps, features=flags.features), namespace or "default"
-    from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
-    from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
+            return read_dumps(flags.dumps, features=flags.features, seen=step), asked.namespace
+        from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
+        from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
 
-    cluster = cluster_context(
-        kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder of dumps with --from"
-    )
-    namespace = namespace or cluster.namespace
-    with cluster.api as api:
-        return read_cluster(api, namespace, features=flags.features), namespace
+        cluster = cluster_context(
+            kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder of dumps with --from"
+        )
+        namespace = None if all_namespaces else asked.namespace or cluster.namespace
+        with cluster.api as api:
+            return read_cluster(api, namespace, features=flags.features, seen=step), namespace

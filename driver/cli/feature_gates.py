@@ -16,11 +16,32 @@ _FIELDS: Final = {
     "DRAConsumableCapacity": "consumable_capacity",
     "DRADeviceBindingConditions": "device_binding_and_status",
     "DRADeviceTaints": "device_taints",
+    "DRAFractionalCapacityRange": "fractional_capacity_range",
     "DRAListTypeAttributes": "list_type_attributes",
     "DRAPartitionableDevices": "partitionable_devices",
     "DRAPrioritizedList": "prioritized_list",
 }
 """Gate (k8s.io/kubernetes/pkg/features) → field of :class:`Features`."""
+
+_MODELLED_AS: Final[dict[str, bool | None]] = {
+    "DRADerivedAttributes": False,
+    "DRADeviceCompatibilityGroups": False,
+    "DRADeviceTaintRules": None,
+    "DRAExtendedResource": True,
+    "DRANodeAllocatableResources": False,
+    "DRAOptionalNodeOperations": False,
+    "DRAPartitionableDevicesType": False,
+    "DRAResourceClaimDeviceStatus": True,
+    "DRAResourceClaimGranularStatusAuthorization": None,
+    "DRAResourcePoolStatus": None,
+    "DRASchedulerFilterTimeout": None,
+    "DRAWorkloadResourceClaims": False,
+    "DynamicResourceAllocation": True,
+    "ResourceHealthStatus": None,
+    "ResourceHealthStatusMessage": None,
+}
+"""The other gates of dynamic resource allocation up to Kubernetes 1.37, with the value that explain reckons with: the
+default of 1.37; None where the gate does not decide what fits."""
 
 _VALUES: Final = {"true": True, "false": False}
 
@@ -29,16 +50,23 @@ def features_of(gates: str) -> Features:
     """Kubernetes' defaults, changed as ``GATE=true|false,...`` says.
 
     Raises:
-        InputError: A gate is not known, or a value is none.
+        InputError: A gate is not known, a value is none, or what a gate changes is not known here.
     """
     changes: dict[str, bool] = {}
     for pair in filter(None, (part.strip() for part in gates.split(","))):
         gate, _, value = pair.partition("=")
-        if gate not in _FIELDS:
-            near = difflib.get_close_matches(gate, _FIELDS, n=1)
+        if gate not in _FIELDS and gate not in _MODELLED_AS:
+            near = difflib.get_close_matches(gate, (*_FIELDS, *_MODELLED_AS), n=1)
             hint = f"did you mean {near[0]}?" if near else f"those that decide here: {', '.join(_FIELDS)}"
             raise InputError(f"--feature-gates: {gate!r} is no gate that explain knows", hint=hint)
         if value.lower() not in _VALUES:
             raise InputError(f"--feature-gates: {pair!r}", hint=f"write {gate}=true or {gate}=false")
-        changes[_FIELDS[gate]] = _VALUES[value.lower()]
+        is_on = _VALUES[value.lower()]
+        if gate in _FIELDS:
+            changes[_FIELDS[gate]] = is_on
+        elif _MODELLED_AS[gate] not in (None, is_on):
+            raise InputError(
+                f"--feature-gates: explain does not know how the scheduler decides with {pair}",
+                hint="leave the gate out; the answer is then that of a scheduler with its default",
+            )
     return replace(Features(), **changes)

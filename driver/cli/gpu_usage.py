@@ -11,6 +11,8 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device as SliceDevice
 from driver.api.resource_v1 import DeviceRequestAllocationResult
+from driver.api.rootport_v1alpha1 import DeviceMode
+from driver.cli.amounts import gibibytes
 from driver.cli.nic_usage import bandwidth_share, vf_share
 from driver.layout import attributes
 from driver.model.devices import DeviceName, DeviceType, Gpu, MigPlacement, RdmaNic
@@ -26,7 +28,7 @@ from driver.model.parts import (
 )
 from driver.simulation import Simulation
 
-__all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_text", "share_text", "usage"]
+__all__ = ["NodeUsage", "Use", "free_of", "left_of", "left_text", "mode_of", "share_text", "usage"]
 
 _ALL: Final = 100
 
@@ -191,11 +193,10 @@ def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict
     return counts
 
 
-def mode_text(uses: Sequence[Use]) -> str:
-    """As what a GPU is given now."""
-    first, count = uses[0].device, len(uses)
-    what = {DeviceType.MIG: "MIG partition", DeviceType.GPU_RATIO: "percent share"}.get(first.type, "share")
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def mode_of(uses: Sequence[Use]) -> DeviceMode:
+    """As what a GPU is given now, in the word of a Device's status."""
+    modes: dict[DeviceType, DeviceMode] = {DeviceType.MIG: "mig", DeviceType.GPU_RATIO: "ratio"}
+    return modes.get(uses[0].device.type, "shared")
 
 
 def _devices(
@@ -220,7 +221,7 @@ def _slices(place: MigPlacement) -> range:
 def _amounts(amounts: Mapping[str, int]) -> str:
     words = {attributes.CORE: "{}% core", attributes.MEMORY_RATIO: "{}% memory"}
     parts = [
-        str(Quantity.of(amount, binary=True)) if name == attributes.MEMORY else words[name].format(amount)
+        f"{gibibytes(amount)} memory" if name == attributes.MEMORY else words[name].format(amount)
         for name, amount in amounts.items()
         if name == attributes.MEMORY or name in words
     ]

@@ -2,103 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from driver.adapters.manifests import Manifests, read_manifest_text, read_manifests
-from driver.adapters.nccl import read_topology
+from driver.adapters.input_file import path_name
+from driver.adapters.manifests import ClaimManifest, Manifests, read_all_manifests, read_manifest_text
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
+from driver.budget import Budget
 from driver.cli.failure import tell
-from driver.cli.lint_report import Located, located, report, to_wire
-from driver.cli.options import FILE, HardwareFlags, by_node, hardware_options, output_option, policies_options
+from driver.cli.lint_report import Located, located, located_problem, report, to_wire
+from driver.cli.lint_sarif import to_sarif
+from driver.cli.machines import Machines, machine_options
+from driver.cli.options import FILE, output_option, policies_options
 from driver.cli.output import to_json
-from driver.cli.simulation_options import NicFlags, nic_options
+from driver.cli.progress import progress
+from driver.cli.render import plural
 from driver.errors import InputError, RootportError
 from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 from driver.explain.vocabulary import Vocabulary
 from driver.layout import resource_slices
-from driver.lint import Severity, lint_claim, lint_class
+from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
+from driver.model.inventory import Inventory
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]
 
 _NO_ANSWER: Final = 2
+_SECONDS: Final = 60.0
+_PUBLISHED: Final = frozenset({Kind.SLICE, Kind.CLASS, Kind.NODE})
+"""What of a dump says what the devices are like: not who has them."""
 
 
 @click.command("lint", epilog="""\b
 Examples:
-  rootport lint claim.yaml                        # what can be told without a cluster
-  rootport lint examples --topology topo.xml      # what such a machine has
+  rootport lint claim.yaml                        # what is wrong on every cluster
+  kustomize build | rootport lint -               # standard input
+  rootport lint deploy --topology topo.xml        # what such a machine has
   rootport lint claim.yaml --from dump            # a dump, as rootport explain takes it
   rootport lint claim.yaml --kubeconfig ~/.kube/config -o json
+  rootport lint deploy -o sarif >lint.sarif       # for GitHub's code scanning
 
 \b
-Each finding is FILE:LINE: severity: object: field: message [code]; docs/user/lint.md
-tells what each code means.
+Each finding is FILE:LINE: severity: object: field: message [code];
+docs/user/lint.md says what each code means. Severities: an error keeps the claim
+from being allocated or prepared, a warning is likely not what was meant, and a
+note is good to know.
 
 \b
-Exit codes: 0 no errors (with --strict: nothing found), 1 something found, 2 bad
-input: no YAML, or an object that the API server would refuse.
+Exit codes: 0 no errors (with --strict: no warnings either), 1 something found, a
+file that cannot be read included, 2 there is nothing of that name or nothing in
+standard input, or wrong options.
 """)  # fmt: skip
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @click.option("--from", "dumps", type=FILE, help="A folder of kubectl get -o yaml or json: what the cluster has.")
-@click.option(
-    "--topology", "topologies", type=FILE, multiple=True,
-    help="An NCCL topology file: what such a machine would have. Repeatable.",
-)  # fmt: skip
+@machine_options(positional=False)
 @policies_options
-@hardware_options
-@nic_options
 @click.option("--kubeconfig", type=FILE, help="The cluster to look at.")
 @click.option("--context", help="Of the kubeconfig: look at this cluster.")
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
-@output_option("text", "json")
+@click.option("--strict", is_flag=True, help="Warnings count as errors; notes do not.")
+@output_option("text", "json", "sarif")
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     files: tuple[Path, ...],
     dumps: Path | None,
-    topologies: tuple[Path, ...],
+    machines: Machines,
     policies: GpuPolicies,
     nic_policies: NicPolicies,
-    hardware: HardwareFlags,
-    nics: NicFlags,
     kubeconfig: Path | None,
     context: str | None,
     strict: bool,  # noqa: FBT001 - click passes flags so
     output: str,
 ) -> int:
-    """Check ResourceClaims, ResourceClaimTemplates and DeviceClasses before they are applied.
+    """Check ResourceClaims, ResourceClaimTemplates, DeviceClasses and the pods that use them before they are applied.
 
-    FILE is a file of manifests, or a folder of them; what is neither of these kinds is passed over. Without a cluster,
-    a dump or a topology file, it tells what is wrong on every cluster, and checks names of Rootport's own attributes.
+    FILE is a file of manifests, a folder (with those below it), or - for standard input. What cannot be read is a
+    finding, and the rest is checked all the same. Without a cluster, a dump or a machine, lint checks fields, types,
+    parameters and the names of Rootport's own attributes; which devices there are it does not know.
     """
     try:
-        given = read_manifests(files)
-        if sum((dumps is not None, bool(topologies), kubeconfig is not None or context is not None)) > 1:
-            raise InputError("--from, --topology and --kubeconfig: which one has the devices?", hint="name one of them")
-        state = _machines(topologies, policies, nic_policies, hardware, nics) or _cluster(dumps, kubeconfig, context)
-        findings = _findings(given, state)
+        if sum((dumps is not None, bool(machines), kubeconfig is not None or context is not None)) > 1:
+            raise InputError("a machine, --from and --kubeconfig: which one has the devices?", hint="name one of them")
+        with progress("reading files"):
+            given = read_all_manifests(files)
+        if not (given.claims or given.classes or given.ignored or given.problems or given.patches):
+            raise InputError(
+                f"there is nothing to check: {'; '.join(_passed_over(given)) or 'no object of Kubernetes'}",
+                hint="name the files or folders with manifests",
+            )
+        inventories = machines.read() if machines else []
+        state = _machines(inventories, policies, nic_policies) if machines else _cluster(dumps, kubeconfig, context)
+        left_out = unrecorded(inventories) if machines or state is None else unread(state, is_dump=dumps is not None)
+        findings = _findings(given, state, left_out)
     except RootportError as error:
         # 1 is an answer here: something was found.
         tell(error)
         return _NO_ANSWER
-    if not given.claims and not given.classes:
-        click.echo("note: no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files", err=True)
-    if output == "json":
+    notes = [
+        *_notes(given),
+        *(() if state is None else state.notes),
+        *(f"{machine.node}: {note}" for machine in inventories for note in machine.notes),
+    ]
+    if output == "sarif":
+        click.echo(to_json(to_sarif(findings, given.paths, notes)), nl=False)
+    elif output == "json":
         click.echo(to_json(to_wire(findings)), nl=False)
-    else:
-        report(findings, objects=len(given.claims) + len(given.classes))
-    bad = any(strict or item.finding.severity is Severity.ERROR for item in findings)
-    return 1 if bad else 0
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    if output == "text":
+        report(findings, objects=len(given.claims) + len(given.classes) + len(given.pods))
+    severities = {item.finding.severity for item in findings}
+    return 1 if Severity.ERROR in severities or (strict and Severity.WARNING in severities) else 0
 
 
-def _findings(given: Manifests, state: ClusterState | None) -> list[Located]:
+def _passed_over(given: Manifests) -> Iterator[str]:
+    """Files that were not looked at, as they hold no manifests of the user's."""
+    if given.not_manifests:
+        yield f"{plural(given.not_manifests, 'file')} in the folders without an object of Kubernetes"
+    if given.patches:
+        files = plural(given.patches, "patch file")
+        yield f"{files} of kustomizations not looked at: `kustomize build DIR | rootport lint -` checks the result"
+    if given.own_folders:
+        first, *more = given.own_folders
+        others = f" and {len(more)} more" if more else ""
+        yield f"not looked at: what simulate --out wrote in {path_name(first)}{others}; name such a folder to check it"
+
+
+def _notes(given: Manifests) -> Iterator[str]:
+    """What of the files was not looked at."""
+    yield from _passed_over(given)
+    if not given.claims and not given.classes and not given.problems:
+        yield "no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files"
+
+
+def _findings(given: Manifests, state: ClusterState | None, left_out: Unrecorded) -> list[Located]:
+    classes_are_all = state is not None and bool(state.classes)
     classes = _classes(given, state)
     vocabulary = None if state is None else Vocabulary.of(published_devices(state), classes)
     if state is not None:
@@ -106,11 +149,30 @@ def _findings(given: Manifests, state: ClusterState | None) -> list[Located]:
         for device_class in classes.values():
             if state.classes.get(device_class.metadata.name) is not device_class:
                 state.put(Kind.CLASS, device_class.to_wire())
-    found = [located(item, finding) for item in given.classes for finding in lint_class(item.device_class)]
-    for item in given.claims:
-        linted = lint_claim(item.claim, classes=classes, state=state, vocabulary=vocabulary)
-        found += [located(item, finding) for finding in linted]
-    return found
+    known = KnownClaims({_key(item): item.claim for item in given.claims}, classes, classes_are_all)
+    found = [located_problem(problem) for problem in given.problems]
+    with progress("checking claims", len(given.claims)) as step, Budget(_SECONDS).in_force():
+        found += [located(item, finding) for item in given.classes for finding in lint_class(item.device_class)]
+        for item in given.claims:
+            linted = lint_claim(
+                item.claim,
+                classes=classes,
+                state=state,
+                vocabulary=vocabulary,
+                classes_are_all=classes_are_all,
+                unrecorded=left_out,
+            )
+            found += [located(item, finding) for finding in linted]
+            step()
+        for pod in given.pods:
+            namespace = pod.document.namespace or "default"
+            found += [located(pod, finding) for finding in lint_pod(pod.pod, namespace, known)]
+    return sorted(found, key=lambda item: (item.file, item.line))
+
+
+def _key(item: ClaimManifest) -> tuple[str, str, str]:
+    metadata = item.claim.metadata
+    return item.document.kind, metadata.namespace, metadata.name
 
 
 def _classes(given: Manifests, state: ClusterState | None) -> dict[str, DeviceClass]:
@@ -122,22 +184,11 @@ def _classes(given: Manifests, state: ClusterState | None) -> dict[str, DeviceCl
     return known | {item.device_class.metadata.name: item.device_class for item in given.classes}
 
 
-def _machines(
-    topologies: Sequence[Path],
-    policies: GpuPolicies,
-    nic_policies: NicPolicies,
-    hardware: HardwareFlags,
-    nics: NicFlags,
-) -> ClusterState | None:
-    """A cluster of such machines; None where no topology file is named."""
-    nodes = by_node(topologies, hint="rename one of the files")
-    hardware.check(nodes)
-    nics.check(nodes)
-    if not topologies:
-        return None
+def _machines(machines: Sequence[Inventory], policies: GpuPolicies, nic_policies: NicPolicies) -> ClusterState:
+    """A cluster of such machines."""
     state = ClusterState()
-    for node, path in nodes.items():
-        inventory = nics.applied(read_topology(path, hardware=hardware.of(node)), node)
+    for inventory in machines:
+        node = inventory.node
         state.put(Kind.NODE, {"metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}})
         for part in resource_slices(inventory, policies=policies, nic_policies=nic_policies):
             state.put(Kind.SLICE, part.to_wire())
@@ -150,7 +201,8 @@ def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -
     if dumps is not None:
         from driver.adapters.dumps import read_dumps  # noqa: PLC0415 - as said above
 
-        return read_dumps(dumps)
+        with progress(f"reading {path_name(dumps)}"):
+            return read_dumps(dumps, kinds=_PUBLISHED)
     if kubeconfig is None and context is None:
         return None
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above

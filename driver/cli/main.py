@@ -10,13 +10,17 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from driver import __version__
+from driver.cli import interrupts
 from driver.cli.failure import tell
 from driver.errors import RootportError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["cli", "main"]
 
@@ -30,9 +34,12 @@ _COMMANDS: Final = {
     "topo": "Show a machine's PCIe tree and the distance between its devices.",
     "slices": "Print the ResourceSlices of a machine, as YAML for kubectl apply.",
     "allocate": "Answer allocation problems, one JSON line each.",
+    "completion": "Print the script that completes commands and options in a shell.",
 }
 
 _KUBECTL_PLUGIN: Final = "kubectl-rootport"
+_COMPLETE: Final = "_ROOTPORT_COMPLETE"
+"""The variable in which the script of ``rootport completion`` says what it wants to know (click's convention)."""
 
 
 class _LazyGroup(click.Group):
@@ -49,6 +56,21 @@ class _LazyGroup(click.Group):
             raise TypeError(f"driver.cli.{cmd_name}.command is not a click command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            near = _near(args[0])
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click would import every command for its one-line help.
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell that completes needs it
+
+        commands = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         # click would import every command for its one-line help.
         with formatter.section("Commands"):
@@ -57,11 +79,12 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog="""\b
 Examples:
-  rootport topo examples/topologies/azure-nd-h100-v5.xml
+  rootport topo examples/machines/azure-nd-h100-v5.yaml
   rootport simulate --topology topo.xml --claims claim.yaml --out out
   rootport explain claim ml/train --from examples/explain
   rootport status
-A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml.
+A topology file is what any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml, or a machine
+description in YAML.
 """)  # fmt: skip
 @click.version_option(__version__, prog_name="rootport")
 def cli() -> None:
@@ -83,12 +106,40 @@ def main() -> None:
     sys.exit(_run())
 
 
+def _near(name: str) -> str | None:
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
+    return next(iter(difflib.get_close_matches(name, _COMMANDS, n=1)), None)
+
+
 def _program() -> str:
     """What the user typed: kubectl runs ``kubectl-rootport`` for ``kubectl rootport`` (kubectl's plugins)."""
     return "kubectl rootport" if Path(sys.argv[0]).name == _KUBECTL_PLUGIN else "rootport"
 
 
 def _run() -> int:
+    try:
+        code = _ran()
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _interrupted()
+    except Exception:
+        # A library in between may have made its own error of the KeyboardInterrupt, as pydantic's serializer does.
+        if interrupts.happened():
+            return _interrupted()
+        raise
+    return _interrupted() if interrupts.happened() else code
+
+
+def _interrupted() -> int:
+    click.echo(interrupts.MESSAGE, err=True)
+    return interrupts.EXIT_CODE
+
+
+def _ran() -> int:
+    if instruction := os.environ.get(_COMPLETE):
+        from click.shell_completion import shell_complete  # noqa: PLC0415 - only a shell that completes needs it
+
+        return shell_complete(cli, {}, _program(), _COMPLETE, instruction)
     # click's own main() would take a closed pipe for an error.
     try:
         with cli.make_context(_program(), sys.argv[1:]) as context:
@@ -96,13 +147,12 @@ def _run() -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("rootport: interrupted", err=True)
-        return 130
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except RootportError as error:
+        if interrupts.happened():
+            raise
         tell(error)
         return error.exit_code
     except BrokenPipeError:

@@ -11,7 +11,7 @@ from driver.layout import attributes
 from driver.model.devices import DeviceName, RdmaNic
 from driver.model.parts import AllocatableDevice, RdmaVfPool, vf_pool
 
-__all__ = ["bandwidth_share", "nic_left", "nic_left_text", "nic_mode_text", "vf_share"]
+__all__ = ["bandwidth_share", "nic_left", "nic_left_text", "vf_share"]
 
 
 def vf_share(device: AllocatableDevice, vf: DeviceName | None) -> str:
@@ -44,12 +44,6 @@ def nic_left_text(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]
     if "vfs" in left:
         return f"{left['vfs']['free']} of {left['vfs']['total']} VFs"
     return f"{Quantity.of(left['bandwidth'])}bit/s"
-
-
-def nic_mode_text(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> str:
-    """As what a NIC is given now."""
-    what = "VF" if "vfs" in nic_left(nic, results) else "share"
-    return f"{len(results)} {what}{'' if len(results) == 1 else 's'}"
 
 
 def _bandwidth(result: DeviceRequestAllocationResult) -> int | None:

@@ -105,7 +105,7 @@ def _levels(device: Device) -> tuple[str, ...]:
 
 
 def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
-    """``gpu-0  Healthy  shared: 50% core, 40/80Gi given``."""
+    """``gpu-0  Healthy  shared: 50% core, 40/79.6Gi given``."""
     spec, shown = device.spec, device_overview(device)
     line = Text(shown.name, style="bold")
     about = [spec.model if len(models[spec.type]) > 1 else None, spec.rdma_device]

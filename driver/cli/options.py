@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -11,39 +11,43 @@ from typing import Any, TypeVar
 import click
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import node_name
 from driver.adapters.policies_file import read_policies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity
+from driver.config.shares import small_amount
 from driver.errors import InputError
 
-__all__ = ["FILE", "FOLDER", "HardwareFlags", "by_node", "hardware_options", "output_option", "policies_options"]
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "HardwareFlags",
+    "hardware_options",
+    "output_option",
+    "policies_options",
+    "refuse_small_amount",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Existence is checked where the file is read: there the message can say what was expected of it.
-FILE = click.Path(path_type=Path)
-FOLDER = click.Path(path_type=Path)
+
+class _Path(click.Path):
+    """A path; existence is checked where the file is read: there the message can say what was expected of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            # Python's Path would take it for the current folder; mostly it is a shell variable that is not set.
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
-def by_node(topologies: Sequence[Path], *, hint: str) -> dict[str, Path]:
-    """Topology files by the names of the nodes that they make.
-
-    Raises:
-        InputError: Two files make a node of one name; ``hint`` says what to do about it.
-    """
-    files: dict[str, Path] = {}
-    for path in topologies:
-        earlier = files.setdefault(node_name(path), path)
-        if earlier is not path:
-            raise InputError(f"{path} and {earlier} both make a node named {node_name(path)}", hint=hint)
-    return files
+FILE = _Path(path_type=Path)
+FOLDER = _Path(path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareFlags:
-    """``--gpu-model`` and ``--gpu-memory``: what a topology file does not tell.
+    """``--gpu-model`` and ``--gpu-memory``: what a topology file does not record.
 
     Attributes:
         models: Node name → model; the key "" is for every node that is not named.
@@ -64,7 +68,7 @@ class HardwareFlags:
         """Refuse flags for nodes that there are not.
 
         Raises:
-            InputError: A flag names a node that no topology file makes.
+            InputError: A flag names a node that is not among ``nodes``.
         """
         for flag, given in (("--gpu-model", self.models), ("--gpu-memory", self.memories)):
             for node in given:
@@ -72,28 +76,30 @@ class HardwareFlags:
                     raise InputError(f"{flag} {node}=...: there is no such node", hint=f"nodes: {', '.join(nodes)}")
 
 
-def hardware_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--gpu-model`` and ``--gpu-memory``, handed on as one argument ``hardware``."""
+def hardware_options(command: Callable[..., Any], *, memory: bool = True) -> Callable[..., Any]:
+    """Adds ``--gpu-model`` and, with ``memory``, ``--gpu-memory``, handed on as one argument ``hardware``."""
 
     @wraps(command)
-    def wrapped(gpu_model: tuple[str, ...], gpu_memory: tuple[str, ...], **rest: Any) -> Any:
-        models = dict(_by_node(gpu_model))
-        memories = {node: _bytes(text) for node, text in _by_node(gpu_memory)}
+    def wrapped(gpu_models: tuple[str, ...], gpu_memories: tuple[str, ...] = (), **rest: Any) -> Any:
+        models = dict(_by_node(gpu_models))
+        memories = {node: _bytes(text) for node, text in _by_node(gpu_memories)}
         return command(hardware=HardwareFlags(models, memories), **rest)
 
-    memory = click.option(
+    of_memory = click.option(
         "--gpu-memory",
+        "gpu_memories",
         metavar="[NODE=]QUANTITY",
         multiple=True,
-        help="Memory of each GPU, such as 80Gi, where the catalogue of models has none or another.",
+        help="Memory of each GPU, such as 81559Mi, where the catalogue of models has none or another.",
     )
-    model = click.option(
+    of_model = click.option(
         "--gpu-model",
+        "gpu_models",
         metavar="[NODE=]MODEL",
         multiple=True,
         help="Model of the GPUs, such as H100, where the topology file does not name it.",
     )
-    return model(memory(wrapped))
+    return of_model(of_memory(wrapped) if memory else wrapped)
 
 
 def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,12 +134,24 @@ def _by_node(values: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 def _bytes(text: str) -> int:
     try:
-        amount = Quantity(text).ceil()
+        quantity = Quantity(text)
     except ValueError as error:
         raise InputError(f"--gpu-memory: {error}") from error
-    if amount < 1:
+    if quantity.ceil() < 1:
         raise InputError(f"--gpu-memory: {text} is not a positive amount of bytes")
-    return amount
+    refuse_small_amount("--gpu-memory", "memory", quantity)
+    return quantity.ceil()
+
+
+def refuse_small_amount(flag: str, capacity: str, amount: Quantity) -> None:
+    """Refuse an amount of a capacity from which a suffix is missing.
+
+    Raises:
+        InputError: It is less than any device has.
+    """
+    meant = small_amount(capacity, amount)
+    if meant is not None:
+        raise InputError(f"{flag} {amount}: that is {meant}")
 
 
 def output_option(*choices: str) -> Callable[[F], F]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import (
     API_VERSION,
@@ -21,21 +19,27 @@ from driver.api.resource_v1 import (
     ResourceClaimTemplateSpec,
 )
 from driver.api.validation import validate_claim, validate_claim_template
-from driver.cli.options import FILE, by_node, output_option
+from driver.cli.machines import Machines, machine_options
+from driver.cli.options import output_option, refuse_small_amount
 from driver.cli.output import to_json, to_yaml
-from driver.cli.pairs_report import report
-from driver.cli.simulation_options import NicFlags, nic_options
+from driver.cli.pairs_report import TriedMachines
 from driver.errors import InputError
 from driver.pairs import PairsWish, Scope, claim_spec
 
 __all__ = ["command"]
 
 _QUICK_LADDER: Final = 4
-"""Groups; one that does not fit on a node takes kube-scheduler 0.2 s with four, 2 s with five, over 10 s with more
+"""Groups; one that does not fit on a node takes kube-scheduler 0.2 s with four, 2 s with five, over 4 s with more
 (measured with Kubernetes' allocator v0.36.3 on an ND H100 v5: docs/user/joint-allocation.md)."""
+_CHOSEN: Final = "note: --scope {}, {}: kube-scheduler is slow to search a ladder of {} groups"
+_FOR_THE_MACHINE: Final = "the nearest that the machine has room for"
+_FOR_ANY_MACHINE: Final = "for nodes with PCIe switches (rootport topo shows them; without, use --scope root or numa)"
+_FOR_NO_MACHINE: Final = "though the machine has no room for all groups with any one scope"
+_ALL_OF_EACH: Final = "note: without {} each share takes {} of its GPU, and no other claim can use the rest of its {}"
 _SLOW_LADDER: Final = (
-    "note: on a node that has too few free devices for it, kube-scheduler searches a ladder of {} groups up to its"
-    " limit of 10 s; use --scope switch where the nodes have switches"
+    "note: a ladder of {} groups: on a node that has too few free devices for it, kube-scheduler tries every order of"
+    " them, which took 2 s with 5 groups and over 4 s with more (measured on an ND H100 v5); use --scope switch where"
+    " the nodes have switches"
 )
 
 
@@ -47,7 +51,7 @@ def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *,
         gpus: int,
         nics_wanted: int | None,
-        scope: str,
+        scope: str | None,
         vf: bool,
         gpu_core: str | None,
         gpu_memory: str | None,
@@ -58,26 +62,32 @@ def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
         wish = PairsWish(
             gpus=gpus,
             nics=gpus if nics_wanted is None else nics_wanted,
-            scope=Scope(scope),
+            # Where none is named it is chosen later; this one has the fewest constraints.
+            scope=Scope.SWITCH if scope is None else Scope(scope),
             virtual_functions=vf,
             gpu_core=_quantity("--gpu-core", gpu_core),
-            gpu_memory=_quantity("--gpu-memory", gpu_memory),
-            bandwidth=_quantity("--bandwidth", bandwidth),
+            gpu_memory=_quantity("--gpu-memory", gpu_memory, of="memory"),
+            bandwidth=_quantity("--bandwidth", bandwidth, of="bandwidth"),
             rails=_rails(rails),
         )
-        return command(wish=wish, **rest)
+        return command(wish=wish, choose_scope=scope is None, **rest)
 
     options = (
         click.option("--gpus", type=int, default=1, show_default=True, help="How many GPUs."),
         click.option("--nics", "nics_wanted", type=int, help="How many RDMA NICs. [default: as many as GPUs]"),
         click.option(
-            "--scope", type=click.Choice([scope.value for scope in Scope]), default=Scope.LADDER.value,
-            show_default=True, help="How near: under one PCIe switch, one PCIe root, on one NUMA node, or the nearest.",
+            "--scope", type=click.Choice([scope.value for scope in Scope]),
+            help="How near: under one PCIe switch, one PCIe root, on one NUMA node, or the nearest. "
+            "[default: ladder; with more than 4 groups the nearest that the machine has, or switch]",
         ),
         click.option("--vf", is_flag=True, help="SR-IOV virtual functions instead of whole NICs."),
-        click.option("--gpu-core", metavar="PERCENT", help="Of each GPU, a share: so much of its compute ..."),
-        click.option("--gpu-memory", metavar="QUANTITY", help="... and so much of its memory, such as 40Gi."),
-        click.option("--bandwidth", metavar="QUANTITY", help="Of each NIC, a share in bits per second, such as 100G."),
+        click.option("--gpu-core", metavar="PERCENT", help="A share of each GPU: percent of its compute."),
+        click.option(
+            "--gpu-memory", metavar="QUANTITY",
+            help="A share of each GPU: how much of its memory the claim gets, such as 39Gi. (How much there is, "
+            "--gpu-model tells.)",
+        ),
+        click.option("--bandwidth", metavar="QUANTITY", help="A share of each NIC: bits per second, such as 100G."),
         click.option("--rails", metavar="N,...", help="The rail of each NIC, such as 0,1,2,3."),
     )  # fmt: skip
     for option in reversed(options):
@@ -90,36 +100,31 @@ How near:
   switch  below one PCIe switch: GPUDirect RDMA does not pass the CPU
   root    below one PCIe root, as machines without switches have it
   numa    on one NUMA node
-  ladder  switch, else root, else numa, for each group by itself
+  ladder  switch, else root, else numa, for each group by itself; slow with over 4 groups
 
 \b
 Examples:
   rootport pairs --gpus 4 --nics 4 --name train | kubectl apply -f -
   rootport pairs --gpus 8 --nics 4 --scope switch       # two GPUs with each NIC
-  rootport pairs --gpu-core 50 --gpu-memory 40Gi --vf   # half a GPU and a VF
+  rootport pairs --gpu-core 50 --gpu-memory 39Gi --vf   # half an H100 and a VF
   rootport pairs --gpus 2 --rails 0,1 --template        # the same rails on every node
   rootport pairs --gpus 8 --topology topo.xml >claim.yaml
-With --topology, stderr tells what the machine can give; exit code 1: no room for the claim.
+Where a machine is named (FILE is a topology file), stderr tells what it can give; exit
+code 1: no room for the claim.
 """)  # fmt: skip
 @_wish_options
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: a claim of its own for each pod.")
 @click.option("--name", default="pairs", show_default=True, help="The object's name.")
 @click.option("--namespace", default="", help="The object's namespace.")
-@click.option(
-    "--topology", "topologies", type=FILE, multiple=True,
-    help="An NCCL topology file: tell what this machine can give. Repeatable.",
-)  # fmt: skip
-@click.option("--gpu-model", help="Model of the GPUs, such as H100, where the topology file does not name it.")
-@nic_options
+@machine_options(gpu_memory=False)
 @output_option("yaml", "json")
 def command(
     wish: PairsWish,
+    choose_scope: bool,  # noqa: FBT001 - as click passes flags
     template: bool,  # noqa: FBT001 - click passes flags so
     name: str,
     namespace: str,
-    topologies: tuple[Path, ...],
-    gpu_model: str | None,
-    nics: NicFlags,
+    machines: Machines,
     output: str,
 ) -> int:
     """Print a claim for GPUs and the RDMA NICs next to them.
@@ -128,6 +133,9 @@ def command(
     groups of two GPUs and a NIC. Requests are named nic-0, gpu-0, nic-1, ...; what was chosen of the ladder stands in
     the claim's status, as nic-0/switch.
     """
+    tried = TriedMachines(machines.read() if machines else [])
+    if choose_scope:
+        wish = _with_scope(wish, tried)
     spec = claim_spec(wish)
     metadata = ObjectMeta(name=name, namespace=namespace)
     claim = ResourceClaim(api_version=API_VERSION, kind="ResourceClaim", metadata=metadata, spec=spec)
@@ -136,15 +144,27 @@ def command(
     if errors:
         # Only what the user named can be wrong: the rest is ours.
         raise InputError.of_all([f"{error.path}: {error.message}" for error in errors])
-    nodes = by_node(topologies, hint="rename one of the files")
-    nics.check(nodes)
-    hardware = HardwareFacts(gpu_model=gpu_model)
-    machines = [nics.applied(read_topology(path, hardware=hardware), node) for node, path in nodes.items()]
+    for lacking, taken, rest in (("memory", "all memory", "core"), ("core", "the whole compute", "memory")):
+        if wish.shares_gpus and lacking not in wish.gpu_capacity():
+            click.echo(_ALL_OF_EACH.format(f"--gpu-{lacking}", taken, rest), err=True)
     if wish.scope is Scope.LADDER and wish.groups > _QUICK_LADDER:
         click.echo(_SLOW_LADDER.format(wish.groups), err=True)
     wire = manifest.to_wire()
     click.echo(to_json(wire) if output == "json" else f"{_comment(wish)}{to_yaml(wire)}", nl=False)
-    return report(wish, claim, machines) if machines else 0
+    return tried.report(wish)
+
+
+def _with_scope(wish: PairsWish, tried: TriedMachines) -> PairsWish:
+    """The wish with the scope that is best where the user names none, and a word on standard error where it matters."""
+    if wish.groups <= _QUICK_LADDER:
+        return replace(wish, scope=Scope.LADDER)
+    nearest = tried.nearest(wish)
+    why = _FOR_NO_MACHINE if tried else _FOR_ANY_MACHINE
+    if nearest is not None:
+        why = _FOR_THE_MACHINE
+    scope = nearest or Scope.SWITCH
+    click.echo(_CHOSEN.format(scope.value, why, wish.groups), err=True)
+    return replace(wish, scope=scope)
 
 
 def _template(metadata: ObjectMeta, spec: ResourceClaimSpec) -> ResourceClaimTemplate:
@@ -175,13 +195,15 @@ def _comment(wish: PairsWish) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _quantity(flag: str, text: str | None) -> Quantity | None:
+def _quantity(flag: str, text: str | None, *, of: str = "") -> Quantity | None:
     if text is None:
         return None
     try:
-        return Quantity(text)
+        amount = Quantity(text)
     except ValueError as error:
         raise InputError(f"{flag}: {error}") from error
+    refuse_small_amount(flag, of, amount)
+    return amount
 
 
 def _rails(text: str | None) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from rich.console import Console
 
@@ -11,7 +12,7 @@ from driver.adapters.manifests import read_manifest_text
 from driver.allocator import AllocationError, Allocator
 from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults
-from driver.cli.render import console, table
+from driver.cli.render import console, plural, table
 from driver.layout import resource_slices
 from driver.model.devices import DeviceType
 from driver.model.distance import distance
@@ -20,20 +21,45 @@ from driver.model.parts import AllocatableDevice, allocatable_devices, whole_dev
 from driver.pairs import PairsWish, Scope, claim_spec
 from resourceclasses import device_classes_text
 
-__all__ = ["report"]
+__all__ = ["TriedMachines"]
+
+_SCOPES: Final = (Scope.SWITCH, Scope.ROOT, Scope.NUMA)
+_ANY_CLAIM: Final = ObjectMeta(name="pairs", namespace="default")
 
 
-def report(wish: PairsWish, claim: ResourceClaim, machines: Sequence[Inventory]) -> int:
-    """Tell on stderr, so that stdout is the claim alone.
+class TriedMachines:
+    """Idle machines that claims are tried on; false where there is none.
 
-    Returns:
-        The exit code: 0 where every machine has room for the claim, else 1.
+    Args:
+        inventories: The machines.
     """
-    screen = console(stderr=True)
-    manifests = read_manifest_text(device_classes_text(), "resourceclasses").classes
-    classes = [manifest.device_class for manifest in manifests]
-    fits = [_Machine(machine, classes).tell(screen, wish, claim) for machine in machines]
-    return 0 if all(fits) else 1
+
+    def __init__(self, inventories: Sequence[Inventory]) -> None:
+        manifests = read_manifest_text(device_classes_text(), "resourceclasses").classes if inventories else ()
+        classes = [manifest.device_class for manifest in manifests]
+        self._machines = [_Machine(inventory, classes) for inventory in inventories]
+
+    def __bool__(self) -> bool:
+        return bool(self._machines)
+
+    def nearest(self, wish: PairsWish) -> Scope | None:
+        """The nearest scope with which all machines have room for the groups; None where there is none."""
+        if not self._machines:
+            return None
+        fitting = (
+            scope for scope in _SCOPES if all(machine.fits(replace(wish, scope=scope)) for machine in self._machines)
+        )
+        return next(fitting, None)
+
+    def report(self, wish: PairsWish) -> int:
+        """Tell on stderr what the machines can give, so that stdout is the claim alone.
+
+        Returns:
+            The exit code: 0 where every machine has room for the claim, else 1.
+        """
+        screen = console(stderr=True)
+        fits = [machine.tell(screen, wish) for machine in self._machines]
+        return 0 if all(fits) else 1
 
 
 class _Machine:
@@ -44,43 +70,70 @@ class _Machine:
         self._node = Node(metadata=ObjectMeta(name=inventory.node))
         self._allocator = Allocator(resource_slices(inventory), classes)
         self._devices: dict[str, AllocatableDevice] = {device.name: device for device in allocatable_devices(inventory)}
+        self._tried: dict[PairsWish, tuple[DeviceRequestAllocationResult, ...] | None] = {}
 
-    def tell(self, screen: Console, wish: PairsWish, claim: ResourceClaim) -> bool:
+    def fits(self, wish: PairsWish) -> bool:
+        """Whether it has room, as far as can be told."""
+        try:
+            return self._allocate(wish) is not None
+        except AllocationError:
+            return False
+
+    def tell(self, screen: Console, wish: PairsWish) -> bool:
         """Tell what the machine can give; whether it has room for the claim."""
         screen.print(f"{self._inventory.node}:", style="bold")
-        for scope in (Scope.SWITCH, Scope.ROOT, Scope.NUMA):
-            screen.print(f"  --scope {scope.value:<6}  {self._answer(wish, claim, scope)}", soft_wrap=True)
+        for scope in _SCOPES:
+            screen.print(f"  --scope {scope.value:<6}  {self._answer(replace(wish, scope=scope))}", soft_wrap=True)
         try:
-            results = self._allocate(wish, claim)
+            results = self._allocate(wish)
         except AllocationError as error:
             screen.print(f"  no answer for this claim: {error}", style="red", soft_wrap=True)
             return False
         if results is None:
-            screen.print("  this claim: no room", style="red")
+            screen.print(f"  this claim: no room{self._shortage(wish)}", style="red", soft_wrap=True)
             return False
         self._print(screen, results)
         return True
 
-    def _answer(self, wish: PairsWish, claim: ResourceClaim, scope: Scope) -> str:
+    def _shortage(self, wish: PairsWish) -> str:
+        """What the machine has fewer of than the claim wants, and what to ask for instead where that fits."""
+        gpus = len(self._inventory.gpus)
+        # A NIC with VFs is given by them alone, and of one NIC several shares can be given.
+        nics = sum(len(nic.vfs) if wish.virtual_functions else not nic.vfs for nic in self._inventory.nics)
+        most_nics = wish.nics if wish.bandwidth is not None else min(nics, wish.nics)
+        most_gpus = min(gpus, wish.gpus)
+        if (most_gpus, most_nics) == (wish.gpus, wish.nics) or not (most_gpus and most_nics):
+            return ""
+        kind = "VF" if wish.virtual_functions else "RDMA NIC"
+        has = f": this machine has {plural(gpus, 'GPU')} and {plural(nics, kind)}"
+        if max(most_gpus, most_nics) % min(most_gpus, most_nics):
+            return has
+        less = replace(wish, scope=Scope.SWITCH, gpus=most_gpus, nics=most_nics, rails=wish.rails[:most_nics])
+        if not any(self.fits(replace(less, scope=scope)) for scope in _SCOPES):
+            return has
+        flags = [f"--gpus {most_gpus}"] if most_gpus < wish.gpus else []
+        flags += [f"--nics {most_nics}"] if most_nics < wish.nics or most_gpus < wish.gpus else []
+        return f"{has}; use {' '.join(flags)}"
+
+    def _answer(self, wish: PairsWish) -> str:
         if lacking := self._lacking(wish):
             return f"no: {lacking}"
         devices = (*self._inventory.gpus, *self._inventory.nics)
         switches = {device.pcie.switch for device in devices} - {None}
-        if scope is Scope.SWITCH and not switches:
+        if wish.scope is Scope.SWITCH and not switches:
             return "no: no PCIe switch is visible: use --scope root or numa"
-        if scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
+        if wish.scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
             return "no: no NUMA node is told: use --scope switch or root"
         try:
             # The groups alone say what the machine can do: one group less is tried as long as it cannot.
             for groups in range(wish.groups, 0, -1):
                 fewer = replace(
                     wish,
-                    scope=scope,
                     gpus=groups * wish.gpus_each,
                     nics=groups * wish.nics_each,
                     rails=wish.rails[: groups * wish.nics_each],
                 )
-                if self._allocate(fewer, claim) is not None:
+                if self._allocate(fewer) is not None:
                     return "yes" if groups == wish.groups else f"for {groups} of {wish.groups} groups"
         except AllocationError as error:
             return f"no answer: {error}"
@@ -99,12 +152,18 @@ class _Machine:
             return "no link speed is told: give it with --nic-speed"
         if wish.gpu_memory is not None and not any(gpu.memory_bytes for gpu in gpus):
             return "the GPUs' memory is not told: name their model with --gpu-model"
+        rails = sorted({nic.rail for nic in nics if nic.rail is not None})
+        if missing := [str(rail) for rail in wish.rails if rail not in rails]:
+            there = f"the rails are taken to be {', '.join(map(str, rails))}" if rails else "no rail is told"
+            return f"no NIC is on rail {' or '.join(missing)}: {there}"
         return None
 
-    def _allocate(self, wish: PairsWish, claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...] | None:
-        asked = with_defaults(claim.model_copy(update={"spec": claim_spec(wish)}))
-        found = self._allocator.allocate(self._node, [asked])
-        return None if found is None else found[0].devices.results
+    def _allocate(self, wish: PairsWish) -> tuple[DeviceRequestAllocationResult, ...] | None:
+        if wish not in self._tried:
+            asked = with_defaults(ResourceClaim(metadata=_ANY_CLAIM, spec=claim_spec(wish)))
+            found = self._allocator.allocate(self._node, [asked])
+            self._tried[wish] = None if found is None else found[0].devices.results
+        return self._tried[wish]
 
     def _print(self, screen: Console, results: Sequence[DeviceRequestAllocationResult]) -> None:
         grid = table("  NIC", "DEVICE", "GPU", "DEVICE", "DISTANCE")

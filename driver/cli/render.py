@@ -2,32 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from driver.cli.amounts import gibibytes
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaFunction
-from driver.model.distance import LEGEND, matrix
+from driver.model.distance import LEGEND, DistanceMatrix, DistanceRow
 from driver.model.inventory import Inventory
-from driver.model.pci import is_virtual_switch
+from driver.model.pci import is_virtual_switch, pci_order
 
-__all__ = ["console", "device_summary", "distance_matrix", "pcie_tree", "plural", "table"]
+__all__ = [
+    "console",
+    "device_summary",
+    "distance_matrix",
+    "in_tree_order",
+    "pcie_tree",
+    "plural",
+    "print_trimmed",
+    "table",
+]
 
 _WIDTH_WITHOUT_TERMINAL = 140
+_LEAST_WIDTH = 20
+_MOST_WIDTH = 10_000
 _GAP = 2  # between columns, as rich pads them
 _HOLDER_STYLES = ("green", "cyan", "magenta", "yellow", "blue", "bright_green", "bright_cyan", "bright_magenta")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that shows text as it is; what goes into a file or a pipe has no colours and a fixed width."""
+    """A console that shows text as it is.
+
+    What goes into a file or a pipe has no colours, and the width that ``COLUMNS`` says, else a fixed one.
+    """
     # No markup and no emoji codes: names from files and flags are printed, not interpreted.
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = _WIDTH_WITHOUT_TERMINAL
+        made.width = _wished_width() or _WIDTH_WITHOUT_TERMINAL
     return made
+
+
+def _wished_width() -> int | None:
+    """What ``COLUMNS`` says, within what makes sense; None where it says nothing."""
+    text = os.environ.get("COLUMNS", "")
+    is_number = text.isascii() and text.isdigit() and len(text) <= 6
+    return min(max(int(text), _LEAST_WIDTH), _MOST_WIDTH) if is_number and int(text) else None
+
+
+def print_trimmed(screen: Console, shown: RenderableType) -> None:
+    """Print it without the spaces that rich leaves at the ends of lines, so that what is copied has none."""
+    for line in screen.render_lines(shown, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
+        text.rstrip()
+        screen.print(text, soft_wrap=True)
 
 
 def table(*columns: str, title: str | None = None) -> Table:
@@ -45,16 +77,17 @@ def plural(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
-def device_summary(device: Device) -> str:
-    """What a person wants to know of a device, in a few words."""
+def device_summary(device: Device, *, nic_model: bool = False) -> str:
+    """What a person wants to know of a device, in a few words; of a NIC its model only where it is asked for."""
     match device:
         case Gpu():
-            memory = f"{device.memory_bytes / 1024**3:.0f} GiB" if device.memory_bytes else None
+            memory = gibibytes(device.memory_bytes, unit=" GiB") if device.memory_bytes else None
             parts = [device.model or "GPU of unknown model", memory]
         case RdmaFunction():
             port = device.ports[0] if device.ports else None
             parts = [
                 device.rdma_device,
+                device.model if nic_model else None,
                 ",".join(device.if_names) or None,
                 port.link_layer.value if port and port.link_layer else None,
                 f"{port.speed_gbps} Gb/s" if port and port.speed_gbps else None,
@@ -65,19 +98,22 @@ def device_summary(device: Device) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def pcie_tree(inventory: Inventory, holders: Mapping[DeviceName, str]) -> Tree:
+def pcie_tree(
+    inventory: Inventory, holders: Mapping[DeviceName, str], labels: Mapping[DeviceName, str] | None = None
+) -> Tree:
     """The node's PCIe tree: NUMA node → root → switches → devices, each device with the claim that holds it.
 
     Args:
         inventory: The node.
         holders: Device name → the holder's name, for the devices that are held.
+        labels: Device name → what stands before it, such as its name in the matrix.
     """
     styles = {
         holder: _HOLDER_STYLES[i % len(_HOLDER_STYLES)] for i, holder in enumerate(dict.fromkeys(holders.values()))
     }
     tree = Tree(_title(inventory), guide_style="dim")
     branches: dict[tuple[str, ...], Tree] = {(): tree}
-    for device in sorted(inventory.devices(), key=lambda device: (_levels(device), device.address)):
+    for device in sorted(inventory.devices(), key=_place):
         branch = tree
         levels = _levels(device)
         for depth in range(1, len(levels) + 1):
@@ -86,7 +122,9 @@ def pcie_tree(inventory: Inventory, holders: Mapping[DeviceName, str]) -> Tree:
                 branches[key] = branch.add(Text(key[-1], style="dim"))
             branch = branches[key]
         line = Text(f"{device.name}", style="bold")
-        line.append(f"  {device_summary(device)}", style="not bold")
+        if labels and device.name in labels:
+            line = Text.assemble((f"{labels[device.name]}  ", "not bold"), line)
+        line.append(f"  {device_summary(device, nic_model=True)}", style="not bold")
         holder = holders.get(device.name)
         if holder is not None:
             line.append(f"  ◀ {holder}", style=styles[holder])
@@ -102,38 +140,56 @@ def _title(inventory: Inventory) -> Text:
     return Text.assemble((inventory.node, "bold"), ": ", ", ".join([plural(len(inventory.gpus), "GPU"), nics, *fpgas]))
 
 
-def distance_matrix(inventory: Inventory, width: int) -> Iterator[RenderableType]:
-    """The matrix of ``nvidia-smi topo -m``, what its NICs are, and what its terms mean.
+def in_tree_order(distances: DistanceMatrix) -> DistanceMatrix:
+    """The matrix with the devices of each type in the order in which they stand in the PCIe tree."""
+    types = list(dict.fromkeys(row.device.type for row in distances.rows))
+    places = [(types.index(row.device.type), _place(row.device)) for row in distances.rows]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return DistanceMatrix(
+        rows=tuple(
+            replace(distances.rows[at], distances=tuple(distances.rows[at].distances[to] for to in order))
+            for at in order
+        )
+    )
+
+
+def distance_matrix(distances: DistanceMatrix, screen: Console) -> Iterator[RenderableType]:
+    """The matrix of ``nvidia-smi topo -m``, which devices it is about, and what its terms mean.
 
     Args:
-        inventory: The node.
-        width: Of the terminal, in characters; a wider matrix comes in several blocks of columns.
+        distances: The matrix, in the order in which it is shown.
+        screen: Where a matrix that is wider comes in several blocks of columns; never in a file.
     """
-    distances = matrix(inventory)
     if not distances.rows:
         return
+    width = screen.width if screen.is_terminal else _wished_width()
     labels = distances.labels
     texts = [[str(cell) for cell in row.distances] for row in distances.rows]
     cell_width = max(len(text) for text in (*labels, *(text for row in texts for text in row))) + _GAP
-    a_block = max((width - 2 * cell_width) // cell_width, 1)
+    a_block = len(labels) if width is None else max((width - 2 * cell_width) // cell_width, 1)
     for start in range(0, len(labels), a_block):
         columns = slice(start, start + a_block)
         # Plain lines: for hundreds of devices a table of rich's takes minutes.
         lines = [("", *labels[columns], "NUMA")]
         for row, cells in zip(distances.rows, texts, strict=True):
             lines.append((row.label, *cells[columns], "N/A" if row.numa_node is None else str(row.numa_node)))
-        yield Text("\n".join("".join(cell.ljust(cell_width) for cell in line).rstrip() for line in lines))
-    if distances.names:
-        names = table()
-        for label, name in distances.names.items():
-            names.add_row(f"{label}:", name)
-        yield names
+        yield _lines("".join(cell.ljust(cell_width) for cell in line) for line in lines)
+    yield _lines(f"{row.label + ':':<{cell_width + 1}}{row.device.name}  {_known_as(row)}" for row in distances.rows)
     shown = {cell.level.name for row in distances.rows for cell in row.distances}
     legend = table()
     for term, meaning in LEGEND.items():
         if term.rstrip("#") in shown:
             legend.add_row(term, f"= {meaning}")
     yield legend
+
+
+def _lines(lines: Iterable[str]) -> Text:
+    return Text("\n".join(line.rstrip() for line in lines), no_wrap=True, overflow="ignore")
+
+
+def _known_as(row: DistanceRow) -> str:
+    """By what other programs know the device: the RDMA device's name where it has one."""
+    return (row.device.rdma_device if isinstance(row.device, RdmaFunction) else None) or ""
 
 
 def _levels(device: Device) -> tuple[str, ...]:
@@ -146,3 +202,9 @@ def _levels(device: Device) -> tuple[str, ...]:
             levels.append(f"root port {path.root_port}")
     levels.extend(f"{'virtual ' if is_virtual_switch(switch) else ''}PCIe switch {switch}" for switch in path.switches)
     return tuple(levels)
+
+
+def _place(device: Device) -> tuple[object, ...]:
+    """A sort key: NUMA node by NUMA node, and what hangs together in the PCIe tree stays together."""
+    numa = device.pcie.numa_node
+    return (numa is None, numa or 0, _levels(device), pci_order(device.address))

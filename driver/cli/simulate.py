@@ -2,103 +2,93 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
-from rich.progress import Progress
 
-from driver.adapters.manifests import ClaimManifest, read_manifest_text, read_manifests
-from driver.adapters.nccl import read_topology
+from driver.adapters.manifests import read_manifest_text, read_manifests
 from driver.adapters.output_folder import check_replaceable, replace_folder
+from driver.adapters.workloads import read_workloads
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
-from driver.cli.options import FILE, FOLDER, HardwareFlags, by_node, hardware_options, output_option, policies_options
+from driver.cli.failure import note
+from driver.cli.machines import Machines, machine_options
+from driver.cli.options import FILE, FOLDER, output_option, policies_options
 from driver.cli.output import to_json, to_yaml
-from driver.cli.render import console
+from driver.cli.progress import progress
 from driver.cli.simulation_files import result_files
-from driver.cli.simulation_options import NicFlags, nic_options
-from driver.cli.simulation_report import print_report, summary
+from driver.cli.simulation_report import notes_of, plan_notes, print_report, summary
 from driver.errors import InputError
 from driver.lint import check_claim, check_class
-from driver.model.inventory import Inventory
-from driver.simulation import Simulation, simulate
+from driver.simulation import GivenClaim, Work, answers, simulate, work_of
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]
 
-_MAX_NODES = 10_000
+_MAX_NODES: Final = 10_000
 
 
 @click.command("simulate", epilog="""\b
 Examples:
   rootport simulate --topology topo.xml --claims examples --out out
   rootport simulate --topology topo.xml --nodes 100 --claims job.yaml -o json
-Exit code: 0 all claims can start, 1 some cannot, 2 bad input (nothing written).
+Exit code: 0 all pods and claims can start, 1 some cannot, or it is not known,
+  2 bad input (nothing written).
 """)  # fmt: skip
+@machine_options
 @click.option(
-    "--topology", "topologies", type=FILE, required=True, multiple=True,
-    help="An NCCL topology file: one simulated node each. Repeatable.",
-)  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1, _MAX_NODES), default=1, show_default=True, help="Nodes per file.")
+    "--nodes", type=click.IntRange(1, _MAX_NODES), default=1, show_default=True, help="How many nodes of each machine."
+)
 @click.option(
     "--claims", "claim_paths", type=FILE, multiple=True,
-    help="A file, or a folder of files, with ResourceClaims, ResourceClaimTemplates and DeviceClasses. Repeatable.",
+    help="A file, or a folder of files, with claims, claim templates, pods (or Deployments, Jobs, ...) and"
+    " DeviceClasses. Repeatable.",
 )  # fmt: skip
-@click.option(
-    "--out", type=FOLDER, help="Write slices, claims and CDI specs into this folder; replaces a former result."
-)
+@click.option("--out", type=FOLDER, help="Write what a cluster would hold into this folder; replaces a former result.")
 @policies_options
-@hardware_options
-@nic_options
 @output_option("table", "json", "yaml")
-def command(  # noqa: PLR0913, PLR0917 - one each option, by name
-    topologies: tuple[Path, ...],
+def command(
+    machines: Machines,
     nodes: int,
     claim_paths: tuple[Path, ...],
     out: Path | None,
     policies: GpuPolicies,
     nic_policies: NicPolicies,
-    hardware: HardwareFlags,
-    nics: NicFlags,
     output: str,
 ) -> int:
     """Allocate claims on simulated nodes and write their CDI files, without a cluster.
 
-    Every claim and claim template in the given files is allocated once, in the order of the files, each on the first
-    node that fits, by the rules of kube-scheduler.
+    Pods, and those of Deployments, StatefulSets, ReplicaSets, Jobs and JobSets, are placed in the order of the files,
+    each with all its claims on the first node that fits, by the rules of kube-scheduler. A claim or claim template that
+    no pod in the files names is allocated once. FILE is a topology file, as with --topology.
     """
     if out is not None:
         check_replaceable(out)
-    inventories = _inventories(topologies, nodes, hardware, nics)
-    classes, claims = _manifests(claim_paths)
-    simulation = _run(inventories, classes, claims, policies, nic_policies)
-    if out is not None:
-        replace_folder(out, result_files(simulation))
+    inventories = machines.read(copies=nodes)
+    classes, work, notes = _manifests(claim_paths)
+    with progress("simulating nodes and pods", len(inventories) + 2 * len(work.pods)) as step:
+        simulation = simulate(inventories, classes, work, policies=policies, nic_policies=nic_policies, progress=step)
+        why = answers(simulation, progress=step)
+        if out is not None:
+            replace_folder(out, result_files(simulation))
     if output == "table":
-        print_report(simulation, out)
+        print_report(simulation, why, out)
+        notes += [*notes_of(inventories, policies), *plan_notes(simulation)]  # the others have them in their data
     else:
-        data = summary(simulation)
+        data = summary(simulation, why)
         click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)
-    return 0 if all(outcome.done for outcome in simulation.outcomes) else 1
+    for text in notes:
+        note(text)
+    return 0 if simulation.done else 1
 
 
-def _inventories(topologies: Sequence[Path], count: int, hardware: HardwareFlags, nics: NicFlags) -> list[Inventory]:
-    files = by_node(topologies, hint="rename one of the files, or use --nodes to repeat one")
-    hardware.check(files)
-    names = {node: [node] if count == 1 else [f"{node}-{number}" for number in range(1, count + 1)] for node in files}
-    # A flag for NICs means all nodes of a file by its name, or one of them by its own.
-    nics.check([*files, *(name for of_file in names.values() for name in of_file)])
-    inventories: list[Inventory] = []
-    for node, path in files.items():
-        inventory = read_topology(path, hardware=hardware.of(node))
-        inventories.extend(nics.applied(inventory.renamed(name), name, node) for name in names[node])
-    return inventories
-
-
-def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimManifest]]:
-    """The package's classes, replaced by the user's of the same name, and the user's claims; all checked."""
+def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], Work, list[str]]:
+    """The package's classes, replaced by the user's of the same name, and the user's pods and claims; notes."""
+    notes: list[str] = []
     ours = read_manifest_text(device_classes_text(), "resourceclasses").classes
     given = read_manifests(paths)
     classes = {manifest.device_class.metadata.name: manifest.device_class for manifest in (*ours, *given.classes)}
@@ -106,28 +96,19 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], list[ClaimMani
     errors += [m.message(error) for m in given.claims for error in check_claim(m.claim, classes)]
     if errors:
         raise InputError.of_all(errors)
-    passed_over = ", ".join(f"{count} {kind}" for kind, count in given.ignored.items())
-    if passed_over:
-        click.echo(f"note: passed over in the given files: {passed_over}", err=True)
-    if paths and not given.claims:
-        click.echo("note: no ResourceClaim and no ResourceClaimTemplate in the given files", err=True)
-    return list(classes.values()), given.claims
-
-
-def _run(
-    inventories: list[Inventory],
-    classes: list[DeviceClass],
-    claims: list[ClaimManifest],
-    policies: GpuPolicies,
-    nic_policies: NicPolicies,
-) -> Simulation:
-    with Progress(console=console(stderr=True), transient=True, disable=len(claims) < 50) as progress:
-        task = progress.add_task(f"allocating {len(claims)} claims on {len(inventories)} nodes", total=len(claims))
-        return simulate(
-            inventories,
-            classes,
-            [manifest.claim for manifest in claims],
-            policies=policies,
-            nic_policies=nic_policies,
-            progress=lambda: progress.advance(task),
-        )
+    workloads = read_workloads(given.documents, classes)
+    simulated = Counter(kind for _, kind in {(id(document), document.kind) for document, _ in workloads})
+    rest = {kind: count - simulated[kind] for kind, count in given.ignored.items()}
+    not_used = ", ".join(f"{count} {kind}" for kind, count in rest.items() if count)
+    if not_used:
+        notes.append(f"not used, of the given files: {not_used}")
+    if workloads:
+        notes.append("of pods, their devices alone are simulated: not their CPU, memory, affinity or taints")
+    elif paths and not given.claims:
+        notes.append("no ResourceClaim and no ResourceClaimTemplate in the given files")
+    places = {id(document): place for place, document in enumerate(given.documents)}
+    claims = [
+        GivenClaim(claim=item.claim, from_template=item.from_template, place=places[id(item.document)])
+        for item in given.claims
+    ]
+    return list(classes.values()), work_of(claims, [workload for _, workload in workloads]), notes

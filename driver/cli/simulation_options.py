@@ -1,4 +1,4 @@
-"""What a topology file does not tell of NICs and a command may assume: ``--vfs-per-nic`` and ``--nic-speed``."""
+"""What a topology file does not record of NICs and a command may assume: ``--vfs-per-nic`` and ``--nic-speed``."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def nic_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     speed = click.option(
         "--nic-speed", metavar="[NODE=]GBPS", multiple=True,
-        help="Link speed of the RDMA NICs in Gb/s, where the topology file does not tell it.",
+        help="Link speed of the RDMA NICs in Gb/s, where the topology file does not record it.",
     )  # fmt: skip
     vfs = click.option(
         "--vfs-per-nic", metavar="[NODE=]N", multiple=True,
-        help="Assume N SR-IOV VFs on each RDMA NIC, which no topology file tells.",
+        help="Assume N SR-IOV VFs on each RDMA NIC, which no topology file records.",
     )  # fmt: skip
     return vfs(speed(wrapped))
 

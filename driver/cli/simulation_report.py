@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
+from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import Device, DeviceRequestAllocationResult
-from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_text, share_text, usage
-from driver.cli.nic_usage import nic_left, nic_left_text, nic_mode_text
-from driver.cli.render import console, device_summary, pcie_tree, plural, table
+from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_of, share_text, usage
+from driver.cli.grid import print_grid
+from driver.cli.nic_usage import nic_left, nic_left_text
+from driver.cli.render import console, device_summary, pcie_tree, plural, print_trimmed
 from driver.cli.simulation_files import cdi_path
+from driver.cli.simulation_why import print_why
+from driver.explain.reasons import Reason
 from driver.layout import left_out_notes
 from driver.model.devices import DeviceName, DeviceType
+from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device
-from driver.simulation import Outcome, Simulation
+from driver.simulation import INTERFACES_ASSUMED, Answer, Outcome, PodOutcome, Simulation
 
-__all__ = ["print_report", "summary"]
+__all__ = ["notes_of", "plan_notes", "print_report", "summary"]
 
 _ROWS_SHOWN: Final = 40
 _TREES_SHOWN: Final = 4
-_WIDE: Final = 120  # characters
-_PARTS: Final = (GpuRatio, MigPartition, RdmaVfPool)
 _TYPE_NAMES: Final = {
     DeviceType.GPU.value: "GPUS",
     DeviceType.RDMA.value: "RDMA NICS",
@@ -35,13 +38,21 @@ _TYPE_NAMES: Final = {
 }
 
 
-def summary(simulation: Simulation) -> dict[str, Any]:
-    """The result as JSON types: one entry a node, one a claim."""
+def summary(simulation: Simulation, why: Mapping[str, Answer]) -> dict[str, Any]:
+    """The result as JSON types: one entry a node, one a claim, one a pod of the files.
+
+    Args:
+        simulation: The result.
+        why: Why pods have no node or cannot start, by their ``namespace/name``.
+    """
     used = usage(simulation)
     published = _published(simulation)
-    nodes = [_node_summary(inventory.node, used, published) for inventory in simulation.inventories]
-    claims = [_claim_summary(outcome) for outcome in simulation.outcomes]
-    return {"nodes": nodes, "claims": claims, "notes": _notes(simulation)}
+    return {
+        "nodes": [_node_summary(inventory.node, used, published) for inventory in simulation.inventories],
+        "claims": [_claim_summary(outcome, why) for outcome in simulation.outcomes],
+        "pods": [_pod_summary(pod, why) for pod in simulation.pods if not pod.pod.is_assumed],
+        "notes": [*notes_of(simulation.inventories, simulation.policies), *plan_notes(simulation)],
+    }
 
 
 def _node_summary(
@@ -59,20 +70,19 @@ def _node_summary(
             not isinstance(device, GpuRatio | MigPartition | RdmaVfPool) for device in node.devices.values()
         ),
         "free": {kind: {"free": count, "total": total} for kind, (count, total) in free.items()},
-        "allocated": {device: ", ".join(claims[device]) for device in sorted(claims)},
+        "allocated": {device: claims[device] for device in sorted(claims)},
     }
-    shared = {
-        gpu.name: {"mode": uses[0].device.type.value, "left": left_of(gpu, uses)} for gpu, uses in node.shared_gpus()
-    }
-    shared_nics = {nic.name: {"left": nic_left(nic, results)} for nic, results in node.shared_nics()}
+    shared = {gpu.name: {"mode": mode_of(uses), "left": left_of(gpu, uses)} for gpu, uses in node.shared_gpus()}
+    shared_nics = {nic.name: {"mode": "shared", "left": nic_left(nic, results)} for nic, results in node.shared_nics()}
     return data | ({"sharedGpus": shared} if shared else {}) | ({"sharedNics": shared_nics} if shared_nics else {})
 
 
-def _claim_summary(outcome: Outcome) -> dict[str, Any]:
+def _claim_summary(outcome: Outcome, why: Mapping[str, Answer]) -> dict[str, Any]:
     meta, allocation = outcome.claim.metadata, outcome.claim.status.allocation
     data: dict[str, Any] = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid, "node": outcome.node}
-    if outcome.problem is not None:
-        data["problem"] = outcome.problem
+    if not outcome.done:
+        answer = next((why[pod] for pod in outcome.pods if pod in why), None)
+        data |= _answer_summary(answer) if answer is not None else {}
     if allocation is not None:
         data["devices"] = [_result_summary(result) for result in allocation.devices.results]
     if outcome.plan is not None and outcome.plan.spec is not None and outcome.node is not None:
@@ -80,6 +90,25 @@ def _claim_summary(outcome: Outcome) -> dict[str, Any]:
         if outcome.plan.notes:
             data["notes"] = list(outcome.plan.notes)
     return data
+
+
+def _pod_summary(outcome: PodOutcome, why: Mapping[str, Answer]) -> dict[str, Any]:
+    state = outcome.pod.state
+    claims = [entry.claim for entry in state.claims if entry.claim]
+    data: dict[str, Any] = {
+        "namespace": state.namespace, "name": state.name, "node": outcome.node, "claims": claims
+    }  # fmt: skip
+    return data | (_answer_summary(why[outcome.pod.key]) if outcome.pod.key in why else {})
+
+
+def _answer_summary(answer: Answer) -> dict[str, str]:
+    told = {
+        "reason": str(answer.reason),
+        "message": answer.message,
+        "nearestMiss": answer.nearest_miss,
+        "sameAs": answer.same_as,
+    }
+    return {name: text for name, text in told.items() if text}
 
 
 def _result_summary(result: DeviceRequestAllocationResult) -> dict[str, Any]:
@@ -93,7 +122,7 @@ def _result_summary(result: DeviceRequestAllocationResult) -> dict[str, Any]:
     return data
 
 
-def print_report(simulation: Simulation, out: Path | None) -> None:
+def print_report(simulation: Simulation, why: Mapping[str, Answer], out: Path | None) -> None:
     """What went where, the nodes' PCIe trees with their holders, and what does not fit."""
     screen = console()
     used = usage(simulation)
@@ -101,77 +130,82 @@ def print_report(simulation: Simulation, out: Path | None) -> None:
     if simulation.outcomes:
         _print_shared(screen, used)
         _print_shared_nics(screen, used)
-        _print_claims(screen, simulation, used)
+        _print_claims(screen, simulation, used, why)
         _print_trees(screen, simulation, used)
-        _print_problems(screen, simulation)
-    _print_notes(screen, simulation)
+    print_why(screen, simulation, why, out)
     placed = sum(outcome.node is not None for outcome in simulation.outcomes)
-    screen.print(f"\n{placed} of {plural(len(simulation.outcomes), 'claim')} allocated", style="bold")
+    text = f"{placed} of {plural(len(simulation.outcomes), 'claim')} allocated"
+    unprepared = sum(outcome.problem is not None for outcome in simulation.outcomes)
+    if unprepared:
+        text += f", {unprepared} cannot be prepared"
+    pods = [pod for pod in simulation.pods if not pod.pod.is_assumed]
+    if pods:
+        known = [pod for pod in pods if pod.reason is not Reason.EXTENDED_RESOURCE_NOT_EVALUATED]
+        unknown = len(pods) - len(known)
+        text += f", {sum(pod.node is not None for pod in known)} of {plural(len(pods), 'pod')} placed"
+        if unknown:
+            text += f", not known of {unknown} whether {'it fits' if unknown == 1 else 'they fit'}"
+    screen.print(f"\n{text}", style="bold")
     if out is not None:
-        screen.print(f"ResourceSlices, claims and CDI specs are in {out}/", soft_wrap=True)
+        screen.print(f"Nodes, ResourceSlices, pods, claims and CDI specs are in {out}/", soft_wrap=True)
 
 
 def _print_nodes(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
     published = _published(simulation)
-    free = {
-        inventory.node: free_of(used[inventory.node], published[inventory.node]) for inventory in simulation.inventories
-    }
+    shown = simulation.inventories[:_ROWS_SHOWN]
+    free = {node.node: free_of(used[node.node], published[node.node]) for node in shown}
     types = [type_ for type_ in _TYPE_NAMES if any(type_ in of_node for of_node in free.values())]
-    grid = table("NODE", *(f"FREE {_TYPE_NAMES[type_]}" for type_ in types))
-    for inventory in simulation.inventories[:_ROWS_SHOWN]:
-        counts = free[inventory.node]
-        cells = ("{} of {}".format(*counts[type_]) if type_ in counts else "-" for type_ in types)
-        grid.add_row(inventory.node, *cells)
-    screen.print(grid)
-    _print_rest(screen, len(simulation.inventories) - _ROWS_SHOWN, "node")
+    rows = [
+        (node, *("{} of {}".format(*counts[type_]) if type_ in counts else "-" for type_ in types))
+        for node, counts in free.items()
+    ]
+    print_grid(screen, ("NODE", *(f"FREE {_TYPE_NAMES[type_]}" for type_ in types)), rows)
+    _print_rest(screen, len(simulation.inventories) - len(shown), "more node")
 
 
 def _print_shared(screen: Console, used: Mapping[str, NodeUsage]) -> None:
     shared = [(name, gpu, uses) for name, node in used.items() for gpu, uses in node.shared_gpus()]
     if not shared:
         return
-    grid = table("SHARED GPU", "NODE", "GIVEN AS", "LEFT")
-    for name, gpu, uses in shared[:_ROWS_SHOWN]:
-        grid.add_row(gpu.name, name, mode_text(uses), left_text(gpu, uses))
+    rows = [
+        (gpu.name, name, mode_of(uses), str(len(uses)), left_text(gpu, uses))
+        for name, gpu, uses in shared[:_ROWS_SHOWN]
+    ]
     screen.print()
-    screen.print(grid)
-    _print_rest(screen, len(shared) - _ROWS_SHOWN, "shared GPU")
+    print_grid(screen, ("SHARED GPU", "NODE", "MODE", "CLAIMS", "LEFT"), rows, optional=("CLAIMS",))
+    _print_rest(screen, len(shared) - _ROWS_SHOWN, "more shared GPU")
 
 
 def _print_shared_nics(screen: Console, used: Mapping[str, NodeUsage]) -> None:
     shared = [(name, nic, results) for name, node in used.items() for nic, results in node.shared_nics()]
     if not shared:
         return
-    grid = table("SHARED NIC", "NODE", "GIVEN AS", "LEFT")
-    for name, nic, results in shared[:_ROWS_SHOWN]:
-        grid.add_row(nic.name, name, nic_mode_text(nic, results), nic_left_text(nic, results))
+    rows = [
+        (nic.name, name, "shared", str(len(results)), nic_left_text(nic, results))
+        for name, nic, results in shared[:_ROWS_SHOWN]
+    ]
     screen.print()
-    screen.print(grid)
-    _print_rest(screen, len(shared) - _ROWS_SHOWN, "shared NIC")
+    print_grid(screen, ("SHARED NIC", "NODE", "MODE", "CLAIMS", "LEFT"), rows, optional=("CLAIMS",))
+    _print_rest(screen, len(shared) - _ROWS_SHOWN, "more shared NIC")
 
 
-def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:
-    # On a narrow terminal the table keeps what the other tables and the trees below it do not say.
-    wide = screen.width >= _WIDE
+def _print_claims(
+    screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage], why: Mapping[str, Answer]
+) -> None:
     shares = any(True for node in used.values() for _ in itertools.chain(node.shared_gpus(), node.shared_nics()))
-    shown = {
-        "NODE": wide or not shares or len(simulation.inventories) > 1,
-        "SHARE": shares,
-        "NUMA": wide or not shares,
-        "SWITCH": wide,
-        "WHAT": wide and not shares,
-    }
     columns = ("CLAIM", "REQUEST", "NODE", "DEVICE", "SHARE", "NUMA", "SWITCH", "WHAT")
-    grid = table(*(name for name in columns if shown.get(name, True)))
+    rows: list[tuple[str | Text, ...]] = []
 
     def add(**cells: str | Text) -> None:
-        grid.add_row(*(cells.get(name.lower(), "") for name in columns if shown.get(name, True)))
+        rows.append(tuple([cells.get(name.lower(), "") for name in columns]))
 
     for outcome in simulation.outcomes[:_ROWS_SHOWN]:
         allocation = outcome.claim.status.allocation
-        claim = _name(outcome)
+        claim = outcome.key
         if outcome.node is None or allocation is None:
-            add(claim=claim, **{"node" if shown["NODE"] else "device": Text("no node fits", style="red")})
+            answer = next((why[pod] for pod in outcome.pods if pod in why), None)
+            reason = answer.reason if answer is not None else ""
+            add(claim=claim, device=Text(reason or "no node fits", style="red"))
             continue
         if not allocation.devices.results:
             add(claim=claim, node=outcome.node, device="asks for no device")
@@ -188,9 +222,13 @@ def _print_claims(screen: Console, simulation: Simulation, used: Mapping[str, No
                 }
             add(**cells)
             claim = ""
+    shown = [at for at, name in enumerate(columns) if shares or name != "SHARE"]
     screen.print()
-    screen.print(grid)
-    _print_rest(screen, len(simulation.outcomes) - _ROWS_SHOWN, "claim")
+    # The trees below say what a device is and where; the node is left out last, and only where there is but one.
+    optional = ("WHAT", "SWITCH", "NUMA", *(["NODE"] if len(simulation.inventories) == 1 else []), "REQUEST")
+    titles = [columns[at] for at in shown]
+    print_grid(screen, titles, [[row[at] for at in shown] for row in rows], optional=optional)
+    _print_rest(screen, len(simulation.outcomes) - _ROWS_SHOWN, "more claim")
 
 
 def _vf(outcome: Outcome, result: DeviceRequestAllocationResult) -> DeviceName | None:
@@ -208,46 +246,39 @@ def _print_trees(screen: Console, simulation: Simulation, used: Mapping[str, Nod
     busy = [inventory for inventory in simulation.inventories if used[inventory.node].uses]
     for inventory in busy[:_TREES_SHOWN]:
         screen.print()
-        screen.print(pcie_tree(inventory, used[inventory.node].holders()))
-    _print_rest(screen, len(busy) - _TREES_SHOWN, "node with claims")
+        print_trimmed(screen, pcie_tree(inventory, used[inventory.node].holders()))
+    _print_rest(screen, len(busy) - _TREES_SHOWN, "more node", " with claims")
 
 
-def _print_problems(screen: Console, simulation: Simulation) -> None:
-    failed = [outcome for outcome in simulation.outcomes if not outcome.done]
-    if failed:
-        screen.print()
-    for outcome in failed[:_ROWS_SHOWN]:
-        screen.print(f"{_name(outcome)}: {outcome.problem or 'no node fits'}", style="red", soft_wrap=True)
-    _print_rest(screen, len(failed) - _ROWS_SHOWN, "claim that cannot start")
+def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies) -> list[str]:
+    """What is not known, left out or assumed of the nodes: each once, with how many nodes where it is not of all."""
+    notes: Counter[str] = Counter()
+    known: dict[object, tuple[str, ...]] = {}
+    for node in inventories:
+        # Nodes of one file share their hardware, and to look at it takes milliseconds.
+        rules = tuple([policies.of(model=gpu.model, node=node.node) for gpu in node.gpus])
+        key = (id(node.gpus), id(node.nics), id(node.fpgas), node.source, rules)
+        if key not in known:
+            known[key] = left_out_notes(node, policies=policies)
+        notes.update((*node.notes, *known[key]))
+    nodes = len(inventories)
+    return [note if times == nodes else f"{note} ({times} of {nodes} nodes)" for note, times in notes.items()]
 
 
-def _print_notes(screen: Console, simulation: Simulation) -> None:
-    notes = _notes(simulation)
-    if notes:
-        screen.print()
-    for note in notes:
-        screen.print(f"note: {note}", style="dim", soft_wrap=True)
+def plan_notes(simulation: Simulation) -> list[str]:
+    """What is assumed in the CDI specs."""
+    notes = [outcome.plan.notes for outcome in simulation.outcomes if outcome.plan and outcome.plan.notes]
+    told = ["Topology files do not number device nodes: the CDI specs take the devices' indices, as nodes usually do."]
+    moved = sum(INTERFACES_ASSUMED in of_claim for of_claim in notes)
+    if moved:
+        text = "Topology files name no network interfaces: each NIC is taken to have one, to be moved into the pod of"
+        told.append(f"{text} {plural(moved, 'claim')}.")
+    return told if notes else []
 
 
-def _notes(simulation: Simulation) -> list[str]:
-    notes = Counter(
-        note
-        for node in simulation.inventories
-        for note in (*node.notes, *left_out_notes(node, policies=simulation.policies))
-    )
-    lines = [f"{note} ({times} nodes)" if times > 1 else note for note, times in notes.items()]
-    assumed = sum(bool(outcome.plan and outcome.plan.notes) for outcome in simulation.outcomes)
-    if assumed:
-        lines.append(
-            f"Topology files do not number device nodes: the CDI specs of {plural(assumed, 'claim')} take the devices' "
-            "indices, as a node usually does."
-        )
-    return lines
-
-
-def _print_rest(screen: Console, count: int, what: str) -> None:
+def _print_rest(screen: Console, count: int, what: str, what_else: str = "") -> None:
     if count > 0:
-        screen.print(f"... and {plural(count, what, what)} more; -o json shows all", style="dim")
+        screen.print(f"... and {plural(count, what)}{what_else}; -o json shows all", style="dim")
 
 
 def _published(simulation: Simulation) -> Mapping[str, list[tuple[Device, ...]]]:
@@ -256,7 +287,3 @@ def _published(simulation: Simulation) -> Mapping[str, list[tuple[Device, ...]]]
     for resource_slice in simulation.slices:
         published[resource_slice.spec.pool.name].append(resource_slice.spec.devices)
     return published
-
-
-def _name(outcome: Outcome) -> str:
-    return f"{outcome.claim.metadata.namespace}/{outcome.claim.metadata.name}"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from driver.cli.cluster_options import Connect, Progress, check_node_name, connect_option
-from driver.cli.failure import tell
-from driver.cli.options import output_option
+from driver.cli.cluster_options import Connect, check_node_name, connect_option
+from driver.cli.failure import note, tell
+from driver.cli.options import FILE, output_option
 from driver.cli.output import to_json
+from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
+
+if TYPE_CHECKING:
+    from driver.status.observed import Observed
 
 __all__ = ["command"]
 
@@ -21,6 +28,7 @@ Examples:
   rootport status gpu-node-7             # its devices, and who has them
   rootport status --unhealthy            # only nodes where something is wrong
   rootport status -l rootport.dev/model=NVIDIA-H100-80GB-HBM3
+  rootport status --from dump/           # of kubectl get devices.rootport.dev,nodeinventories -o json
   rootport status -o json | jq -r '.nodes[] | select(.state != "Ready").name'
   kubectl rootport status                # the same, as kubectl plugin
 
@@ -29,16 +37,19 @@ Free is what is healthy, on offer and given to nobody. LARGEST is the most
 memory that one more share or partition can get of one GPU.
 
 \b
-Exit codes: 0 told; 2 no answer: bad input, or the cluster cannot be asked.
+Exit codes: 0 shown; what cannot be read is left out, with a note on standard
+error. 2 no answer: bad input, or the cluster cannot be asked.
 """)  # fmt: skip
 @click.argument("node", required=False)
 @connect_option
+@click.option("--from", "dumps", type=FILE, help="A folder of kubectl get -o yaml or json, instead of a cluster.")
 @click.option("-l", "--selector", default="", help="Only devices with these labels, as kubectl get devices -l.")
 @click.option("--unhealthy", is_flag=True, help="Only nodes with an unhealthy device, or that are not ready.")
 @output_option("text", "json")
 def command(
     node: str | None,
     connect: Connect,
+    dumps: Path | None,
     selector: str,
     unhealthy: bool,  # noqa: FBT001 - click passes flags so
     output: str,
@@ -52,26 +63,36 @@ def command(
             if selector or unhealthy:
                 raise InputError("--selector and --unhealthy are for the whole cluster", hint="leave out the node")
             check_node_name(node)
-        return _told(node, connect, selector, unhealthy=unhealthy, output=output)
+        if dumps is not None and selector:
+            raise InputError("--from and --selector: labels are matched by an API server", hint="leave one of them out")
+        observed = _observed(connect, selector, node) if dumps is None else _dumped(dumps, node)
+        return _told(node, observed, unhealthy=unhealthy, is_selected=bool(selector), output=output)
     except RootportError as error:
         tell(error)
         return _NO_ANSWER
 
 
-def _told(node: str | None, connect: Connect, selector: str, *, unhealthy: bool, output: str) -> int:
+def _dumped(dumps: Path, node: str | None) -> Observed:
+    from driver.adapters.dumps import read_observed_dump  # noqa: PLC0415 - YAML is for dumps alone
+
+    with progress("reading objects") as step:
+        return read_observed_dump(dumps, node=node, seen=step)
+
+
+def _observed(connect: Connect, selector: str, node: str | None) -> Observed:
     # Imported here, so that --help and a wrong flag cost no half second.
     from driver.adapters.kubernetes.status_objects import read_observed  # noqa: PLC0415 - as said above
-    from driver.cli.status_report import print_cluster, print_node  # noqa: PLC0415 - as said above
-    from driver.status.cluster import is_well, node_overviews  # noqa: PLC0415 - as said above
 
-    progress = Progress("objects")
-    with connect().api as api:
-        try:
-            observed = read_observed(api, selector=selector, node=node, seen=progress.step)
-        finally:
-            progress.done()
-    if observed.unreadable:
-        click.echo(f"note: {observed.unreadable} Device objects are of another version and left out", err=True)
+    with connect().api as api, progress("reading objects") as step:
+        return read_observed(api, selector=selector, node=node, seen=step)
+
+
+def _told(node: str | None, observed: Observed, *, unhealthy: bool, is_selected: bool, output: str) -> int:
+    from driver.cli.status_report import print_cluster, print_node  # noqa: PLC0415 - as below
+    from driver.status.cluster import is_well, node_overviews  # noqa: PLC0415 - not for --help
+
+    for text in observed.notes:
+        note(text)
     nodes = node_overviews(observed.devices, observed.words)
     if node is not None:
         (overview,) = nodes
@@ -87,5 +108,5 @@ def _told(node: str | None, connect: Connect, selector: str, *, unhealthy: bool,
     if output == "json":
         click.echo(to_json({"nodes": [item.to_wire() for item in nodes]}), nl=False)
     else:
-        print_cluster(nodes, only_unhealthy=unhealthy, is_selected=bool(selector))
+        print_cluster(nodes, only_unhealthy=unhealthy, is_selected=is_selected)
     return 0

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from driver.cli.cluster_options import Connect, Progress, check_node_name, connect_option
+from driver.cli.cluster_options import Connect, check_node_name, connect_option
 from driver.cli.failure import tell
 from driver.cli.options import output_option
 from driver.cli.output import to_json
+from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 
 if TYPE_CHECKING:
@@ -83,17 +84,19 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
         if not pods:
             where = f"on node {node}" if node is not None else "in this cluster"
             raise InputError(
-                f"no pod of Rootport's plugin is {where}", hint=f"kubectl -n {NAMESPACE} get pods -o wide shows them"
+                f"no pod of Rootport's plugin is {where}, namespace {NAMESPACE}: top asks each node's plugin by way of "
+                "its pod",
+                hint=f"`kubectl -n {NAMESPACE} get pods -o wide` shows which nodes have one; install the DaemonSet "
+                "(docs/user/install.md), or, where the plugin runs without a pod as on `make cluster`, read its page "
+                "/metrics",
             )
-        progress = Progress("nodes", len(pods))
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        with progress("asking nodes", len(pods)) as step, ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             asked = [pool.submit(_load, api, pod) for pod in pods.values()]
             try:
                 for _ in as_completed(asked):
-                    progress.step()
+                    step()
                 return sorted((each.result() for each in asked), key=lambda load: name_order(load.node))
             finally:
-                progress.done()
                 for each in asked:
                     each.cancel()
 

@@ -2,70 +2,83 @@
 
 from __future__ import annotations
 
-import socket
-from pathlib import Path
+from typing import Any
 
 import click
 from pydantic import TypeAdapter
+from pydantic.alias_generators import to_camel
+from rich.text import Text
 
-from driver.adapters import live, nccl, sysfs
-from driver.adapters.host import HostRoot
-from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options, output_option
+from driver.cli.machines import Machines, machine_options
+from driver.cli.options import output_option
 from driver.cli.output import to_json, to_yaml
-from driver.cli.render import console, distance_matrix, pcie_tree
+from driver.cli.render import console, distance_matrix, in_tree_order, pcie_tree, print_trimmed
+from driver.model.distance import DistanceMatrix, matrix
 from driver.model.inventory import Inventory
+from driver.model.rails import RAILS_NOTE
 
 __all__ = ["command"]
 
 
-@click.command("topo")
-@click.argument("file", type=FILE, required=False)
-@click.option("--sysfs", "sysfs_root", type=FOLDER, help="Read the PCI tree below this folder (one that holds sys/).")
-@click.option(
-    "--live", "this_machine", is_flag=True, help="Read this machine: sysfs, and NVML where there is a driver."
-)
-@hardware_options
+@click.command("topo", epilog="""\b
+Examples:
+  rootport topo topo.xml                # written by NCCL_TOPO_DUMP_FILE=topo.xml
+  rootport topo --sysfs dumps/worker-1  # an unpacked copy of that machine's /sys
+  rootport topo --live -o json
+""")  # fmt: skip
+@machine_options
 @output_option("table", "json", "yaml")
-def command(
-    file: Path | None,
-    sysfs_root: Path | None,
-    this_machine: bool,  # noqa: FBT001 - click passes flags so
-    hardware: HardwareFlags,
-    output: str,
-) -> None:
+def command(machines: Machines, output: str) -> None:
     """Show a machine's PCIe tree and the distance between its devices.
 
-    FILE is an NCCL topology file: any NCCL program writes one with NCCL_TOPO_DUMP_FILE=topo.xml.
+    FILE is an NCCL topology file, which any NCCL program writes with NCCL_TOPO_DUMP_FILE=topo.xml, or a machine
+    description (YAML; examples/machines/README.md).
     """
-    if sum((file is not None, sysfs_root is not None, this_machine)) != 1:
-        raise click.UsageError("name one source: a topology FILE, --sysfs DIR or --live")
-    if file is None and (hardware.models or hardware.memories):
-        raise click.UsageError(
-            "--gpu-model and --gpu-memory go with a topology FILE; other sources tell these themselves"
-        )
-    if file is not None:
-        node = nccl.node_name(file)
-        hardware.check([node])
-        inventory = nccl.read_topology(file, hardware=hardware.of(node))
-    elif sysfs_root is not None:
-        inventory = sysfs.discover(HostRoot(sysfs_root), node="node")
-    else:
-        inventory = live.discover(HostRoot(Path("/")), node=socket.gethostname().lower())
+    inventory = machines.read_one()
+    distances = in_tree_order(matrix(inventory))
     if output == "table":
-        _print(inventory)
+        _print(inventory, distances)
         return
-    data = TypeAdapter(Inventory).dump_python(inventory, mode="json", exclude_none=True)
+    data = _data(inventory, distances)
     click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)
 
 
-def _print(inventory: Inventory) -> None:
+def _print(inventory: Inventory, distances: DistanceMatrix) -> None:
     out = console()
-    out.print(pcie_tree(inventory, {}))
-    for renderable in distance_matrix(inventory, out.width):
+    print_trimmed(out, pcie_tree(inventory, {}, {row.device.name: row.label for row in distances.rows}))
+    for renderable in distance_matrix(distances, out):
         out.print()
-        out.print(renderable)
+        if isinstance(renderable, Text):
+            out.print(renderable, soft_wrap=True)
+        else:
+            print_trimmed(out, renderable)
     if inventory.rdma_netns_mode is not None and inventory.nics:
         out.print()
         out.print(f"RDMA devices in network namespaces: {inventory.rdma_netns_mode}")
-    for note in inventory.notes:
+    rails = [RAILS_NOTE] if any(nic.rail is not None for nic in inventory.nics) else []
+    for note in (*rails, *inventory.notes):
         out.print(f"note: {note}", style="dim", soft_wrap=True)
+
+
+def _data(inventory: Inventory, distances: DistanceMatrix) -> dict[str, Any]:
+    """The inventory in the spelling of Kubernetes' API, each device with its name in slices and in the matrix."""
+    data: dict[str, Any] = _camel(TypeAdapter(Inventory).dump_python(inventory, mode="json", exclude_none=True))
+    labels = {row.device.address: row.label for row in distances.rows}
+    names = {device.address: device.name for device in inventory.devices()}
+    nics = data["nics"]
+    for device in (*data["gpus"], *nics, *(vf for nic in nics for vf in nic["vfs"]), *data["fpgas"]):
+        address = device["address"]
+        device["name"] = names[address]
+        if address in labels:
+            device["label"] = labels[address]
+    columns = [row.device.name for row in distances.rows]
+    data["distances"] = {
+        row.device.name: dict(zip(columns, map(str, row.distances), strict=True)) for row in distances.rows
+    }
+    return data
+
+
+def _camel(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {to_camel(key): _camel(item) for key, item in value.items()}
+    return [_camel(item) for item in value] if isinstance(value, list) else value

@@ -5,7 +5,7 @@ Pure: nothing here reads a file or raises for what a claim's author wrote. Every
 webhook can each say them in their own way.
 """
 
-from driver.config.entries import ConfigEntry, config_for, read_entries
+from driver.config.entries import ConfigEntry, as_written, config_for, read_entries
 from driver.config.kinds import (
     DeviceConfig,
     FpgaConfig,
@@ -15,7 +15,7 @@ from driver.config.kinds import (
     MigConfig,
     MpsSettings,
     TimeSlicingSettings,
-    default_config,
+    config_kind,
 )
 from driver.config.parameters import API_VERSION
 from driver.config.parse import MAX_DEPTH, MAX_PARAMETERS_BYTES, UnsupportedFieldError, parse_config
@@ -26,7 +26,7 @@ from driver.config.rdma import (
     RdmaVfParameters,
     interface_name_error,
 )
-from driver.config.shares import share_errors
+from driver.config.shares import share_errors, small_amount
 
 __all__ = [
     "API_VERSION",
@@ -46,10 +46,12 @@ __all__ = [
     "RdmaVfParameters",
     "TimeSlicingSettings",
     "UnsupportedFieldError",
+    "as_written",
     "config_for",
-    "default_config",
+    "config_kind",
     "interface_name_error",
     "parse_config",
     "read_entries",
     "share_errors",
+    "small_amount",
 ]

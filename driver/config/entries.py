@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
-from driver.api.resource_v1 import DeviceAllocationConfiguration
+from driver.api.resource_v1 import DeviceAllocationConfiguration, DeviceClaim
 from driver.api.validation.errors import FieldError, shown
-from driver.config.kinds import DeviceConfig, default_config
+from driver.config.kinds import DeviceConfig, config_kind
 from driver.config.parse import UnsupportedFieldError, parse_config
 from driver.config.rdma import RdmaConfig
+from driver.model.devices import DeviceType
 from driver.model.parts import AllocatableDevice
 
-__all__ = ["ConfigEntry", "config_for", "read_entries"]
+__all__ = ["ConfigEntry", "as_written", "config_for", "read_entries"]
 
 _OF_CLASS: Final = "FromClass"
 _OF_CLAIM: Final = "FromClaim"
@@ -50,11 +51,54 @@ class ConfigEntry:
         """Whether the entry names the request (of an allocation result) by name."""
         return request in self.requests or request.partition("/")[0] in self.requests
 
+    def applies(self, request: str, type_: DeviceType) -> bool:
+        """Whether the entry is for a device of this type that the request is given.
+
+        One for all requests is for those that it fits, since a claim may ask for GPUs and NICs at once.
+        """
+        return self.fits(type_) and (not self.requests or self.names(request))
+
+    def misfits(self, request: str, type_: DeviceType) -> bool:
+        """Whether the entry names the request, and devices of this type do not take parameters of its kind."""
+        return self.names(request) and not self.fits(type_)
+
+    def fits(self, type_: DeviceType) -> bool:
+        """Whether devices of this type take parameters of its kind."""
+        return isinstance(self.config, config_kind(type_))
+
     def over(self, weaker: DeviceConfig) -> DeviceConfig:
         """What applies where this entry follows a weaker one of its kind."""
         if self.from_claim and isinstance(self.config, RdmaConfig) and isinstance(weaker, RdmaConfig):
             return self.config.model_copy(update={"vf": weaker.vf})
         return self.config
+
+
+def as_written(
+    configuration: Iterable[DeviceAllocationConfiguration], claim: DeviceClaim
+) -> tuple[DeviceAllocationConfiguration, ...]:
+    """Give an allocation's entries the requests that they were written for.
+
+    Since Kubernetes 1.37 the allocator leaves the requests out of an entry that turned out to be for all of the claim's
+    (k8s.io/dynamic-resource-allocation v0.37.2, structured/internal/stable/allocator_stable.go). But an entry that
+    names requests has to fit them, where one for all is for those that it fits.
+
+    Args:
+        configuration: ``status.allocation.devices.config``.
+        claim: The claim's ``spec.devices``.
+    """
+    names = tuple(request.name for request in claim.requests)
+    written = iter(claim.config)
+    restored = []
+    for entry in configuration:
+        requests = entry.requests
+        if not requests and entry.source == _OF_CLASS:
+            requests = names  # an entry of a class is for the requests of that class
+        elif entry.source == _OF_CLAIM:
+            # The claim's entries stand in their order; those for alternatives that were not chosen are left out.
+            origin = next((item for item in written if item.opaque == entry.opaque), None)
+            requests = requests or (origin.requests if origin else ())
+        restored.append(entry.model_copy(update={"requests": requests}))
+    return tuple(restored)
 
 
 def read_entries(
@@ -104,23 +148,21 @@ def _has_vf(parameters: object) -> bool:
 def config_for(entries: Iterable[ConfigEntry], request: str, device: AllocatableDevice) -> DeviceConfig | FieldError:
     """The config that applies to a device which an allocation gave to a request.
 
-    An entry for all requests applies where its kind fits, because a claim may ask for GPUs and NICs at once. An entry
-    that names the request must fit.
+    An entry that names the request must fit.
 
     Args:
         entries: From :func:`read_entries`.
         request: The result's ``request``: ``request`` or ``request/subrequest``.
         device: The device that was given to it.
     """
-    config = default_config(device)
+    config: DeviceConfig = config_kind(device.type)()
     for entry in entries:
-        fits = type(entry.config) is type(config)
-        if entry.names(request) and not fits:
+        if entry.misfits(request, device.type):
             return FieldError(
                 entry.where,
                 f"{entry.config.kind} does not fit request {request}, which was given {device.name}, a device of type "
                 f"{device.type}: expected {config.kind}",
             )
-        if fits and (not entry.requests or entry.names(request)):
+        if entry.applies(request, device.type):
             config = entry.over(config)
     return config

@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from driver.api.quantity import Quantity
 from driver.config.parameters import API_VERSION, PLAIN_ERROR, Parameters
 from driver.config.rdma import RdmaConfig
-from driver.model.devices import Fpga, Gpu, RdmaNic, RdmaVf
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool
+from driver.config.shares import small_amount
+from driver.model.devices import DeviceType
 
 __all__ = [
     "KINDS",
@@ -25,7 +25,7 @@ __all__ = [
     "MpsSettings",
     "SharingStrategy",
     "TimeSlicingSettings",
-    "default_config",
+    "config_kind",
 ]
 
 SharingStrategy: TypeAlias = Literal["exclusive", "timeSlicing", "mps", "hamiCore"]
@@ -62,6 +62,11 @@ class MpsSettings(Parameters):
                 PLAIN_ERROR,
                 "{found} is not an amount of memory: expected whole bytes, such as 10Gi",
                 {"found": str(value)},
+            )
+        meant = None if value is None else small_amount("memory", value)
+        if meant is not None:
+            raise PydanticCustomError(
+                PLAIN_ERROR, "MPS limits memory in units of 1Mi, and this is {meant}", {"meant": meant}
             )
         return value
 
@@ -147,14 +152,14 @@ KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
 }
 
 
-def default_config(device: AllocatableDevice) -> DeviceConfig:
-    """The config of a device for which neither class nor claim has one; its type is the kind that fits the device."""
-    match device:
-        case Gpu() | GpuRatio():
-            return GpuConfig()
-        case MigPartition():
-            return MigConfig()
-        case RdmaNic() | RdmaVf() | RdmaVfPool():
-            return RdmaConfig()
-        case Fpga():
-            return FpgaConfig()
+def config_kind(type_: DeviceType) -> type[DeviceConfig]:
+    """The kind of parameters that devices of a type take."""
+    match type_:
+        case DeviceType.GPU | DeviceType.GPU_RATIO:
+            return GpuConfig
+        case DeviceType.MIG:
+            return MigConfig
+        case DeviceType.RDMA | DeviceType.RDMA_VF:
+            return RdmaConfig
+        case DeviceType.FPGA:
+            return FpgaConfig

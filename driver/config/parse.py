@@ -9,14 +9,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from driver.api.validation.errors import FieldError, shown
+from driver.api.spelling import nearest_name
+from driver.api.validation.errors import FieldError, shown_value
+from driver.api.validation.wording import in_words
 from driver.config.kinds import KINDS, DeviceConfig
-from driver.config.parameters import API_VERSION, PLAIN_ERROR
+from driver.config.parameters import API_VERSION
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
 
@@ -28,7 +30,6 @@ MAX_DEPTH: Final = 16
 
 _HEADER: Final = ("apiVersion", "kind")
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
-_SHOWN_LENGTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,10 @@ def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldEr
 def _header(parameters: Mapping[str, object], where: str) -> Iterator[FieldError]:
     api_version, kind = (parameters.get(key) for key in _HEADER)
     if api_version != API_VERSION:
-        found = "is required" if api_version is None else f"{_shown(api_version)} is not known"
+        found = "is required" if api_version is None else f"{shown_value(api_version)} is not known"
         yield FieldError(f"{where}.apiVersion", f"{found}: expected {API_VERSION}")
     if not isinstance(kind, str) or kind not in KINDS:
-        found = "is required" if kind is None else f"{_shown(kind)} is not known"
+        found = "is required" if kind is None else f"{shown_value(kind)} is not known"
         yield FieldError(f"{where}.kind", f"{found}: expected one of {', '.join(KINDS)}")
 
 
@@ -80,7 +81,7 @@ def _bounds(parameters: object) -> str | None:
     while stack:
         value, depth = stack.pop()
         left -= len(value) + 2 if isinstance(value, str) else 1
-        if left < 0:
+        if left < 0 or (isinstance(value, dict | list | tuple) and len(value) > left):
             return too_large
         if depth > MAX_DEPTH:
             return f"is nested more than {MAX_DEPTH} levels deep"
@@ -100,21 +101,18 @@ def _bounds(parameters: object) -> str | None:
 
 def _field_error(detail: ErrorDetails, model: type[BaseModel], where: str) -> FieldError:
     loc = detail["loc"]
-    path = where + "".join(f".{step}" if _PLAIN.fullmatch(str(step)) else f"[{_shown(step)}]" for step in loc)
-    match detail["type"]:
-        case kind if kind == PLAIN_ERROR:
-            return FieldError(path, detail["msg"])
-        case "extra_forbidden":
-            return FieldError(path, f"unknown field; known are {', '.join(_known_fields(model, loc[:-1]))}")
-        case "value_error":
-            return FieldError(path, str(detail["ctx"]["error"]))
-        case "literal_error":
-            return FieldError(path, f"{_shown(detail['input'])} is not known: expected {detail['ctx']['expected']}")
-        case "model_type":
-            return FieldError(path, "expected an object")
-        case _:
-            message = detail["msg"]
-            return FieldError(path, f"{message[:1].lower()}{message[1:]}, not {_shown(detail['input'])}")
+    path = where + "".join(f".{step}" if _PLAIN.fullmatch(str(step)) else f"[{shown_value(step)}]" for step in loc)
+    if detail["type"] == "extra_forbidden":
+        known = _known_fields(model, loc[:-1])
+        meant = nearest_name(str(loc[-1]), known)
+        hint = f"did you mean {meant}?" if meant else f"known are {', '.join(known)}"
+        return FieldError(path, f"unknown field; {hint}")
+    if detail["type"] == "literal_error":
+        expected = detail["ctx"]["expected"]
+        meant = nearest_name(str(detail["input"]), re.findall(r"'([^']+)'", expected))
+        rest = f"did you mean {meant}?" if meant else f"expected {expected}"
+        return FieldError(path, f"{shown_value(detail['input'])} is not known: {rest}")
+    return FieldError(path, in_words(detail))
 
 
 def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
@@ -125,11 +123,3 @@ def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[st
             if isinstance(nested, type) and issubclass(nested, BaseModel):
                 model = nested
     return [field.alias for field in model.model_fields.values() if field.alias]
-
-
-def _shown(value: Any) -> str:
-    # Quoted where it is a string, as JSON where it is not.
-    if isinstance(value, str):
-        return shown(value)
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}..."

@@ -13,10 +13,36 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.validation.errors import FieldError
 
-__all__ = ["share_errors"]
+__all__ = ["share_errors", "small_amount"]
 
 _MAX_PERCENT: Final = 100
 _DOMAIN: Final = f"{DRIVER_NAME}/"
+
+
+_SMALLEST: Final[Mapping[str, tuple[int, str, tuple[str, str]]]] = {
+    "memory": (2**20, "bytes", ("Gi", "Mi")),
+    "bandwidth": (10**6, "bits per second", ("G", "M")),
+}
+"""Amounts that nobody means, their unit, and the suffixes that were left out: for a small number and a larger one."""
+
+
+def small_amount(name: str, amount: Quantity) -> str | None:
+    """What was meant by an amount that is valid, but smaller than any device's: mostly a suffix was left out.
+
+    Args:
+        name: The capacity, without its domain.
+        amount: How much of it.
+
+    Returns:
+        ``40 bytes; did you mean 40Gi?``; None where the amount is not suspicious.
+    """
+    if name not in _SMALLEST or not amount.is_whole():
+        return None
+    least, unit, (larger, smaller) = _SMALLEST[name]
+    number = amount.ceil()
+    if not 0 < number < least:
+        return None
+    return f"{number} {unit}; did you mean {number}{larger if number <= 1024 else smaller}?"
 
 
 def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldError, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driver.allocator.demands import ClaimDemand
 from driver.explain.cluster import ClaimState, NodeState, PodState
 from driver.explain.explanation import Finding
+from driver.explain.extended import Extended
+from driver.explain.reasons import Reason
 
 __all__ = ["Case", "NodeVerdict"]
 
@@ -20,12 +22,14 @@ class Case:
         claims: Those that are not allocated yet, in the pod's order; each has its ``claim``.
         demands: What they ask for, one each.
         allocated: The pod's claims that are allocated already; they decide on which nodes the pod can be.
+        extended: What the pod asks for of extended resources.
     """
 
     pod: PodState | None
     claims: tuple[ClaimState, ...]
     demands: tuple[ClaimDemand, ...]
     allocated: tuple[ClaimState, ...] = ()
+    extended: Extended = field(default_factory=Extended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,3 +56,12 @@ class NodeVerdict:
     def fits(self) -> bool:
         """Whether the pod could be there with all its devices."""
         return self.placement is None and self.devices is None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is not known if the pod could be there: there was no time, or it is a device plugin's matter."""
+        if self.placement is not None:
+            return self.placement.reason is Reason.EXTENDED_RESOURCE_NOT_EVALUATED
+        if self.devices is None:
+            return False
+        return self.devices.reason is Reason.SEARCH_LIMIT and not self.left

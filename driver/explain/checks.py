@@ -10,17 +10,30 @@ from driver.allocator.demands import ClaimDemand, read_claim
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
 from driver.api.resource_v1 import DeviceAllocationConfiguration, ResourceClaim
+from driver.api.spelling import is_one_domain, nearest
 from driver.config.entries import read_entries
-from driver.explain.cluster import ClaimState, PodClaim, PodState
+from driver.explain.cluster import ClaimState, Kind, PodClaim, PodState
 from driver.explain.explanation import Finding, ObjectRef
+from driver.explain.extended import Extended
 from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
 from driver.explain.vocabulary import Vocabulary
+from driver.objects.extended_resources import CLASS_PREFIX
 
-__all__ = ["DEFAULT_SCHEDULER", "check_claim", "check_parameters", "check_pod_claim", "fewest_devices"]
+__all__ = [
+    "DEFAULT_SCHEDULER",
+    "check_claim",
+    "check_extended",
+    "check_parameters",
+    "check_pod_claim",
+    "fewest_devices",
+    "prepare_problem",
+]
 
 DEFAULT_SCHEDULER = "default-scheduler"
 _SHOWN = 3
+_MOST_COMPARED = 1_000
+"""Of so many names the nearest one is looked for: it takes some 10 µs each."""
 
 
 def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> ClaimState | Finding | None:
@@ -33,7 +46,7 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
             return Finding(
                 reason=Reason.TEMPLATE_MISSING,
                 message=f"pod {pod.key} makes its claim {entry.name} of ResourceClaimTemplate {pod.namespace}/"
-                f"{entry.template}, which is not there{_there_are('template', known)}",
+                f"{entry.template}, which is not there{_meant(entry.template, 'template', known)}",
             )
         return Finding(
             reason=Reason.CLAIM_NOT_CREATED,
@@ -44,6 +57,9 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
     if claim is not None:
         return claim
     ref = ObjectRef(kind="ResourceClaim", namespace=pod.namespace, name=entry.claim)
+    if why := state.left_out.why(Kind.CLAIM, f"{pod.namespace}/{entry.claim}"):
+        message = f"pod {pod.key} names {ref}, which could not be read: {why}"
+        return Finding(reason=Reason.OBJECT_UNREADABLE, message=message, claim=ref)
     if entry.template:
         return Finding(
             reason=Reason.CLAIM_NOT_CREATED,
@@ -54,9 +70,22 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
     known = [key for key in state.claim_keys() if key.startswith(f"{pod.namespace}/")]
     return Finding(
         reason=Reason.CLAIM_MISSING,
-        message=f"pod {pod.key} names claim {ref.namespace}/{ref.name}, which is not there{_there_are('claim', known)}",
+        message=f"pod {pod.key} names claim {ref.namespace}/{ref.name}, which is not there"
+        f"{_meant(entry.claim, 'claim', known)}",
         claim=ref,
     )
+
+
+def check_extended(state: ClusterState, pod: PodState, extended: Extended) -> Iterator[Finding]:
+    """What is wrong with the extended resources of a pod: a DeviceClass that one names is not there."""
+    for name in extended.missing_classes:
+        asks = f"pod {pod.key} asks for {CLASS_PREFIX}{name}"
+        if why := state.left_out.why(Kind.CLASS, name):
+            message = f"{asks}; DeviceClass {name} could not be read: {why}"
+            yield Finding(reason=Reason.OBJECT_UNREADABLE, message=message)
+        else:
+            message = f"{asks}; there is no DeviceClass {name}{_classes_meant(state, [name])}"
+            yield Finding(reason=Reason.CLASS_MISSING, message=message)
 
 
 def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) -> ClaimDemand | Finding | None:
@@ -117,12 +146,23 @@ def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
     )
 
 
+def prepare_problem(state: ClusterState, pod: PodState) -> str:
+    """What keeps a placed pod from starting, as far as its claims do; what a started one met before is past."""
+    if not pod.node or not pod.waiting:
+        return ""
+    # Prepared, but the runtime does not find what was prepared: no event of the kubelet's says more.
+    return pod.waiting if "CDI" in pod.waiting else state.prepare_problem(pod)
+
+
 def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: ObjectRef) -> ClaimDemand | Finding:
     missing = sorted({name for _, name in _class_names(spec) if name and name not in state.classes})
+    unread = [(name, why) for name in missing if (why := state.left_out.why(Kind.CLASS, name))]
+    if unread:
+        name, why = unread[0]
+        message = f"claim {claim.key} names DeviceClass {name}, which could not be read: {why}"
+        return Finding(reason=Reason.OBJECT_UNREADABLE, message=message, claim=ref)
     if missing:
-        vocabulary = Vocabulary(state.classes)
-        near = [hint for name in missing if (hint := vocabulary.class_hint(name))]
-        there = f" ({'; '.join(near)})" if near else _there_are("class", list(state.classes))
+        there = _classes_meant(state, missing)
         request = next(request for request, name in _class_names(spec) if name == missing[0])
         classes = "DeviceClass" if len(missing) == 1 else "DeviceClasses"
         verb = "is" if len(missing) == 1 else "are"
@@ -147,6 +187,17 @@ def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: Ob
             message = f"claim {claim.key} {off} on this cluster"
             return Finding(reason=Reason.FEATURE_OFF, message=message, claim=ref)
         return Finding(reason=Reason.CLAIM_INVALID, message=str(error), claim=ref)
+
+
+def _classes_meant(state: ClusterState, missing: Sequence[str]) -> str:
+    """What to say of classes that are not there, behind their names."""
+    vocabulary = Vocabulary(state.classes)
+    near = [hint for name in missing if (hint := vocabulary.class_hint(name))]
+    if near:
+        return f" ({'; '.join(near)})"
+    others = [name for name in missing if "." in name and not is_one_domain(name, f"x.{DRIVER_NAME}")]
+    foreign = f" ({others[0]} is none of Rootport's: it comes with another driver's installation)" if others else ""
+    return foreign + _there_are("class", list(state.classes))
 
 
 def _features_off(spec: ResourceClaim, features: Features) -> Iterator[str]:
@@ -183,6 +234,13 @@ def fewest_devices(spec: ResourceClaim) -> int:
         parts = (*request.first_available, *([request.exactly] if request.exactly is not None else ()))
         total += min((part.count if part.allocation_mode == "ExactCount" else 0 for part in parts), default=0)
     return total
+
+
+def _meant(name: str, what: str, known: Sequence[str]) -> str:
+    """What to say of a claim or template that is not there, behind its name."""
+    names = [key.rpartition("/")[2] for key in known]
+    near = nearest(name, names) if len(names) <= _MOST_COMPARED else None
+    return f" (did you mean {near}?)" if near is not None else _there_are(what, known)
 
 
 def _there_are(what: str, known: Sequence[str]) -> str:

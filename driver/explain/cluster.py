@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
@@ -15,7 +16,9 @@ from driver.explain.explanation import ObjectRef
 from driver.model.health import Fault
 
 __all__ = [
+    "EXTENDED_CLAIM",
     "ClaimState",
+    "ContainerRequests",
     "InventoryWord",
     "Kind",
     "NodeState",
@@ -28,6 +31,11 @@ __all__ = [
 ]
 
 
+EXTENDED_CLAIM: Final = "<extended-resources>"
+"""What kube-scheduler calls the claim that it makes of a pod's extended resources, until it is stored; no object can be
+called so (specialClaimInMemName, k8s.io/kubernetes v1.37.2, dynamicresources/extendeddynamicresources.go)."""
+
+
 class Kind(Enum):
     """The kinds of objects that explain looks at; the values are the ``kind`` of the API."""
 
@@ -38,7 +46,7 @@ class Kind(Enum):
     POD = "Pod"
     NODE = "Node"
     TAINT_RULE = "DeviceTaintRule"
-    """Not served by default (feature gate DRADeviceTaintRules, v1beta2 in Kubernetes 1.36)."""
+    """Not served by default up to Kubernetes 1.36 (feature gate DRADeviceTaintRules, v1beta2 there)."""
     EVENT = "Event"
     """Of events, those count in which a kubelet says that it cannot prepare a pod's claims."""
     INVENTORY = "NodeInventory"
@@ -63,12 +71,14 @@ class NodeState:
         unschedulable: It is cordoned.
         taints: Its taints.
         not_ready: Why its Ready condition is not True; empty where it is, or where it has none.
+        extended: How much it has in all of each extended resource; None where it does not say what it has.
     """
 
     node: Node
     unschedulable: bool = False
     taints: tuple[NodeTaint, ...] = ()
     not_ready: str = ""
+    extended: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,22 @@ class PodClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequests:
+    """A container of a pod that asks for extended resources.
+
+    Attributes:
+        place: Its place among the init containers and then the others.
+        is_first: It ends before the next one starts: an init container that is no sidecar.
+        asked: By the resource's name: its place among the names of all resources that the container requests, in order
+            of the alphabet; and how much.
+    """
+
+    place: int
+    is_first: bool
+    asked: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
     """A Pod.
 
@@ -107,33 +133,44 @@ class PodState:
         namespace: Its namespace.
         name: Its name.
         uid: Its UID.
-        claims: In order.
+        claims: In order; last the one that was made of its extended resources, if there is one.
+        has_more_claims: It names more than these.
         node: Where it was placed; empty while it is not.
         node_selector: Labels that its node must have.
         affinity: Required node affinity; None where there is none.
         tolerations: Of node taints.
         gates: Names of its scheduling gates.
         scheduler: Its scheduler's name.
-        ended: It has succeeded or failed.
+        phase: ``Pending``, ``Running``, ``Succeeded`` or ``Failed``.
         deleting: It is being deleted.
         scheduler_message: The message of its condition PodScheduled, where that is False.
         waiting: Reasons and messages of containers that wait; ``ContainerCreating`` also where all goes well.
+        containers: Those that ask for extended resources.
+        has_more_resources: Containers name more resources than are looked at, so that ``containers`` has none.
     """
 
     namespace: str
     name: str
     uid: str
     claims: tuple[PodClaim, ...] = ()
+    has_more_claims: bool = False
     node: str = ""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: NodeSelector | None = None
     tolerations: tuple[PodToleration, ...] = ()
     gates: tuple[str, ...] = ()
     scheduler: str = "default-scheduler"
-    ended: bool = False
+    phase: str = ""
     deleting: bool = False
     scheduler_message: str = ""
     waiting: str = ""
+    containers: tuple[ContainerRequests, ...] = ()
+    has_more_resources: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.phase in {"Succeeded", "Failed"}
 
     @property
     def key(self) -> str:

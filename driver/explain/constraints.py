@@ -14,6 +14,7 @@ from driver.allocator.constraints import Values, attribute_values
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
 from driver.allocator.pools import PooledDevice
 from driver.api.resource_v1 import DeviceAttribute
+from driver.budget import check
 from driver.explain.funnel import Sieve
 from driver.explain.reasons import Reason
 
@@ -130,6 +131,7 @@ class ConstraintChecker:
                 if kind in seen:
                     continue
                 seen.add(kind)
+                check()
                 members = [
                     self._member(place, request, constraint, sieves, known)
                     for request in requests
@@ -285,6 +287,7 @@ def _match_problem(place: int, constraint: Constraint, members: Sequence[_Member
 
 def _lack(members: Sequence[_Member], value: _Value, *, free: bool) -> int:
     """How many devices of ``value`` are missing; also where requests would have to share them."""
+    check()
     bests = [member.best(value, free=free) for member in members]
     lack = sum(lack for lack, _, _ in bests)
     if lack or len(members) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from driver.explain.reasons import Reason
 
@@ -24,6 +24,8 @@ __all__ = [
     "RequestFunnel",
     "Step",
 ]
+
+_LONGEST_MESSAGE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -99,7 +101,8 @@ class Finding:
 
     Attributes:
         reason: The code.
-        message: One or two sentences: what is asked for, what there is, who has it. No full stop at its end.
+        message: One or two sentences: what is asked for, what there is, who has it. No full stop at its end. What is
+            longer than 2,000 characters is cut: names and labels in it are for others to choose.
         claim: The claim that it is about; None where it is about the pod or a node.
         request: The request's name; empty where it is about none.
         nodes: On how many nodes it decides; 0 where it is about no node.
@@ -112,6 +115,10 @@ class Finding:
     request: str = ""
     nodes: int = 0
     driver_fault: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.message) > _LONGEST_MESSAGE:
+            object.__setattr__(self, "message", f"{self.message[: _LONGEST_MESSAGE - 1]}…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +203,19 @@ class Explanation:
         subject: What was asked for: a ResourceClaim or a Pod.
         claims: The claims that the scheduler allocates together (those of the pod), in the pod's order.
         pod: The pod in whose name they were evaluated; None where there is none.
-        fits: The scheduler would find room now, or nothing is to be allocated.
+        fits: The scheduler would find room now, or nothing is to be allocated; never where that is not certain
+            (:attr:`is_known`).
         findings: The reasons, the deciding one first; at least one.
-        nodes: How many nodes were looked at.
+        nodes: How many nodes there are.
         nodes_fitting: On how many of them everything fits.
+        nodes_unknown: Of how many of them nobody knows: there was no time to look at them to the end, or it depends on
+            what is not looked at.
         requests: The funnels, in order; empty where evaluation did not come that far.
         groups: The nodes by reason, the most promising first.
         proposals: The nearest miss first; may be empty.
         scheduler_message: What kube-scheduler says of the pod (condition PodScheduled); empty where it says nothing.
         notes: What else the reader should know, such as features that are off.
+        is_cut: There was no time to look at all nodes, or to tell all that could be told; ``notes`` say so.
     """
 
     subject: ObjectRef
@@ -214,16 +225,29 @@ class Explanation:
     findings: tuple[Finding, ...]
     nodes: int = 0
     nodes_fitting: int = 0
+    nodes_unknown: int = 0
     requests: tuple[RequestFunnel, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
     proposals: tuple[Proposal, ...] = ()
     scheduler_message: str = ""
     notes: tuple[str, ...] = ()
+    is_cut: bool = False
 
     @property
     def reason(self) -> Reason:
         """What decides."""
         return self.findings[0].reason
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the answer is certain: nothing that was not read, or not looked at, could change it."""
+        if self.fits:
+            return True
+        if any(finding.reason is Reason.OBJECT_UNREADABLE for finding in self.findings):
+            return False
+        if self.reason is Reason.SEARCH_LIMIT:
+            return bool(self.groups) and not self.nodes_unknown
+        return self.reason not in {Reason.NO_CLAIM, Reason.EXTENDED_RESOURCE_NOT_EVALUATED}
 
     @property
     def nodes_decide(self) -> bool:

@@ -8,6 +8,7 @@ from driver.allocator.candidates import MAX_RESULTS
 from driver.allocator.demands import ClaimDemand, Constraint
 from driver.allocator.identity import DeviceId
 from driver.allocator.pools import CounterKey, PooledDevice
+from driver.budget import check
 from driver.explain.constraints import ConstraintChecker
 from driver.explain.funnel import Sieve
 
@@ -65,6 +66,7 @@ def _serve(
     for _, values in valued[0]:
         for value in values - tried:
             tried.add(value)
+            check()
             devices = [[device for device, has in of_demand if value in has] for of_demand in valued]
             if _take(group, devices, taken, charged):
                 return True

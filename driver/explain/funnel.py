@@ -14,7 +14,7 @@ from typing import Final
 from driver.allocator.candidates import Scene
 from driver.allocator.capacity import consumption
 from driver.allocator.demands import Demand
-from driver.allocator.errors import AllocationError
+from driver.allocator.errors import AllocationError, CapacityError
 from driver.allocator.identity import PoolId
 from driver.allocator.node_selection import matches_node
 from driver.allocator.pools import CounterKey, PooledDevice, SliceDevices
@@ -78,14 +78,13 @@ class Sieve:
         """How many devices the demand needs here: at least one where it asks for all that there are."""
         if self.demand.count is not None:
             return self.demand.count
-        return max(1, len(self.tainted) + len(self.in_use) + len(self.no_counters) + len(self.free))
+        return max(1, self.selected - len(self.size))
 
     @property
     def short_at(self) -> Step | None:
         """The first step after which too few devices are left; None where there are enough.
 
-        A request for all devices needs each that it selects and that has room, free or not: upstream passes over
-        those without room alone.
+        A request for all devices needs each that it selects and that is large enough, free or not.
         """
         need = self.demand.count
         if need is not None:
@@ -100,6 +99,8 @@ class Sieve:
             return Step.TAINTS
         if self.in_use:
             return Step.IN_USE
+        if self.no_room:
+            return Step.ROOM
         if self.no_counters:
             return Step.COUNTERS
         return next((step for step, left in zip(STEPS, self.left, strict=True) if left == 0), None)
@@ -187,7 +188,10 @@ class Funnels:
                 else:
                     sieve.in_use.append(device)
                 continue
-            self._step(scene, sieve, device, free_counters).append(device)
+            try:
+                self._step(scene, sieve, device, free_counters).append(device)
+            except CapacityError as error:
+                sieve.failures.append((device, error))
 
     def _step(
         self,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from driver.allocator.constraints import column
 from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.errors import AllocationError
+from driver.budget import check
 from driver.explain.cluster import NodeState
 from driver.explain.state import ClusterState
 
@@ -54,6 +55,7 @@ class Likeness:
                 return None
             key += (pool.shape, ledger.use(pool.id))
             for part in pool.slices:
+                check()
                 key += [selections.of(demand, part) for demand in self._selecting]
                 key += [column(part, attribute, lists=lists) for attribute in self._attributes]
         return tuple(key)

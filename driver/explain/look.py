@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS, Scene
 from driver.allocator.constraints import column
@@ -14,7 +15,7 @@ from driver.explain.explanation import Step
 from driver.explain.funnel import STEPS, Sieve
 from driver.explain.reasons import Reason
 
-__all__ = ["Judgement", "Look", "asks_plainly", "demands_of", "least_of", "short_request", "unusable_pool"]
+__all__ = ["SKIPPED", "Judgement", "Look", "asks_plainly", "demands_of", "least_of", "short_request", "unusable_pool"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +30,7 @@ class Judgement:
         left: Per demand, how many devices are left after each step; empty where the node was skipped.
         problem: What the allocator says, where that is more than "no".
         stops: kube-scheduler ends with an error when it comes to this node, whatever other nodes say.
-        skipped: The node was not looked at: those before it took all the work that there may be.
+        skipped: The node was not looked at, or not to the end: it would take longer than there may be time.
     """
 
     reason: Reason | None
@@ -40,6 +41,17 @@ class Judgement:
     problem: str = ""
     stops: bool = False
     skipped: bool = False
+
+
+SKIPPED: Final = Judgement(
+    reason=Reason.SEARCH_LIMIT,
+    lacks=MAX_RESULTS,
+    left=(),
+    problem="what came before took as long as one explanation may take, for the claims have selectors, alternatives or"
+    " constraints that take very long",
+    skipped=True,
+)
+"""Of a node that nobody came to."""
 
 
 @dataclass(slots=True, eq=False)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from driver import DRIVER_NAME
 from driver.allocator.candidates import MAX_RESULTS
 from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.pools import PooledDevice, PoolState
+from driver.budget import check
 from driver.explain.case import Case
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintProblem
@@ -20,9 +22,9 @@ from driver.explain.selector_texts import error_text, refusals
 from driver.explain.state import ClusterState
 from driver.explain.taint_texts import taints_text
 from driver.explain.texts import amount, device_names, listed, plural, short
-from driver.explain.usage import counters_text, fragment_text, held_by, largest_fragment
+from driver.explain.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
 from driver.explain.verdicts import Verdicts
-from driver.explain.vocabulary import suggest
+from driver.explain.vocabulary import other_kinds_of_capacity, suggest
 
 __all__ = ["asks", "judgement_text"]
 
@@ -52,24 +54,25 @@ class _Teller:
         if judgement.reason is Reason.POOL_INVALID and not any(map(any, judgement.left)) and judgement.problem:
             return f"node {self.name}: what is published for it is invalid: {judgement.problem}"
         if judgement.skipped:
-            return f"{self._claims()}: node {self.name} was not looked at: {judgement.problem}"
+            return f"{self._claims()}: node {self.name} was not looked at to the end: {judgement.problem}"
+        check()
         look = self.verdicts.look(self.node, self.case.demands)
         sieve = look.sieves.get((judgement.claim, judgement.request))
         if judgement.reason in {Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE, Reason.ATTRIBUTE_MISSING}:
             problem = self.verdicts.constraint_problem(look, self.case.demands)
             if problem is not None:
-                return self._constraint(problem)
+                return self._constraint(look, problem)
         if sieve is None or judgement.reason in _ABOUT_ALL:
             return self._together(look)
         return self._of_request(look, sieve)
 
     def _of_request(self, look: Look, sieve: Sieve) -> str:
         who = asks(self.case, self.judgement.claim, _named(self.case.demands, self.judgement))
-        there = f"on node {self.name}"
+        there = f"on node {self.name},"
         demand = sieve.demand
         match self.judgement.reason:
             case Reason.NO_DEVICES:
-                return f"{who}; no driver publishes devices {there}"
+                return f"{who}; no driver publishes devices on node {self.name}"
             case Reason.PLUGIN_NOT_READY:
                 problem = self.state.inventory_problem(self.name)
                 return f"{who}; node {self.name} has none, and Rootport's plugin there has trouble: {problem}"
@@ -93,9 +96,10 @@ class _Teller:
                     self.state, sieve.tainted, demand
                 )
             case Reason.FEATURE_OFF:
+                count = len(sieve.no_counters)
                 return (
-                    f"{who}; {there} {plural(len(sieve.no_counters), 'device')} would do, but need shared counters, and"
-                    " the feature gate DRAPartitionableDevices is off on this cluster"
+                    f"{who}; {there} {plural(count, 'suitable device')} {'needs' if count == 1 else 'need'} shared"
+                    " counters, and the feature gate DRAPartitionableDevices is off on this cluster"
                 )
         return f"{who}; {there} {self._in_use(look, sieve)}"
 
@@ -103,11 +107,11 @@ class _Teller:
         """The steps behind the taints: there are enough devices, but others have them."""
         have = sieve.selected - len(sieve.size) - len(sieve.tainted)
         if have == 1 and sieve.in_use:
-            return f"the only device that would do is in use by {held_by(self.state, sieve.in_use)}"
+            return f"the only suitable device is in use by {held_by(self.state, sieve.in_use)}"
         free = f"{len(sieve.free)} of the" if sieve.free else "none of the"
-        texts = ["the only device that would do is not free"]
+        texts = ["the only suitable device is not free"]
         if have != 1:
-            texts = [f"{free} {have} devices that would do {_is(len(sieve.free))} free"]
+            texts = [f"{free} {have} suitable devices {'are' if len(sieve.free) > 1 else 'is'} free"]
         if sieve.in_use:
             texts.append(f"{len(sieve.in_use)} {_is(len(sieve.in_use))} in use by {held_by(self.state, sieve.in_use)}")
         fragment = largest_fragment(look.scene.ledger, sieve)
@@ -138,9 +142,12 @@ class _Teller:
             most = f"one claim can have {MAX_RESULTS} at most"
             return f"claim {claim.key} asks for {asked} devices on node {self.name}; {most}"
         if self.judgement.reason is Reason.SEARCH_LIMIT:
-            return f"{claims}: on node {self.name} there are too many combinations to try: {self.judgement.problem}"
+            return f"{claims}: on node {self.name}, there are too many combinations to try: {self.judgement.problem}"
         names = list(dict.fromkeys(request.name for demand in self.case.demands for request in demand.requests))
-        busy = [device for sieve in look.sieves.values() for device in (*sieve.in_use, *sieve.no_room)]
+        # Several requests may have met the same device: whoever holds it has one of it.
+        busy = {
+            device.id: device for sieve in look.sieves.values() for device in (*sieve.in_use, *sieve.no_room)
+        }.values()
         text = (
             f"each request of {claims} could have its devices on node {self.name}, but not all together: requests"
             f" {listed(names)} want the same devices, or constraints keep apart what is free"
@@ -153,11 +160,11 @@ class _Teller:
     def _claims(self) -> str:
         return listed([f"claim {claim.key}" for claim in self.case.claims])
 
-    def _constraint(self, problem: ConstraintProblem) -> str:
+    def _constraint(self, look: Look, problem: ConstraintProblem) -> str:
         constraint = problem.constraint
         claim = self.case.claims[problem.claim]
         kind = "distinctAttribute" if constraint.distinct else "matchAttribute"
-        where = f"on node {self.name}"
+        where = f"on node {self.name},"
         text = f"claim {claim.key}: {kind} {constraint.attribute}: {where}"
         short_ones = "; ".join(
             f"request {name} needs {need}, of which {free} {_is(free)} free and {there} {_is(there)} there"
@@ -177,14 +184,14 @@ class _Teller:
             names, need, free, there = problem.short[0]
             if problem.reason is Reason.CONSTRAINT:
                 return f"{text} the devices of {names} have {plural(there, 'different value')}, {need} are needed"
-            held = held_by(self.state, problem.taken)
+            held = taken_by(self.state, look, problem.taken)
             return (
                 f"{text} the free devices of {names} have {plural(free, 'different value')}, {need} are needed; the"
                 f" others are in use by {held}"
             )
         if problem.reason is Reason.CONSTRAINT:
             return f"{text} no value has enough devices, whatever is in use; the best is {problem.value}: {short_ones}"
-        held = f"; in use by {held_by(self.state, problem.taken)}" if problem.taken else ""
+        held = f"; in use by {taken_by(self.state, look, problem.taken)}" if problem.taken else ""
         return f"{text} no value has enough free devices; the best is {problem.value}: {short_ones}{held}"
 
 
@@ -230,13 +237,16 @@ def _named(demands: Sequence[ClaimDemand], judgement: Judgement) -> Demand:
 def _unknown_capacity(sieve: Sieve, there: str) -> str:
     known: Counter[str] = Counter(name for device in sieve.size for name in device.device.capacity)
     wanted = [name for name, _ in sieve.demand.capacity if name not in known]
-    near = [meant for name in wanted if (meant := suggest(name, known)) is not None]
-    hint = f"; did you mean {listed(near)}?" if near else ""
+    is_own = all(device.id.driver == DRIVER_NAME for device in sieve.size)
+    elsewhere = {name: other_kinds_of_capacity(name, known) if is_own else "" for name in wanted}
+    near = [meant for name in wanted if not elsewhere[name] and (meant := suggest(name, known)) is not None]
+    hint = "".join(f"; {text}" for text in dict.fromkeys(elsewhere.values()) if text)
+    hint += f"; did you mean {listed(near)}?" if near else ""
     names = listed(sorted(known)) or "none"
     if len(sieve.size) == 1:
-        return f"{there} the only device that would do has no capacity {listed(wanted)}; it has {names}{hint}"
+        return f"{there} the only suitable device has no capacity {listed(wanted)}; it has {names}{hint}"
     return (
-        f"{there} none of the {len(sieve.size)} devices that would do has a capacity {listed(wanted)}; they have"
+        f"{there} none of the {len(sieve.size)} suitable devices has a capacity {listed(wanted)}; they have"
         f" {names}{hint}"
     )
 
@@ -254,7 +264,7 @@ def _too_large(sieve: Sieve, there: str) -> str:
     if not texts:
         policies = sorted({_policy(device, name) for device in sieve.size for name, _ in sieve.demand.capacity} - {""})
         texts.append(f"it is given in other amounts only ({listed(policies)})" if policies else "they have less")
-    return f"{there} {plural(have, 'device')} would do but for their size: {listed(texts)}"
+    return f"{there} {plural(have, 'device')} {_is(have)} suitable but for the size: {listed(texts)}"
 
 
 def _policy(device: PooledDevice, name: str) -> str:

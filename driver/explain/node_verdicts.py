@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from driver import DRIVER_NAME
+from driver.budget import SpentError, check
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.cluster import NodeState
 from driver.explain.explanation import Finding
-from driver.explain.look import Judgement
+from driver.explain.look import SKIPPED, Judgement
 from driver.explain.placement import placement
 from driver.explain.reasons import Reason
 from driver.explain.state import ClusterState
@@ -42,22 +44,36 @@ class NodeVerdicts:
         # What was said last, by case; by node: (the node, its judgement, the verdict).
         self._said: OrderedDict[object, dict[str, tuple[NodeState, Judgement, NodeVerdict]]] = OrderedDict()
 
-    def of(self, case: Case) -> tuple[list[NodeVerdict], dict[str, Judgement]]:
-        """What each node says, in the order of the nodes; and what its devices say, by its name."""
-        state = self._state
-        nodes = list(state.nodes.values())
+    def judge(self, case: Case) -> list[Judgement]:
+        """What each node's devices say, in the order of the nodes, as far as the budget in force goes."""
         specs = [claim.claim for claim in case.claims if claim.claim is not None]
+        return self._judges.judge(list(self._state.nodes.values()), specs, case.demands)
+
+    def of(self, case: Case, judgements: Sequence[Judgement]) -> tuple[list[NodeVerdict], dict[str, Judgement]]:
+        """What each node says, in the order of the nodes; and what its devices say, by its name.
+
+        Args:
+            case: What is asked about.
+            judgements: Of :meth:`judge`.
+        """
         known: dict[tuple[Reason, int, str, int], Finding] = {}
         said = self._said_before(case)
         verdicts: list[NodeVerdict] = []
         judged: dict[str, Judgement] = {}
-        for node, judgement in zip(nodes, self._judges.judge(nodes, specs, case.demands), strict=True):
-            name = node.node.metadata.name
+        for node, of_devices in zip(self._state.nodes.values(), judgements, strict=True):
+            name, judgement = node.node.metadata.name, of_devices
             judged[name] = judgement
             before = said.get(name)
             if before is not None and before[0] is node and before[1] is judgement:
                 verdicts.append(before[2])
                 continue
+            there: Finding | None = None
+            try:
+                check()
+                there = placement(case.pod, node, case.allocated, case.extended)
+            except SpentError:
+                # Nobody knows of the node then, whatever its devices say.
+                judged[name] = judgement = SKIPPED
             devices: Finding | None = None
             if judgement.reason is not None:
                 reason = judgement.reason
@@ -68,14 +84,17 @@ class NodeVerdicts:
                 if found is None:
                     found = known[key] = _brief(case, reason, judgement)
                 devices = found
+                if there is not None and _says_less(there, case, node):
+                    there = None
             verdict = NodeVerdict(
                 node=node,
-                placement=placement(case.pod, node, case.allocated),
+                placement=there,
                 devices=devices,
                 lacks=judgement.lacks,
                 left=judgement.left,
             )
-            said[name] = (node, judgement, verdict)
+            if judgement is not SKIPPED:
+                said[name] = (node, judgement, verdict)
             verdicts.append(verdict)
         return verdicts, judged
 
@@ -91,8 +110,10 @@ class NodeVerdicts:
         wishes = (
             (pod.uid, tuple(sorted(pod.node_selector.items())), repr(pod.affinity), pod.tolerations) if pod else None
         )
+        extended = (tuple(case.extended.amounts.items()), tuple(case.extended.classes))
         key = (
             wishes,
+            extended,
             tuple((claim.key, claim.uid) for claim in case.claims),
             case.demands,
             tuple((claim.key, claim.uid, repr(claim.available_on)) for claim in case.allocated),
@@ -104,6 +125,16 @@ class NodeVerdicts:
         if len(said) > 2 * len(self._state.nodes):
             said.clear()
         return said
+
+
+def _says_less(there: Finding, case: Case, node: NodeState) -> bool:
+    """Whether what a device plugin gives makes no difference: the claims' devices do not do, whatever it has.
+
+    It does where it gives what else the claims would be made of.
+    """
+    if there.reason is not Reason.EXTENDED_RESOURCE_NOT_EVALUATED:
+        return False
+    return not any((node.extended or {}).get(resource) for resource in case.extended.classes)
 
 
 def _is_ours(case: Case, judgement: Judgement) -> bool:
@@ -126,6 +157,8 @@ def _brief(case: Case, reason: Reason, judgement: Judgement) -> Finding:
     who = f"claim {claim.key}" if claim is not None else "the pod"
     request = f", request {judgement.request}" if judgement.request else ""
     lacks = f" lacks {plural(judgement.lacks, 'device')}" if judgement.lacks and not judgement.skipped else ""
+    if reason is Reason.SELECTOR_FAILS:
+        lacks = ": a selector ends with an error"
     return Finding(
         reason=reason,
         message=f"{who}{request}{lacks}",

@@ -6,11 +6,15 @@ allocated already binds the pod to its nodes). What tolerates a taint: :mod:`dri
 
 A node that is not ready keeps pods away by the taints that kube-controller-manager gives it; they are looked at first,
 because what is wrong then is the node.
+
+Of extended resources (noderesources and dynamicresources, v1.37.2) only what a node has in all is known, not what other
+pods have of it: so a node may have too little for sure, or it is not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from driver.allocator.errors import AllocationError
@@ -19,16 +23,20 @@ from driver.allocator.taints import refusing_taints
 from driver.api.resource_v1 import Node, NodeSelector
 from driver.explain.cluster import ClaimState, NodeState, NodeTaint, PodState, PodToleration
 from driver.explain.explanation import Finding
+from driver.explain.extended import Extended, amounts_text
 from driver.explain.reasons import Reason
-from driver.explain.texts import taint_text
+from driver.explain.texts import listed, taint_text
 
 __all__ = ["placement"]
 
+_LABELS_SHOWN: Final = 3
 _CORDONED: Final = NodeTaint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
-def placement(pod: PodState | None, node: NodeState, allocated: Sequence[ClaimState]) -> Finding | None:
+def placement(
+    pod: PodState | None, node: NodeState, allocated: Sequence[ClaimState], extended: Extended | None = None
+) -> Finding | None:
     """Why ``pod`` cannot be on ``node``; None where it can.
 
     Args:
@@ -36,6 +44,7 @@ def placement(pod: PodState | None, node: NodeState, allocated: Sequence[ClaimSt
             tolerate, then, so only a node that is cordoned or not ready refuses.
         node: The node.
         allocated: The pod's claims that are allocated already.
+        extended: What the pod asks for of extended resources; None for nothing.
     """
     tolerations = pod.tolerations if pod is not None else ()
     return (
@@ -43,6 +52,7 @@ def placement(pod: PodState | None, node: NodeState, allocated: Sequence[ClaimSt
         or _cordon(node, tolerations)
         or (_taints(node, tolerations) or _affinity(pod, node) if pod is not None else None)
         or _elsewhere(node, allocated)
+        or (_extended(node, extended) if extended is not None and extended.amounts else None)
     )
 
 
@@ -76,10 +86,13 @@ def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | 
 
 def _affinity(pod: PodState, node: NodeState) -> Finding | None:
     name, labels = node.node.metadata.name, node.node.metadata.labels
-    wrong = {key: value for key, value in sorted(pod.node_selector.items()) if labels.get(key) != value}
+    # One more than is shown, for every node keeps what is said of it, and a pod's author writes the selector.
+    all_wrong = ((key, value) for key, value in pod.node_selector.items() if labels.get(key) != value)
+    wrong = dict(islice(all_wrong, _LABELS_SHOWN + 1))
     if wrong:
-        wanted = ", ".join(f"{key}={value}" for key, value in wrong.items())
-        has = ", ".join(f"{key}={labels[key]}" for key in wrong if key in labels)
+        shown = list(wrong.items())[:_LABELS_SHOWN]
+        wanted = ", ".join(f"{key}={value}" for key, value in shown) + (" and more" if len(wrong) > len(shown) else "")
+        has = ", ".join(f"{key}={labels[key]}" for key, _ in shown if key in labels)
         there = f"; it has {has}" if has else ""
         message = f"the pod's nodeSelector wants {wanted}, which node {name} does not have{there}"
         return Finding(reason=Reason.NODE_AFFINITY, message=message, nodes=1)
@@ -87,6 +100,27 @@ def _affinity(pod: PodState, node: NodeState) -> Finding | None:
         message = f"the pod's required node affinity leaves node {name} out"
         return Finding(reason=Reason.NODE_AFFINITY, message=message, nodes=1)
     return None
+
+
+def _extended(node: NodeState, extended: Extended) -> Finding | None:
+    """Too little of what a device plugin would have to give; else that nobody knows whether it is in use."""
+    name = node.node.metadata.name
+    of_plugin: list[str] = []
+    for resource, amount in extended.amounts.items():
+        there = None if node.extended is None else node.extended.get(resource, 0)
+        if resource in extended.classes and not there:
+            continue  # kube-scheduler makes a claim of it
+        if there is not None and there < amount:
+            message = f"node {name} has {resource}: {there}, which is less than the {amount} that the pod asks for"
+            return Finding(reason=Reason.EXTENDED_RESOURCE_MISSING, message=message, nodes=1)
+        of_plugin.append(resource)
+    if not of_plugin:
+        return None
+    message = f"node {name} does not say whether it has {' and '.join(of_plugin)}"
+    if node.extended is not None:
+        amounts = {resource: node.extended.get(resource, 0) for resource in of_plugin}
+        message = f"node {name} has {amounts_text(amounts)} from a device plugin; how much is in use is not looked at"
+    return Finding(reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, message=message, nodes=1)
 
 
 def _elsewhere(node: NodeState, allocated: Sequence[ClaimState]) -> Finding | None:
@@ -107,7 +141,7 @@ def _where(selector: NodeSelector) -> str:
         if requirement.key in {"metadata.name", "kubernetes.io/hostname"} and requirement.operator == "In"
         for value in requirement.values
     ]
-    return f" on node {', '.join(names)}" if names else " for other nodes"
+    return f" on node {listed(names)}" if names else " for other nodes"
 
 
 def _matches(node: Node, selector: NodeSelector) -> bool:

@@ -6,11 +6,13 @@ Each kind of change has a module in :mod:`driver.explain.nearest`; here they are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, combinations
 from typing import Final
 
 from driver.api.resource_v1 import Device
+from driver.budget import SpentError
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.nearest.bench import Bench
@@ -74,7 +76,8 @@ def proposals(
     Least effort comes first (:class:`~driver.explain.nearest.options.Effort`): what is written wrong, then what is
     farther apart, then less of it, then what others would have to do, then wishes that are dropped; of each kind the
     one that gives up fewest. Of every kind one is shown before a second one of any. Two changes at once are tried only
-    where no single one is enough. At most :data:`MAX_TRIALS` questions are asked of the allocator.
+    where no single one is enough. At most :data:`MAX_TRIALS` questions are asked of the allocator; when the budget in
+    force is spent, those that were found so far are what there is.
 
     Args:
         state: The cluster; as it was afterwards.
@@ -83,28 +86,49 @@ def proposals(
         limit: How many, at most.
     """
     fitting = [item for item in verdicts if item.fits]
-    if fitting:
-        return _without_errors(state, case, verdicts, fitting[:_NODES])
+    found: list[_Ranked] = []
+    with suppress(SpentError):
+        if fitting:
+            return _without_errors(state, case, verdicts, fitting[:_NODES])
+        found.extend(_sought(state, case, verdicts))
+    return _shown(found, limit)
+
+
+def _sought(state: ClusterState, case: Case, verdicts: Sequence[NodeVerdict]) -> Iterator[_Ranked]:
+    """All that is enough, and if nothing is, what may help."""
     bench = Bench(state, case, verdicts, trials=MAX_TRIALS)
     if not verdicts and bench.wishes and bench.works(_AS_IT_IS, bench.near(_NODES)) is not None:
-        return ()  # it is no matter of devices
-    found: list[_Ranked] = []
+        return  # it is no matter of devices
+    verified = False
     if bench.claims and len(bench.claims) == len(case.claims):
-        with bench.at_most(_FOR_PLACES):
-            found += [(_rank(item), item) for item in other_places(bench)]
-        with bench.at_most(_FOR_ENDS):
-            ended = ends(bench) if bench.wishes else None
-        if ended is not None:
-            proposal = ends_of(bench, ended)
-            found.append((_rank(proposal), proposal))
-        options = _options(bench)
-        with bench.at_most(_FOR_OPTIONS):
-            found += _working(bench, options)
-        if not found:
-            found += _joined(bench, options)
-    if not any(item.verified for _, item in found):
-        found += [(_rank(item), item) for item in chain(missing_objects(bench), unfinished_pools(bench))]
-    return _shown(found, limit)
+        for item in _of_claims(bench):
+            verified = verified or item[1].verified
+            yield item
+    if not verified:
+        for proposal in chain(missing_objects(bench), unfinished_pools(bench)):
+            yield _rank(proposal), proposal
+
+
+def _of_claims(bench: Bench) -> Iterator[_Ranked]:
+    """What is enough, of what can be tried."""
+    found = False
+    with bench.at_most(_FOR_PLACES):
+        for proposal in other_places(bench):
+            found = True
+            yield _rank(proposal), proposal
+    with bench.at_most(_FOR_ENDS):
+        ended = ends(bench) if bench.wishes else None
+    if ended is not None:
+        found = True
+        proposal = ends_of(bench, ended)
+        yield _rank(proposal), proposal
+    options = _options(bench)
+    with bench.at_most(_FOR_OPTIONS):
+        for item in _working(bench, options):
+            found = True
+            yield item
+    if not found:
+        yield from _joined(bench, options)
 
 
 def _without_errors(

@@ -44,6 +44,16 @@ class PublishedSlices:
         self.rules: dict[str, TaintRule] = {}
         self.selections = Selections(features)
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all slices."""
+        return self._slices.keys()
+
+    @property
+    def nodes(self) -> set[str]:
+        """The names of the nodes that slices are for."""
+        return set(self._pools) - {""}
+
     def put(self, name: str, wire: Mapping[str, Any]) -> bool:
         """Take over a slice; whether it is new or has changed.
 
@@ -54,7 +64,13 @@ class PublishedSlices:
         version = wire["metadata"].get("resourceVersion")
         if former is not None and version and former.metadata.resource_version == version:
             return False
-        item = reading(self._reader.read, wire)
+        self.add(reading(self._reader.read, wire))
+        return True
+
+    def add(self, item: ResourceSlice) -> None:
+        """Take over a slice that has been read, in place of the one of its name."""
+        name = item.metadata.name
+        former = self._slices.get(name)
         if former is not None:
             self._uncount(former)
         self._slices[name] = item
@@ -64,7 +80,6 @@ class PublishedSlices:
         self._nodes[pool][node] += 1
         self._pools[node].add(pool)
         self.index.put(with_rules(item, self.rules.values()))
-        return True
 
     def remove(self, name: str) -> bool:
         """Forget a slice; whether it was there."""

@@ -49,6 +49,8 @@ _TIERS: Final = {
 }
 _ORDER: Final = {reason: place for place, reason in enumerate(_TIERS)}
 _PLACEMENT_TIERS: Final = {
+    Reason.EXTENDED_RESOURCE_NOT_EVALUATED: _IN_USE,
+    Reason.EXTENDED_RESOURCE_MISSING: _NOT_WANTED,
     Reason.NODE_UNSCHEDULABLE: _NODE_DOWN,
     Reason.NODE_NOT_READY: _NODE_DOWN,
     Reason.NODE_TAINTED: _NODE_TAINT,

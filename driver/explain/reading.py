@@ -32,8 +32,11 @@ from driver.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from driver.api.validation.defaults import with_defaults
+from driver.api.validation.wording import in_words
 from driver.explain.cluster import (
+    EXTENDED_CLAIM,
     ClaimState,
+    ContainerRequests,
     InventoryWord,
     NodeState,
     NodeTaint,
@@ -43,10 +46,14 @@ from driver.explain.cluster import (
     PrepareFailure,
     TaintRule,
 )
+from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts, is_extended
 from driver.objects.health import node_health
 
 __all__ = [
+    "DEFAULT_NAMESPACE",
+    "MAX_POD_CLAIMS",
     "UnreadableError",
+    "may_hold_devices",
     "object_key",
     "read_claim_state",
     "read_class",
@@ -58,7 +65,15 @@ __all__ = [
     "reading",
 ]
 
+DEFAULT_NAMESPACE: Final = "default"
+"""Of an object in a file that names no namespace, as kubectl applies it."""
+
+MAX_POD_CLAIMS: Final = 256
+"""How many claims of a pod are looked at. The API server takes tens of thousands; each is remembered by its name."""
+
 _MOST_RESERVED: Final = 256  # ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go
+_MOST_ASKED: Final = 2**31
+"""More of an extended resource than any node has."""
 _PUBLISHED: Final = "Published"
 _SUMMARIES: Final = (_PUBLISHED, "Ready")
 """The conditions of a NodeInventory that sum up: the controller's, and the plugin's."""
@@ -79,15 +94,15 @@ def reading(read: Callable[[Json], _Read], wire: Json) -> _Read:
     """What ``read`` makes of ``wire``.
 
     Raises:
-        UnreadableError: It is not what it should be.
+        UnreadableError: It is not what it should be, whatever that made ``read`` stumble.
     """
     try:
         return read(wire)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        raise UnreadableError(f"{path}: {first['msg']}" if path else first["msg"]) from error
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError) as error:
+        raise UnreadableError(f"{path}: {in_words(first)}" if path else in_words(first)) from error
+    except Exception as error:  # an OverflowError of a number, an error of decimal
         raise UnreadableError(_told(error)) from error
 
 
@@ -114,10 +129,16 @@ def object_key(wire: Json) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def may_hold_devices(wire: Json) -> bool:
+    """Whether a ResourceClaim that cannot be read may have devices: not where it has no allocation."""
+    status = wire.get("status")
+    return not (status is None or (isinstance(status, Mapping) and status.get("allocation") is None))
+
+
 def read_class(wire: Json) -> DeviceClass:
     """A DeviceClass."""
-    metadata = wire["metadata"]
-    return _model(DeviceClass, {"metadata": {"name": metadata["name"]}, "spec": wire.get("spec") or {}})
+    metadata = {key: wire["metadata"].get(key) for key in ("name", "creationTimestamp")}
+    return _model(DeviceClass, {"metadata": metadata, "spec": wire.get("spec") or {}})
 
 
 def read_claim_state(wire: Json) -> ClaimState:
@@ -156,13 +177,22 @@ def read_claim_state(wire: Json) -> ClaimState:
 
 def _pending_claim(wire: Json, namespace: str, name: str, uid: str) -> ResourceClaim:
     version = wire.get("apiVersion") or "resource.k8s.io/v1"
-    if version != "resource.k8s.io/v1":
+    # Claims of v1beta2 have the very fields of v1 (k8s.io/api v0.36.3, resource/v1beta2/types.go).
+    if version not in {"resource.k8s.io/v1", "resource.k8s.io/v1beta2"}:
         raise UnreadableError(f"apiVersion: {version} is not resource.k8s.io/v1, in which kubectl can show it")
     claim = ResourceClaim(
         # No annotations: what the controller writes there is no change to what is asked for.
         metadata=ObjectMeta(namespace=namespace, name=name, uid=uid),
         spec=ResourceClaimSpec.model_validate(wire.get("spec") or {}),
     )
+    # A dump may hold what no API server would store. That two requests have one name is what would mislead the rest.
+    requests = claim.spec.devices.requests
+    for names in (
+        [request.name for request in requests],
+        *([part.name for part in r.first_available] for r in requests),
+    ):
+        if len(set(names)) != len(names):
+            raise UnreadableError("spec.devices.requests: two of them have one name")
     return with_defaults(claim)
 
 
@@ -223,14 +253,17 @@ def read_pod(wire: Json) -> PodState:
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     scheduled: Json = next((item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"), {})
+    entries = spec.get("resourceClaims") or ()
     made = {_text(item["name"]): item for item in status.get("resourceClaimStatuses") or ()}
+    containers, has_more_resources = _containers(spec)
     return PodState(
         namespace=_text(metadata.get("namespace")),
         name=_text(metadata["name"]),
         uid=_text(metadata.get("uid")),
-        claims=tuple(_pod_claim(item, made) for item in spec.get("resourceClaims") or ()),
+        claims=(*(_pod_claim(item, made) for item in entries[:MAX_POD_CLAIMS]), *_extended_claim(status)),
+        has_more_claims=len(entries) > MAX_POD_CLAIMS,
         node=_text(spec.get("nodeName")),
-        node_selector={_text(key): _text(value) for key, value in (spec.get("nodeSelector") or {}).items()},
+        node_selector={_text(key): _text(value) for key, value in sorted((spec.get("nodeSelector") or {}).items())},
         affinity=None if required is None else _model(NodeSelector, required),
         tolerations=tuple(
             PodToleration(
@@ -243,11 +276,45 @@ def read_pod(wire: Json) -> PodState:
         ),
         gates=tuple(_text(item["name"]) for item in spec.get("schedulingGates") or ()),
         scheduler=_text(spec.get("schedulerName")) or "default-scheduler",
-        ended=status.get("phase") in {"Succeeded", "Failed"},
+        phase=_text(status.get("phase")),
         deleting=bool(metadata.get("deletionTimestamp")),
         scheduler_message=_text(scheduled.get("message")) if scheduled.get("status") == "False" else "",
         waiting=_waiting(status),
+        containers=containers,
+        has_more_resources=has_more_resources,
     )
+
+
+def _extended_claim(status: Json) -> tuple[PodClaim, ...]:
+    """The claim that kube-scheduler has made of the pod's extended resources, once it has."""
+    name = _text((status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"))
+    return (PodClaim(name=EXTENDED_CLAIM, claim=name),) if name else ()
+
+
+def _containers(spec: Json) -> tuple[tuple[ContainerRequests, ...], bool]:
+    """The containers that ask for extended resources; none, and True, where these are more than are looked at."""
+    before = spec.get("initContainers") or ()
+    found: list[ContainerRequests] = []
+    left = MAX_POD_RESOURCES
+    for place, container in enumerate((*before, *(spec.get("containers") or ()))):
+        resources = container.get("resources") or {}
+        # What is limited and not requested is requested as well: so the API server stores it.
+        lists: tuple[Json, ...] = (resources.get("limits") or {}, resources.get("requests") or {})
+        if max(map(len, lists)) > MAX_POD_RESOURCES:
+            return (), True
+        requests = {**lists[0], **lists[1]}
+        asked = {
+            _text(name): (index, min(amount, _MOST_ASKED))
+            for index, name in enumerate(sorted(requests))
+            if is_extended(name) and (amount := Quantity(str(requests[name])).ceil()) > 0
+        }
+        left -= len(asked)
+        if left < 0:
+            return (), True
+        if asked:
+            is_first = place < len(before) and container.get("restartPolicy") != "Always"
+            found.append(ContainerRequests(place=place, is_first=is_first, asked=asked))
+    return tuple(found), False
 
 
 def _pod_claim(wire: Json, made: Mapping[str, Json]) -> PodClaim:
@@ -296,6 +363,7 @@ def read_node(wire: Json) -> NodeState:
     metadata, spec = wire["metadata"], wire.get("spec") or {}
     conditions = (wire.get("status") or {}).get("conditions") or ()
     ready = next((item for item in conditions if item.get("type") == "Ready"), None)
+    allocatable = (wire.get("status") or {}).get("allocatable")
     labels = {_name(key): _name(value) for key, value in (metadata.get("labels") or {}).items()}
     return NodeState(
         node=Node(metadata=ObjectMeta(name=_text(metadata["name"]), labels=labels)),
@@ -305,11 +373,14 @@ def read_node(wire: Json) -> NodeState:
             for item in spec.get("taints") or ()
         ),
         not_ready="" if ready is None or ready.get("status") == "True" else _condition(ready),
+        extended=None
+        if allocatable is None
+        else {_name(key): Quantity(str(amount)).ceil() for key, amount in extended_amounts(allocatable).items()},
     )
 
 
 def read_taint_rule(wire: Json) -> TaintRule:
-    """A DeviceTaintRule of v1beta2 or v1alpha3: what matters here is the same in both."""
+    """A DeviceTaintRule of v1, v1beta2 or v1alpha3: what matters here is the same in all."""
     spec = wire["spec"]
     selector = spec.get("deviceSelector") or {}
     return TaintRule(

@@ -8,8 +8,9 @@ Where Kubernetes has a word for it (a field, a gate, a taint's effect), the code
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["Reason"]
+__all__ = ["UNKNOWN_REASONS", "Reason"]
 
 
 class Reason(StrEnum):
@@ -22,6 +23,17 @@ class Reason(StrEnum):
     """It has its devices."""
     WAITING_FOR_POD = "WaitingForPod"
     """No pod uses it: a claim is allocated when a pod that uses it is scheduled (KEP-4381)."""
+
+    POD_ENDED = "PodEnded"
+    """The pod has succeeded or failed: it waits for nothing."""
+
+    # Not known
+    NO_CLAIM = "NoClaim"
+    """The pod names no claim and asks for no extended resource: there is nothing that explain could look at."""
+    EXTENDED_RESOURCE_NOT_EVALUATED = "ExtendedResourceNotEvaluated"
+    """The pod asks for an extended resource that a node's device plugin gives, which explain does not look at."""
+    OBJECT_UNREADABLE = "ObjectUnreadable"
+    """An object that decides, or could, is there and could not be read."""
 
     # The pod
     CLAIM_MISSING = "ClaimMissing"
@@ -92,6 +104,8 @@ class Reason(StrEnum):
     """Each request could be served alone, not all of them together."""
 
     # The node
+    EXTENDED_RESOURCE_MISSING = "ExtendedResourceMissing"
+    """The node has less of an extended resource in all than the pod asks for, and no DeviceClass stands behind it."""
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
     """The node is cordoned."""
     NODE_NOT_READY = "NodeNotReady"
@@ -106,3 +120,7 @@ class Reason(StrEnum):
     """Allocated and placed; the node cannot prepare it."""
     OTHER_SCHEDULER_REASON = "SchedulerSaysOtherwise"
     """Its devices are free; the scheduler's own message names something else, such as CPU or memory."""
+
+
+UNKNOWN_REASONS: Final = frozenset({Reason.SEARCH_LIMIT, Reason.EXTENDED_RESOURCE_NOT_EVALUATED})
+"""Why it is not known whether a pod could be on a node."""

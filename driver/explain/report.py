@@ -10,7 +10,7 @@ from typing import Final
 
 from driver.explain.explanation import Explanation, FunnelStep, NodeGroup, Proposal, RequestFunnel, Step
 from driver.explain.ranking import PLACEMENT_REASONS
-from driver.explain.reasons import Reason
+from driver.explain.reasons import UNKNOWN_REASONS, Reason
 from driver.explain.texts import plural
 
 __all__ = ["WIDTH", "Line", "Tone", "report", "report_text"]
@@ -110,16 +110,35 @@ def _headline(explanation: Explanation) -> str:
     subject, reason = explanation.subject, explanation.reason
     if reason is Reason.ALLOCATED:
         return f"{subject}: allocated"
+    if reason is Reason.POD_ENDED:
+        return f"{explanation.pod} has ended"
+    if not explanation.is_known and reason is not Reason.SEARCH_LIMIT:
+        return f"{subject}{_uncertain(explanation)}: {reason}"
     if explanation.fits:
         nodes = f" on {explanation.nodes_fitting} of {_nodes(explanation.nodes)}" if explanation.nodes else ""
         return f"{subject} fits{nodes}" if reason is Reason.FITS else f"{subject}: {reason}"
     if explanation.nodes_fitting:
-        would = f"{explanation.nodes_fitting} of {_nodes(explanation.nodes)} would do"
-        return f"{subject} does not fit, although {would}: {reason}"
+        have = "has" if explanation.nodes_fitting == 1 else "have"
+        room = f"{explanation.nodes_fitting} of {_nodes(explanation.nodes)} {have} room"
+        return f"{subject} does not fit, although {room}: {reason}"
     if not explanation.nodes_decide:
         return f"{subject}: {reason}"
-    where = "on the only node" if explanation.nodes == 1 else f"on any of {_nodes(explanation.nodes)}"
-    return f"{subject} does not fit {where}: {reason}"
+    if explanation.nodes_unknown:
+        looked = explanation.nodes - explanation.nodes_unknown
+        none = f"on none of the {looked} that were looked at" if looked else "none was looked at"
+        return f"{subject}: not known whether it fits on any of {_nodes(explanation.nodes)}, {none}: {reason}"
+    return f"{subject} does not fit {_nowhere(explanation)}: {reason}"
+
+
+def _nowhere(explanation: Explanation) -> str:
+    return "on the only node" if explanation.nodes == 1 else f"on any of {_nodes(explanation.nodes)}"
+
+
+def _uncertain(explanation: Explanation) -> str:
+    """What can be said where something was not read, or is not looked at."""
+    if explanation.nodes_decide and explanation.reason not in UNKNOWN_REASONS:
+        return f" does not fit {_nowhere(explanation)}, as far as is known"
+    return ": not known whether it fits"
 
 
 def _about(explanation: Explanation) -> str:
@@ -201,7 +220,9 @@ def _groups(explanation: Explanation, width: int) -> Iterator[Line]:
         return
     yield Line("Nodes", Tone.HEADING)
     if explanation.nodes_fitting:
-        yield Line(f"{explanation.nodes_fitting:>6}  {'fit' if explanation.fits else 'would do'}", Tone.GOOD)
+        count = explanation.nodes_fitting
+        have = "fits" if explanation.fits and count == 1 else "fit" if explanation.fits else "with room"
+        yield Line(f"{count:>6}  {have}", Tone.GOOD)
     first = explanation.findings[0]
     for group in explanation.groups[:_GROUPS]:
         yield from _wrapped(f"{group.count:>6}  {group.reason}: {_examples(group)}", width, indent=0, hang=8, keep=True)

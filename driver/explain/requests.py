@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from driver.allocator.errors import AllocationError
+from driver.budget import SpentError, check
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.explanation import FunnelStep, RequestFunnel, Step
 from driver.explain.funnel import STEPS, Sieve
@@ -33,7 +35,8 @@ def request_funnels(
 ) -> tuple[RequestFunnel, ...]:
     """One for each demand, of the nodes on which the pod could be; of all nodes where it could be on none.
 
-    Nodes that were not looked at do not count.
+    Nodes that were not looked at do not count. When the budget in force is spent, details and further funnels are left
+    out.
 
     Args:
         state: The cluster.
@@ -49,6 +52,10 @@ def request_funnels(
     for number, (place, _, demand) in enumerate(demands_of(case.demands)):
         if demand.kind not in alike:
             key = (place, demand.name)
+            try:
+                check()
+            except SpentError:
+                break
             alike[demand.kind] = _steps(state, looks, considered, key, number)
         funnels.append(
             RequestFunnel(
@@ -76,7 +83,10 @@ def _steps(
             continue
         best = max(column, default=0)
         node = considered[column.index(best)].node.node.metadata.name if best else ""
-        details = () if before is None else _details(state, looks, considered, key, number, step)
+        details: tuple[str, ...] = ()
+        if before is not None:
+            with suppress(SpentError):
+                details = _details(state, looks, considered, key, number, step)
         before = left
         steps.append(FunnelStep(step=step, left=left, best=best, best_node=node, details=details))
     return tuple(steps)
@@ -140,7 +150,9 @@ def _details(
             details = (f"in use by {held_by(state, [device for _, _, sieve in close for device in sieve.in_use])}",)
         case Step.ROOM:
             # Exact, and so of all nodes: the largest free part is what an author can ask for.
-            details, note = _room(state, looks.at(touched, key) if len(touched) <= looks.most else close), ()
+            at = looks.at(touched, key) if len(touched) <= looks.most else close
+            are_left = any(node.left[number][index] for node in nodes)
+            details, note = _room(state, at, are_left=are_left), ()
         case Step.COUNTERS:
             details = tuple(
                 f"node {name}: {text}"
@@ -167,7 +179,7 @@ def _sizes(close: Sequence[tuple[str, Look, Sieve]]) -> tuple[str, ...]:
     return tuple(details)
 
 
-def _room(state: ClusterState, close: Sequence[tuple[str, Look, Sieve]]) -> tuple[str, ...]:
+def _room(state: ClusterState, close: Sequence[tuple[str, Look, Sieve]], *, are_left: bool) -> tuple[str, ...]:
     best: tuple[Fragment, str] | None = None
     for name, look, sieve in close:
         fragment = largest_fragment(look.scene.ledger, sieve)
@@ -176,4 +188,5 @@ def _room(state: ClusterState, close: Sequence[tuple[str, Look, Sieve]]) -> tupl
     if best is None:
         return ()
     fragment, name = best
-    return (fragment_text(fragment, name), f"it is shared by {held_by(state, [fragment.device])}")
+    of_these = "of those with too little left, " if are_left else ""
+    return (of_these + fragment_text(fragment, name), f"it is shared by {held_by(state, [fragment.device])}")

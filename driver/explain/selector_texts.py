@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from driver.allocator.errors import CapacityError
 from driver.allocator.pools import PooledDevice
 from driver.allocator.selection import SelectionFailure
+from driver.budget import check
+from driver.cel import CelEvaluationError, CelLimitError
 from driver.cel.terms import ABSENT, compile_terms
 from driver.errors import InputError
 from driver.explain.funnel import Sieve
 from driver.explain.look import Look
 from driver.explain.texts import listed, plural, short
-from driver.explain.vocabulary import suggest
+from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, suggest
 
 __all__ = ["Refused", "error_text", "refusals", "refused_by", "told"]
 
@@ -24,6 +27,7 @@ Refused = tuple[str, str, frozenset[str]]
 _TERM: Final = 120
 _VALUES: Final = 3
 _MOST_DEVICES: Final = 4096
+_COMPILING_S: Final = 20e-6  # a character, with each term by itself
 
 
 def refusals(look: Look, sieve: Sieve, *, by_class: bool) -> tuple[str, ...]:
@@ -40,7 +44,6 @@ def refusals(look: Look, sieve: Sieve, *, by_class: bool) -> tuple[str, ...]:
 def refused_by(look: Look, sieve: Sieve, *, by_class: bool) -> Iterator[tuple[str, list[Refused]]]:
     """By term: what it says to each device that it leaves out."""
     demand = sieve.demand
-    lists = look.scene.features.list_type_attributes
     found: defaultdict[str, list[Refused]] = defaultdict(list)
     count = 0
     for device in _asked(look, sieve, by_class=by_class):
@@ -48,11 +51,12 @@ def refused_by(look: Look, sieve: Sieve, *, by_class: bool) -> Iterator[tuple[st
         if count > _MOST_DEVICES:
             break
         for expression in demand.class_selectors if by_class else demand.selectors:
+            check(len(expression) * _COMPILING_S)
             try:
-                answer = compile_terms(expression, list_attributes=lists).first_false(device.id.driver, device.device)
+                answer = compile_terms(expression, stored=True).first_false(device.id.driver, device.device)
             except InputError:
                 break
-            if answer is None:
+            if answer is None or not answer.is_known:
                 continue
             shown = ", ".join(f"{name} {value}" for name, value in answer.values)
             missing = frozenset(name for name, value in answer.values if value == ABSENT)
@@ -70,7 +74,8 @@ def told(found: dict[str, list[Refused]]) -> tuple[str, ...]:
         for _, shown, _ in devices:
             counts[shown] = counts.get(shown, 0) + 1
         values = sorted((shown for shown in counts if shown), key=lambda shown: (-counts[shown], shown))
-        have = f", which have {listed(values, shown=_VALUES, what='other values')}" if values else ""
+        what = "other value" if len(values) == _VALUES + 1 else "other values"
+        have = f", which have {listed(values, shown=_VALUES, what=what)}" if values else ""
         near = sorted({name for _, _, names in devices for name in names})
         hint = f" (did you mean {listed(near)}?)" if near else ""
         verb = "has no answer" if devices[0][0] else "is false"
@@ -82,24 +87,30 @@ def error_text(look: Look, sieve: Sieve) -> str:
     """Which selector has no answer for which device."""
     device, failure = sieve.failures[0]
     name = f"device {device.id.device} of node {look.scene.view.node.metadata.name}"
+    if isinstance(failure, CapacityError):
+        return f"what is asked of {name} cannot be reckoned: {failure.message} (kube-scheduler stops at such an error)"
     if not isinstance(failure, SelectionFailure):
         return f"the node selector of {name} is invalid: {failure}"
     expressions = sieve.demand.class_selectors if failure.by_class else sieve.demand.selectors
     expression = expressions[failure.index]
     owner = f"the selector of class {sieve.demand.device_class}" if failure.by_class else "its selector"
-    lists = look.scene.features.list_type_attributes
+    if isinstance(failure.error, CelLimitError):
+        return f"{owner} is not known for {name}: {short(failure.error.problem)}"
     try:
-        answer = compile_terms(expression, list_attributes=lists).first_false(device.id.driver, device.device)
+        answer = compile_terms(expression, stored=True).first_false(device.id.driver, device.device)
     except InputError as error:
         return f"{owner} is no valid CEL: {short(error.message)}"
     text = answer.text if answer is not None else expression
     missing = [value_name for value_name, value in answer.values if value == ABSENT] if answer is not None else []
     near = [meant for value_name in missing if (meant := _near(device, value_name)) is not None]
-    hint = f"; did you mean {listed(near)}?" if near else ""
-    why = f"which has no {listed(missing)}" if missing else short(failure.error.message)
+    did_you = f"; did you mean {listed(near)}?" if near else ""
+    why, advice = f"which has no {listed(missing)}", f"; ask for what may be absent with has() or orValue(){did_you}"
+    if not missing:
+        stop = failure.error
+        why, advice = short(stop.problem if isinstance(stop, CelEvaluationError) else stop.message), ""
     return (
-        f"{owner} ends with an error for {name}, {why}: {short(text, _TERM)} (kube-scheduler stops at such an error;"
-        f" ask for what may be absent with has() or orValue(){hint})"
+        f"{owner} ends with an error for {name}, {why}: {short(text, _TERM)} (kube-scheduler stops at such an"
+        f" error{advice})"
     )
 
 
@@ -121,5 +132,7 @@ def _near(device: PooledDevice, name: str) -> str | None:
         text if "/" in text else f"{device.id.driver}/{text}"
         for text in (*device.device.attributes, *device.device.capacity)
     }
-    meant = suggest(name, known) if name not in known else None
+    if name in known or name in OWN_ATTRIBUTES or name in OWN_CAPACITIES:
+        return None  # what other devices have is meant as it is written
+    meant = suggest(name, known)
     return meant if meant != name else None

@@ -1,13 +1,13 @@
 """What explain knows of a cluster, kept current object by object.
 
 Fed by a watch, by lists, or from files: what comes in is the API's JSON. Nothing that comes in raises: an object that
-cannot be read is left out, and ``notes`` says so.
+cannot be read is left out; ``notes`` says so, and so does an answer that it could change (``left_out``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,13 +18,15 @@ from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
-from driver.api.resource_v1 import DeviceClass, DeviceTaint
+from driver.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
 from driver.explain.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
 from driver.explain.device_faults import fault_behind
 from driver.explain.holders import Holders
+from driver.explain.left_out import LeftOut
 from driver.explain.published import PublishedSlices
 from driver.explain.reading import (
     UnreadableError,
+    may_hold_devices,
     object_key,
     read_claim_state,
     read_class,
@@ -35,7 +37,7 @@ from driver.explain.reading import (
     read_taint_rule,
     reading,
 )
-from driver.model.health import UNHEALTHY_TAINT, Fault
+from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
 
 __all__ = ["ClusterState"]
 
@@ -56,6 +58,8 @@ class ClusterState:
         notes: What the reader of any explanation should know; whoever feeds the state adds to it (features that are
             off, kinds that are not served), and it has a line for each object that cannot be read (a few, and how many
             more).
+        left_out: The objects that are there and were not read.
+        missing: Kinds that a cluster has objects of, and what was read has none of: a dump that lacks them.
         generation: Grows with every change that can change an explanation. The same object put again, or a change of
             what no explanation looks at (a heartbeat, an annotation), is none.
         index: All devices, with the taints of rules on them.
@@ -69,6 +73,8 @@ class ClusterState:
     def __init__(self, *, features: Features | None = None) -> None:
         self.features = features or Features()
         self.notes: list[str] = []
+        self.left_out = LeftOut()
+        self.missing: frozenset[Kind] = frozenset()
         self.generation = 0
         self.ledger = Ledger(self.features)
         self._slices = PublishedSlices(self.features)
@@ -87,7 +93,6 @@ class ClusterState:
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._version = 0
         self._room: dict[str, tuple[int, object, int]] = {}
-        self._unreadable: dict[tuple[Kind, str], str] = {}
         self._own_notes: list[str] = []
 
     @property
@@ -103,16 +108,33 @@ class ClusterState:
         try:
             key = object_key(wire)
         except UnreadableError as error:
-            self._note(kind, "", str(error))
+            self._leave_out(kind, "", str(error), wire)
             return
         try:
             changed = self._put(kind, key, wire)
         except UnreadableError as error:
-            self.remove(kind, key)
-            self._note(kind, key, str(error))
+            self.generation += self._remove(kind, key)
+            self._leave_out(kind, key, str(error), wire)
             return
-        self._note(kind, key, "")
+        self._is_read(kind, key)
         self.generation += changed
+
+    def publish(self, item: ResourceSlice) -> None:
+        """Take over a ResourceSlice that is no JSON; slices with equal devices best share the tuple of them."""
+        self._slices.add(item)
+        self.generation += 1
+
+    def leave_out(self, kind: Kind, key: str, why: str, wire: Mapping[str, Any] | None = None) -> None:
+        """Take note of an object that whoever feeds the state could not read; not where another version of it was.
+
+        Args:
+            kind: Its kind.
+            key: ``namespace/name``, or ``name`` for kinds without a namespace.
+            why: Why, and what to do about it. It is no line of ``notes``.
+            wire: The object, as far as it is known.
+        """
+        if not self._knows(kind, key):
+            self.generation += self.left_out.add(kind, key, why, matters=_matters(kind, wire), is_noted=False)
 
     def remove(self, kind: Kind, key: str) -> None:
         """Forget an object, if it is there.
@@ -121,7 +143,7 @@ class ClusterState:
             kind: Its kind.
             key: ``namespace/name``, or ``name`` for kinds without a namespace.
         """
-        self._note(kind, key, "")
+        self._is_read(kind, key)
         self.generation += self._remove(kind, key)
 
     def claim(self, key: str) -> ClaimState | None:
@@ -155,6 +177,11 @@ class ClusterState:
                 found[owner.key] = owner
         return tuple(sorted(found.values(), key=lambda pod: (pod.ended, pod.node != "", pod.name)))
 
+    def pod_with_more_claims(self, namespace: str) -> PodState | None:
+        """A pod of the namespace of whose claims not all are looked at, if there is one."""
+        found = (pod for pod in self._pods.values() if pod.has_more_claims and pod.namespace == namespace)
+        return next(found, None)
+
     def holders(self, device: DeviceId) -> tuple[ClaimState, ...]:
         """The claims that have the device, or shares of it; admin access holds nothing."""
         return tuple(self._claims[key] for key in self._held.of_device(device))
@@ -168,6 +195,10 @@ class ClusterState:
         pools += [pool for pool in self._held.pools_named(node) if not self._slices.nodes_of(pool)]
         keys = {key for pool in pools for key in self._held.of_pool(pool)}
         return tuple(self._claims[key] for key in sorted(keys))
+
+    def nodes_of_slices(self) -> set[str]:
+        """The names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
+        return self._slices.nodes
 
     def version(self, node: str) -> int:
         """Grows when what the node sees of devices, taints and holdings, or its inventory's state, may have changed."""
@@ -212,6 +243,10 @@ class ClusterState:
     def is_unhealthy(self, device: DeviceId, taint: DeviceTaint) -> bool:
         """Whether the taint is Rootport's for a device that is not well."""
         return taint.key == UNHEALTHY_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def is_refused(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a node whose plugin can prepare no claim."""
+        return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
         """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
@@ -351,20 +386,38 @@ class ClusterState:
         self._touch(key)
         return True
 
-    def _note(self, kind: Kind, key: str, problem: str) -> None:
-        """Tell of an object that cannot be read, or no longer."""
-        if self._unreadable.get((kind, key), "") == problem:
-            return
-        if problem:
-            self._unreadable[kind, key] = problem
-        else:
-            del self._unreadable[kind, key]
+    def _knows(self, kind: Kind, key: str) -> bool:
+        known: Mapping[Kind, Container[str]] = {
+            Kind.SLICE: self._slices.names,
+            Kind.CLASS: self.classes,
+            Kind.CLAIM: self._claims,
+            Kind.POD: self._pods,
+            Kind.NODE: self.nodes,
+            Kind.TAINT_RULE: self.taint_rules,
+            Kind.TEMPLATE: self.templates,
+        }
+        return key in known.get(kind, ())
+
+    def _leave_out(self, kind: Kind, key: str, why: str, wire: Mapping[str, Any]) -> None:
+        if self.left_out.add(kind, key, why, matters=_matters(kind, wire)):
+            self._note_left_out()
+
+    def _is_read(self, kind: Kind, key: str) -> None:
+        """An object that had been left out was read by now, or is gone."""
+        if self.left_out.forget(kind, key):
+            self._note_left_out()
+
+    def _note_left_out(self) -> None:
         self.generation += 1
-        lines = [f"{kind.value} {key} is left out: {text}" for (kind, key), text in self._unreadable.items()]
-        if len(lines) > _NOTES_SHOWN:
-            lines[_NOTES_SHOWN:] = [f"and {len(lines) - _NOTES_SHOWN} more objects are left out"]
+        # Only what is shown: a tenant may have thousands of them, and change each.
+        lines = self.left_out.notes(_NOTES_SHOWN)
         self.notes[:] = [note for note in self.notes if note not in self._own_notes] + lines
         self._own_notes = lines
+
+
+def _matters(kind: Kind, wire: Mapping[str, Any] | None) -> bool:
+    """Whether an object that is not read may change what is said of others."""
+    return kind is not Kind.CLAIM or wire is None or may_hold_devices(wire)
 
 
 def _replaced(into: dict[str, DeviceClass], key: str, new: DeviceClass) -> bool:

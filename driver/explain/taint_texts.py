@@ -46,6 +46,9 @@ def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str
     set_by = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
     if state.is_unhealthy(device.id, taint):
         return f"are {unhealthy_text(state, device.id, taint)} (taint {set_by})"
+    if state.is_refused(device.id, taint):
+        why = short(state.inventory_problem(device.id.pool), _LONGEST) or taint.value
+        return f"are on node {device.id.pool}, whose plugin can prepare no claim: {why} (taint {set_by})"
     return f"have the taint {set_by}"
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from driver.allocator.pools import PooledDevice
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceTaint
-from driver.explain.cluster import ClaimState, NodeTaint
-from driver.explain.state import ClusterState
+
+if TYPE_CHECKING:  # the controller's notes need a plural, and not the allocator behind these
+    from driver.allocator.pools import PooledDevice
+    from driver.explain.cluster import ClaimState, NodeTaint
+    from driver.explain.state import ClusterState
 
 __all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short", "taint_text"]
 

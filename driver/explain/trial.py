@@ -14,22 +14,20 @@ from driver.allocator.errors import AllocationError, SearchLimitError
 from driver.allocator.ledger import Ledger
 from driver.allocator.search import search
 from driver.api.resource_v1 import DeviceToleration, Node, ResourceClaim
+from driver.budget import check
 from driver.explain.cluster import ClaimState, NodeState
 from driver.explain.state import ClusterState
 
-__all__ = ["MAX_STEPS", "Trial", "weight"]
+__all__ = ["MAX_STEPS", "Trial"]
 
 MAX_STEPS: Final = 20_000
 """Of one search, a tenth of what the allocator allows itself: an explanation asks many questions."""
 
 _USUAL: Final = 256
-"""So heavy a claim (:func:`weight`) may be searched for with all those steps; a heavier one with fewer, for each takes
+"""So heavy a claim (:func:`_weight`) may be searched for with all those steps; a heavier one with fewer, for each takes
 longer."""
 _FEWEST_STEPS: Final = 4 * MAX_RESULTS
 """More than a search takes that never has to go back."""
-_STEP: Final = 2
-"""Units of work that a step takes for each device and unit of weight; one is about 10 ns."""
-_MORE: Final = 8
 _ALTERNATIVE: Final = 32
 """What an alternative weighs against a constraint on one."""
 
@@ -40,12 +38,11 @@ _ANSWERS: Final = 4096
 
 
 class _Answer(NamedTuple):
-    """What was said, of what the node was then, and how much work it was."""
+    """What was said, and of what the node was then."""
 
     version: int
     node: Node
     fits: bool
-    work: int
     gave_up: bool
     problem: str
 
@@ -66,8 +63,6 @@ class Trial:
         trials: How often it was asked, to bound the work.
         gave_up: How many searches took more than :data:`MAX_STEPS`; less for claims of very many alternatives and
             constraints.
-        work: How much all searches took together, in units of about 10 ns; counted, not measured, so that the same
-            question always has the same answer.
         problem: Why the last answer was no where it is more than a lack of devices; empty otherwise.
     """
 
@@ -76,7 +71,6 @@ class Trial:
         self._answers = _REMEMBERED.setdefault(state, {}) if remembers else None
         self.trials = 0
         self.gave_up = 0
-        self.work = 0
         self.problem = ""
         # What the claims last asked about ask for: mostly the next question is about them again, on another node.
         self._claims: tuple[ResourceClaim, ...] = ()
@@ -99,6 +93,7 @@ class Trial:
             ended: Claims that are taken to hold nothing; they must be among the state's.
             tolerate_all_taints: Devices are taken whatever their taints.
         """
+        check()
         self.trials += 1
         self.problem = ""
         try:
@@ -109,7 +104,6 @@ class Trial:
             self.problem = error.message
             return False
         known = self._known(node, claims, demands, ended)
-        self.work += known.work
         self.gave_up += known.gave_up
         self.problem = known.problem
         return known.fits
@@ -141,15 +135,13 @@ class Trial:
         ended: Collection[ClaimState],
         version: int,
     ) -> _Answer:
-        before = self.work
         fits, gave_up, problem = False, False, ""
         try:
             with _without(self._state.ledger, ended):
                 fits = self._search(node, claims, demands)
         except AllocationError as error:
             gave_up, problem = isinstance(error, SearchLimitError), error.message
-        work, self.work = self.work - before, before
-        return _Answer(version, node.node, fits, work, gave_up, problem)
+        return _Answer(version, node.node, fits, gave_up, problem)
 
     def _read(self, claims: Sequence[ResourceClaim]) -> tuple[ClaimDemand, ...]:
         same = len(claims) == len(self._claims) and all(map(_is, claims, self._claims))
@@ -164,22 +156,12 @@ class Trial:
         scene = Scene(state.index.view(node.node), state.ledger, state.features, state.selections)
         requests = gather_requests(scene, claims, demands)
         constraints = [item.constraints for item in demands]
-        heavy = weight(demands)
-        most = min(MAX_STEPS, max(_FEWEST_STEPS, MAX_STEPS * _USUAL // max(1, heavy)))
-        steps = 2 * sum(request.alternatives[0].count or MAX_RESULTS for claim in demands for request in claim.requests)
-        while True:
-            # Nobody tells how many steps a search took: so it may take few at first, and more where that was too few.
-            steps = min(steps, most)
-            self.work += _STEP * heavy * steps * max(1, len(scene.view.devices))
-            try:
-                return search(scene, requests, constraints, max_steps=steps) is not None
-            except SearchLimitError:
-                if steps == most:
-                    raise
-                steps *= _MORE
+        # Counted, so that mostly the same question has the same answer, however quick the machine is.
+        steps = min(MAX_STEPS, max(_FEWEST_STEPS, MAX_STEPS * _USUAL // max(1, _weight(demands))))
+        return search(scene, requests, constraints, max_steps=steps) is not None
 
 
-def weight(demands: Sequence[ClaimDemand]) -> int:
+def _weight(demands: Sequence[ClaimDemand]) -> int:
     """How much there is to ask about each device: for each alternative, and each constraint on it."""
     return sum(
         _ALTERNATIVE + sum(constraint.applies_to(demand) for constraint in claim.constraints)

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.identity import PoolId
+from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PooledDevice
+from driver.budget import check
 from driver.explain.funnel import Sieve, lacking_counters, whole_amounts
 from driver.explain.look import Look
 from driver.explain.state import ClusterState
-from driver.explain.texts import amount, holders_text, listed, plural
+from driver.explain.texts import amount, holders_text, plural
 from driver.layout.attributes import TYPE
 
-__all__ = ["Fragment", "counter_holders", "counters_text", "fragment_text", "largest_fragment", "mode_of"]
+__all__ = [
+    "Fragment",
+    "counter_holders",
+    "counters_text",
+    "fragment_text",
+    "held_by",
+    "largest_fragment",
+    "mode_of",
+    "taken_by",
+]
 
 _MODES: Final = {
     "gpu": "in shares",
@@ -65,7 +75,7 @@ def fragment_text(fragment: Fragment, node: str) -> str:
         there = f"{amount(free, value)} of {name}" if free > 0 else f"no {name}"
         wish = "is asked for" if by_name else f"is taken by a request that names no {name}"
         parts.append(f"{there}, where {amount(need, value)} {wish}")
-    return f"the most that is free is on device {fragment.device.id.device} of node {node}: {listed(parts)}"
+    return f"the most that is free is on device {fragment.device.id.device} of node {node}: {', and '.join(parts)}"
 
 
 def counter_holders(look: Look, device: PooledDevice) -> list[PooledDevice]:
@@ -102,14 +112,17 @@ def mode_of(ledger: Ledger, device: PooledDevice) -> str:
 
 def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevice]) -> str:
     """In which mode the cards of ``devices`` are given, and who has them."""
-    by_mode: dict[str, tuple[set[str], dict[str, PooledDevice]]] = {}
+    by_mode: dict[str, tuple[set[tuple[str, str]], dict[str, PooledDevice]]] = {}
     overdrawn = 0
     for device in devices:
+        check()
         holders = counter_holders(look, device)
         overdrawn += not holders
         for holder in holders:
             cards, items = by_mode.setdefault(mode_of(look.scene.ledger, holder), (set(), {}))
-            cards.add(device.id.device)
+            # A card is a counter set; many of the devices may be parts of it.
+            common = {name for name, _ in device.counters.keys() & holder.counters.keys()} or {device.id.device}
+            cards.update((device.id.pool, name) for name in common)
             items[holder.id.device] = holder
     texts = [
         f"{plural(len(cards), 'card')} {'is' if len(cards) == 1 else 'are'} given {mode}: to"
@@ -121,6 +134,17 @@ def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevic
     return "; ".join(texts)
 
 
-def held_by(state: ClusterState, devices: Sequence[PooledDevice]) -> str:
+def held_by(state: ClusterState, devices: Iterable[PooledDevice]) -> str:
     """Who has the devices, or that nobody knows."""
     return holders_text(state, devices) or "claims that are not known here"
+
+
+def taken_by(state: ClusterState, look: Look, devices: Iterable[PooledDevice]) -> str:
+    """Who has the devices, or what they share with them: a GPU in shares is taken in every other mode."""
+    held: dict[DeviceId, PooledDevice] = {}
+    for device in devices:
+        check()
+        by_counters = device.counters and not state.holders(device.id)
+        for item in counter_holders(look, device) if by_counters else [device]:
+            held[item.id] = item
+    return held_by(state, held.values())

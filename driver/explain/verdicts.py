@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,31 +12,39 @@ from driver.allocator.candidates import MAX_RESULTS, Scene
 from driver.allocator.demands import ClaimDemand
 from driver.allocator.errors import AllocationError
 from driver.allocator.pools import PoolState
+from driver.allocator.selection import SelectionFailure
 from driver.api.resource_v1 import ResourceClaim
+from driver.budget import SpentError, check, is_spent, share
+from driver.cel import CelLimitError
 from driver.explain.cluster import NodeState
 from driver.explain.constraints import ConstraintChecker, ConstraintProblem
 from driver.explain.explanation import Step
 from driver.explain.first_fit import is_obvious
 from driver.explain.funnel import STEPS, Funnels, Sieve
 from driver.explain.likeness import Likeness
-from driver.explain.look import Judgement, Look, asks_plainly, demands_of, least_of, short_request, unusable_pool
+from driver.explain.look import (
+    SKIPPED,
+    Judgement,
+    Look,
+    asks_plainly,
+    demands_of,
+    least_of,
+    short_request,
+    unusable_pool,
+)
 from driver.explain.reasons import Reason
 from driver.explain.sets import too_many_sets
 from driver.explain.state import ClusterState
-from driver.explain.trial import Trial, weight
+from driver.explain.trial import Trial
 
-__all__ = ["MAX_WORK", "Verdicts"]
+__all__ = ["Verdicts"]
 
 _CASES: Final = 32
 """For how many kinds of cases the nodes' judgements are remembered."""
-MAX_WORK: Final = 500_000_000
-"""How much the nodes are asked about one case, in units of about 10 ns: nodes that are alike are searched
-once, so that 5,000 nodes take less; a claim of 32 requests, 8 alternatives and 32 constraints takes it on ten."""
-_SIFTED: Final = 50
-"""Units that a device takes for each kind of demand; its own selectors take as many for each of so many characters:"""
-_CHARACTERS: Final = 50
-_CONSTRAINED: Final = 1
-"""Units that a device takes for each unit of the claims' weight, to be looked at for constraints."""
+_NODE_S: Final = 0.2
+"""CPU seconds for one node, so that a bad one does not use up what there is for all. Mostly it takes some 0.1 ms."""
+_OF_ALL: Final = 0.5
+"""Nor may it take more than this part of what is left."""
 
 _BY_STEP: Final = {
     Step.PUBLISHED: Reason.NO_DEVICES,
@@ -51,12 +60,19 @@ _SELECTING: Final = frozenset({Step.CLASS, Step.SELECTOR})
 _IN_USE: Final = frozenset({Step.IN_USE, Step.ROOM, Step.COUNTERS})
 
 
-_SKIPPED: Final = Judgement(
+_NOT_ANSWERED: Final = Judgement(
     reason=Reason.SEARCH_LIMIT,
     lacks=MAX_RESULTS,
     left=(),
-    problem="the nodes before it took as much work as one explanation may take, for the claim has very many"
-    " alternatives, selectors or constraints",
+    problem="a selector takes more time or memory for a device than one evaluation may take",
+    skipped=True,
+)
+_GIVEN_UP: Final = Judgement(
+    reason=Reason.SEARCH_LIMIT,
+    lacks=MAX_RESULTS,
+    left=(),
+    problem="it takes longer than one node may take, for the claims have selectors, alternatives or constraints that"
+    " take very long",
     skipped=True,
 )
 
@@ -69,11 +85,13 @@ class _Said:
         likeness: Tells nodes that say the same.
         by_node: (version, the node as it was, what it said).
         by_kind: What alike nodes say.
+        compiled: Whether all selectors were compiled once.
     """
 
     likeness: Likeness
     by_node: dict[str, tuple[int, object, Judgement]] = field(default_factory=dict)
     by_kind: dict[tuple[object, ...], Judgement] = field(default_factory=dict)
+    compiled: bool = False
 
     def forget(self, *, more_than: int) -> None:
         """Let go of nodes that have gone, and of kinds that there are no more."""
@@ -89,6 +107,9 @@ class Verdicts:
     Args:
         state: The cluster.
         trial: Has the last word on whether claims fit.
+
+    Attributes:
+        unfinished: The last call left nodes out that will be looked at when it is asked again.
     """
 
     def __init__(self, state: ClusterState, trial: Trial) -> None:
@@ -97,13 +118,15 @@ class Verdicts:
         self._funnels = Funnels()
         self._constraints = ConstraintChecker(lists=state.features.list_type_attributes)
         self._known: OrderedDict[tuple[ClaimDemand, ...], _Said] = OrderedDict()
+        self.unfinished = False
 
     def judge(
         self, nodes: Sequence[NodeState], claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
     ) -> list[Judgement]:
         """What each of ``nodes`` says to ``claims``, which ask for ``demands``; in order.
 
-        After :data:`MAX_WORK` the nodes that are not known yet are skipped; asked again, it goes on with these.
+        When the budget in force is spent, the nodes that are not known yet are skipped; asked again, it goes on with
+        these.
         """
         said = self._known.get(demands)
         if said is None:
@@ -112,35 +135,49 @@ class Verdicts:
         while len(self._known) > _CASES:
             self._known.popitem(last=False)
         said.forget(more_than=2 * len(nodes))
-        sifting, checking = _work_per_device(demands)
-        work, searched = 0, self._trial.work
         known = said.by_node
         found = []
+        self.unfinished = not self._is_ready(said, demands)
         for node in nodes:
             name = node.node.metadata.name
             version = self._state.version(name)
             entry = known.get(name)
             if entry is None or entry[0] != version or entry[1] is not node.node:
-                if work + self._trial.work - searched > MAX_WORK:
-                    found.append(_SKIPPED)
+                judgement = SKIPPED if self.unfinished else self._asked(said, node, claims, demands)
+                if judgement is SKIPPED:
+                    self.unfinished = True
+                    found.append(judgement)
                     continue
-                kind = said.likeness.of(node)
-                judgement = said.by_kind.get(kind) if kind is not None else None
-                work += sifting * self._size(node)
-                if judgement is None:
-                    judgement = self._judged(node, claims, demands)
-                    work += checking * self._size(node)
-                    if kind is not None and _is_of_kind(judgement):
-                        said.by_kind[kind] = judgement
                 entry = known[name] = (version, node.node, judgement)
             found.append(entry[2])
         return found
 
-    def _size(self, node: NodeState) -> int:
+    def _is_ready(self, said: _Said, demands: tuple[ClaimDemand, ...]) -> bool:
+        """Whether there was time to compile all selectors."""
+        if not said.compiled:
+            with suppress(SpentError):
+                for _, _, demand in demands_of(demands):
+                    self._state.selections.compile(demand)
+                said.compiled = True
+        return said.compiled
+
+    def _asked(
+        self, said: _Said, node: NodeState, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
+    ) -> Judgement:
+        """What a node says, as far as there is time to ask it."""
+        granted = 0.0
         try:
-            return self._state.index.view(node.node).size
-        except AllocationError:
-            return 0
+            with share(_OF_ALL, at_most_s=_NODE_S) as granted:
+                kind = said.likeness.of(node)
+                judgement = said.by_kind.get(kind) if kind is not None else None
+                if judgement is None:
+                    judgement = self._judged(node, claims, demands)
+                    if kind is not None and _is_of_kind(judgement):
+                        said.by_kind[kind] = judgement
+                return judgement
+        except SpentError:
+            # With more time a node may still have an answer; not the next one, if it had as much as a node may have.
+            return _GIVEN_UP if granted >= _NODE_S and not is_spent() else SKIPPED
 
     def look(self, node: NodeState, demands: Sequence[ClaimDemand]) -> Look:
         """What each demand finds on a node.
@@ -156,6 +193,7 @@ class Verdicts:
             kind = demand.kind
             sieve = alike.get(kind)
             if sieve is None:
+                check()
                 sieve = alike[kind] = self._funnels.sift(scene, demand, look.free_counters)
             look.sieves[place, demand.name] = sieve
         return look
@@ -177,16 +215,15 @@ class Verdicts:
         constrained = any(demand.constraints for demand in demands)
         stops, problem, gave_up = False, "", self._trial.gave_up
         if fails or short is None:
-            if constrained and not fails and asks_plainly(look, demands):
-                # Alone, or beside others like it: no search has to find that out.
-                hopeless = self.constraint_problem(look, demands)
+            if constrained and not fails:
+                hopeless = self._hopeless(look, demands, left)
                 if hopeless is not None:
-                    return _constrained(hopeless, left, "")
-                if too_many_sets(demands, sieves, self._constraints):
-                    return Judgement(reason=Reason.REQUESTS_COMPETE, lacks=1, left=left)
+                    return hopeless
             if is_obvious(demands, sieves, self._constraints) or self._trial.fits(node, claims):
                 return Judgement(reason=None, left=left)
             problem = self._trial.problem
+            if fails and _are_not_known(sieves.values()):
+                return _NOT_ANSWERED
             stops = fails and bool(problem)
         if stops or (short is not None and fails and short[2] in _SELECTING):
             place, name = next(key for key, sieve in sieves.items() if sieve.failures)
@@ -205,6 +242,19 @@ class Verdicts:
         if self._trial.gave_up > gave_up:
             return Judgement(reason=Reason.SEARCH_LIMIT, lacks=1, left=left, problem=problem)
         return self._together(look, demands, left, problem)
+
+    def _hopeless(
+        self, look: Look, demands: tuple[ClaimDemand, ...], left: tuple[tuple[int, ...], ...]
+    ) -> Judgement | None:
+        """What no search has to find out: a constraint that cannot be met alone, or beside others like it."""
+        if not asks_plainly(look, demands):
+            return None
+        problem = self.constraint_problem(look, demands)
+        if problem is not None:
+            return _constrained(problem, left, "")
+        if too_many_sets(demands, look.sieves, self._constraints):
+            return Judgement(reason=Reason.REQUESTS_COMPETE, lacks=1, left=left)
+        return None
 
     def _reason(self, look: Look, place: int, name: str, step: Step) -> Reason:
         sieve = look.sieves[place, name]
@@ -249,11 +299,13 @@ def _is_of_kind(judgement: Judgement) -> bool:
     return not judgement.stops and (not judgement.problem or judgement.reason is Reason.SEARCH_LIMIT)
 
 
-def _work_per_device(demands: Sequence[ClaimDemand]) -> tuple[int, int]:
-    """What a device takes at most: (to be sifted, to be looked at for constraints)."""
-    kinds = {demand.kind: demand for _, _, demand in demands_of(demands)}
-    characters = sum(len(text) for demand in kinds.values() for text in demand.selectors)
-    return _SIFTED * (len(kinds) + characters // _CHARACTERS), _CONSTRAINED * weight(demands)
+def _are_not_known(sieves: Iterable[Sieve]) -> bool:
+    """Whether a selector was stopped, so that nobody knows its answer."""
+    return any(
+        isinstance(failure, SelectionFailure) and isinstance(failure.error, CelLimitError)
+        for sieve in sieves
+        for _, failure in sieve.failures
+    )
 
 
 def _constrained(problem: ConstraintProblem, left: tuple[tuple[int, ...], ...], said: str) -> Judgement:

@@ -5,18 +5,27 @@ Of what is published; and, for what a node may publish that none does now, of wh
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
+from driver.api.spelling import alike, is_one_domain, is_part, nearest, plain
 from driver.layout import attributes as published
 from driver.model.devices import DeviceType
 
-__all__ = ["OWN_ATTRIBUTES", "OWN_CAPACITIES", "OWN_CLASSES", "Vocabulary", "attribute_text", "suggest"]
+__all__ = [
+    "CAPACITIES",
+    "OWN_ATTRIBUTES",
+    "OWN_CAPACITIES",
+    "OWN_CLASSES",
+    "Vocabulary",
+    "attribute_text",
+    "of_other_kinds",
+    "other_kinds_of_capacity",
+    "suggest",
+]
 
 _OWN_CAPACITY_NAMES: Final = frozenset({"BANDWIDTH", "CORE", "MEMORY", "MEMORY_RATIO", "SHARES", "VFS"})
 
@@ -32,6 +41,19 @@ OWN_ATTRIBUTES: Final[frozenset[str]] = frozenset(
 
 OWN_CAPACITIES: Final[frozenset[str]] = frozenset(_full(getattr(published, name)) for name in _OWN_CAPACITY_NAMES)
 """Full names of the capacities that Rootport can publish."""
+
+CAPACITIES: Final[Mapping[DeviceType, frozenset[str]]] = {
+    kind: frozenset(map(_full, names))
+    for kind, names in {
+        DeviceType.GPU: (published.CORE, published.MEMORY, published.SHARES),
+        DeviceType.GPU_RATIO: (published.CORE, published.MEMORY_RATIO, published.SHARES),
+        DeviceType.MIG: (published.MEMORY,),
+        DeviceType.RDMA: (published.BANDWIDTH,),
+        DeviceType.RDMA_VF: (published.VFS,),
+        DeviceType.FPGA: (),
+    }.items()
+}
+"""Full names of the capacities that a device of a kind may have."""
 
 OWN_CLASSES: Final[frozenset[str]] = frozenset(f"{kind}.{DRIVER_NAME}" for kind in DeviceType)
 """The DeviceClasses that Rootport is installed with: one for each type of device."""
@@ -53,8 +75,6 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "switch": "pcieSwitch",
     "vram": "memory",
 }
-_SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
-_NEAR: Final = 0.7
 _SHORTEST_PART: Final = 3
 _MOST_COMPARED: Final = 2000
 """How many values difflib looks at: it takes 20 µs each, and serial numbers are as many as devices."""
@@ -160,24 +180,24 @@ class Vocabulary:
         known = [text for text, _ in self.values(attribute)]
         if value in known:
             return None
-        alike = _alike(value, known)
-        if alike is not None:
-            return alike
+        same = alike(value, known)
+        if same is not None:
+            return same
         # "H100" is meant where "NVIDIA H100 80GB HBM3" is the one that has it.
-        plain = _plain(value)
-        if len(plain) >= _SHORTEST_PART:
-            containing = [text for text in known if plain in _plain(text) or _is_part(_plain(text), plain)]
+        wanted = plain(value)
+        if len(wanted) >= _SHORTEST_PART:
+            containing = [text for text in known if wanted in plain(text) or is_part(plain(text), wanted)]
             if containing:
                 return containing[0]
-        return _nearest(value, known[:_MOST_COMPARED])
+        return nearest(value, known[:_MOST_COMPARED])
 
     def suggest_class(self, name: str) -> str | None:
-        """The DeviceClass that was meant; None where there is one of that name, or should be, or none is near."""
+        """The DeviceClass of its domain that was meant; None where ``name`` is there or should be, or none is near."""
         if name in self.classes or name in OWN_CLASSES:
             return None
-        known = sorted(self.classes)
+        known = [text for text in sorted(self.classes) if is_one_domain(name, text)]
         by_start = {text.partition(".")[0]: text for text in reversed(known)}
-        return _alike(name, known) or by_start.get(name.partition(".")[0].lower()) or _nearest(name, known)
+        return alike(name, known) or by_start.get(name.partition(".")[0].lower()) or nearest(name, known)
 
     def class_hint(self, name: str) -> str:
         """What to say of a DeviceClass that is not there; empty where nothing is known of it."""
@@ -198,19 +218,46 @@ def suggest(name: str, known: Collection[str]) -> str | None:
     names = sorted(known)
     # Of equals, one of the domain that was written.
     names.sort(key=lambda text: text.rpartition("/")[0] != domain)
-    same = _alike(name, names)
+    same = alike(name, names)
     if same is not None:
         return same
     shorts = [text.rpartition("/")[2] for text in names]
-    meant = _alike(short, shorts) or _alike(_OTHER_WORDS.get(_plain(short), ""), shorts)
+    meant = alike(short, shorts) or alike(_OTHER_WORDS.get(plain(short), ""), shorts)
     if meant is None:
-        near = _nearest(short, shorts)
-        plain = _plain(short)
-        parts = [text for text in shorts if _is_part(_plain(text), plain)]
-        longer = [text for text in shorts if len(plain) >= _SHORTEST_PART and _plain(text).startswith(plain)]
+        near = nearest(short, shorts)
+        wanted = plain(short)
+        parts = [text for text in shorts if is_part(plain(text), wanted)]
+        longer = [text for text in shorts if len(wanted) >= _SHORTEST_PART and plain(text).startswith(wanted)]
         # "gpuModel" is a model; the longest name that is in it says most. "mem" is the one that begins so.
         meant = max(parts, key=len, default=longer[0] if len(set(longer)) == 1 else near)
     return None if meant is None else names[shorts.index(meant)]
+
+
+def of_other_kinds(
+    name: str, of_kind: Collection[str], anywhere: Mapping[DeviceType, frozenset[str]]
+) -> tuple[str, str] | None:
+    """A name that devices of other kinds have: as it is spelled, and ``gpu-ratio devices have it``; None of no such.
+
+    Args:
+        name: A full name, perhaps misspelled.
+        of_kind: What the devices in question have, by full names.
+        anywhere: What devices of each kind have.
+    """
+    # Its spelling may be the lesser mistake: memoryratio, of a class whose devices have no memoryRatio either.
+    same = alike(name, of_kind) or alike(name, frozenset().union(*anywhere.values())) or name
+    others = sorted(kind.value for kind, names in anywhere.items() if same in names)
+    return (same, f"{', '.join(others)} devices have it") if others and same not in of_kind else None
+
+
+def other_kinds_of_capacity(name: str, of_kind: Collection[str]) -> str:
+    """``gpu-ratio devices have it``, of a capacity that Rootport's devices of other kinds have; empty of no such.
+
+    Args:
+        name: As a request names it.
+        of_kind: What the devices in question have, as they publish it.
+    """
+    found = of_other_kinds(_full(name), [_full(text) for text in of_kind], CAPACITIES)
+    return found[1] if found is not None and found[0] == _full(name) else ""
 
 
 def attribute_text(value: DeviceAttribute) -> str:
@@ -225,24 +272,3 @@ def attribute_text(value: DeviceAttribute) -> str:
         return value.version_value
     lists = (value.int_values, value.bool_values, value.string_values, value.version_values)
     return str(list(next((items for items in lists if items is not None), ())))
-
-
-def _plain(text: str) -> str:
-    return _SEPARATORS.sub("", text.lower())
-
-
-def _alike(text: str, known: Iterable[str]) -> str | None:
-    """The one that differs in case and separators alone."""
-    plain = _plain(text)
-    return next((item for item in known if plain and _plain(item) == plain), None)
-
-
-def _is_part(part: str, whole: str) -> bool:
-    """Whether a name begins or ends with another one of some length."""
-    return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
-
-
-def _nearest(text: str, known: Iterable[str]) -> str | None:
-    by_plain = {_plain(item): item for item in reversed(list(known))}
-    near = difflib.get_close_matches(_plain(text), by_plain, n=1, cutoff=_NEAR)
-    return by_plain[near[0]] if near else None

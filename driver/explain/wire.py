@@ -7,12 +7,14 @@ texts and references only those that say something.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from driver.explain.explanation import Explanation, Finding, FunnelStep, NodeGroup, ObjectRef, Proposal, RequestFunnel
+from driver.explain.summary import summary
 
-__all__ = ["API_VERSION", "KIND", "to_wire"]
+__all__ = ["API_VERSION", "KIND", "list_to_wire", "to_wire"]
 
 API_VERSION: Final = "rootport.dev/v1alpha1"
 KIND: Final = "Explanation"
@@ -28,9 +30,15 @@ def to_wire(explanation: Explanation) -> dict[str, Any]:
             "pod": explanation.pod and _reference(explanation.pod),
             "claims": [_reference(claim) for claim in explanation.claims],
             "fits": explanation.fits,
+            "known": explanation.is_known,
             "reason": explanation.reason.value,
+            "summary": summary(explanation),
             "findings": [_finding(finding) for finding in explanation.findings],
-            "nodes": {"total": explanation.nodes, "fitting": explanation.nodes_fitting},
+            "nodes": {
+                "total": explanation.nodes,
+                "fitting": explanation.nodes_fitting,
+                "unknown": explanation.nodes_unknown,
+            },
             "requests": [_request(request) for request in explanation.requests],
             "nodeGroups": [_group(group) for group in explanation.groups],
             "proposals": [_proposal(proposal) for proposal in explanation.proposals],
@@ -38,6 +46,26 @@ def to_wire(explanation: Explanation) -> dict[str, Any]:
             "notes": list(explanation.notes),
         }
     )
+
+
+def list_to_wire(
+    explanations: Sequence[Explanation], *, not_explained: Sequence[ObjectRef], notes: Sequence[str]
+) -> dict[str, Any]:
+    """All that is pending, as JSON types.
+
+    Args:
+        explanations: The answers.
+        not_explained: What is pending as well, and there was no time for.
+        notes: What is to be known of all of them; the answers' own notes are without these.
+    """
+    said = set(notes)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": f"{KIND}List",
+        "items": [to_wire(replace(each, notes=tuple(n for n in each.notes if n not in said))) for each in explanations],
+        "notExplained": [_reference(ref) for ref in not_explained],
+        "notes": list(notes),
+    }
 
 
 def _reference(ref: ObjectRef) -> dict[str, Any]:

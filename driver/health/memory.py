@@ -6,10 +6,10 @@ One versioned JSON document. A reboot ends all of it: every device was reset the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Final, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault
@@ -17,6 +17,12 @@ from driver.model.health import Effect, Fault
 __all__ = ["MEMORY_VERSION", "HealthMemory", "KnownFault", "UnreadableMemoryError", "from_json", "to_json"]
 
 MEMORY_VERSION: Final = 1
+
+# With times beyond these no time can be reckoned: a difference to now, added once more, would leave the calendar.
+_Moment: TypeAlias = Annotated[
+    AwareDatetime, Field(ge=datetime(1900, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
+]
+_MAX_RETURNED: Final = 16  # more than are written; the hold is doubled with each
 
 
 class UnreadableMemoryError(ValueError):
@@ -45,13 +51,13 @@ class KnownFault(_Model):
     device: DeviceName
     reason: str
     effect: Effect
-    since: AwareDatetime
+    since: _Moment
     message: str
     xid: int | None = None
-    last: AwareDatetime
+    last: _Moment
     sightings: int = 1
-    away_since: AwareDatetime | None = None
-    returned: tuple[AwareDatetime, ...] = ()
+    away_since: _Moment | None = None
+    returned: Annotated[tuple[_Moment, ...], Field(max_length=_MAX_RETURNED)] = ()
     told: bool = True
 
     @property
@@ -85,8 +91,8 @@ class HealthMemory(_Model):
     version: Literal[1] = MEMORY_VERSION
     boot_id: str = ""
     faults: tuple[KnownFault, ...] = ()
-    away: Mapping[DeviceName, AwareDatetime] = {}
-    downs: Mapping[str, tuple[AwareDatetime, ...]] = {}
+    away: Mapping[DeviceName, _Moment] = {}
+    downs: Mapping[str, tuple[_Moment, ...]] = {}
 
     def latest(self) -> datetime | None:
         """The latest moment that it tells of."""

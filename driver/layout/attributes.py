@@ -32,6 +32,7 @@ __all__ = [
     "NUMA_NODE",
     "NVLINK_DOMAIN",
     "PARENT",
+    "PARENT_UUID",
     "PCIE_SWITCH",
     "PROFILE",
     "RAIL",
@@ -132,6 +133,10 @@ share takes 1."""
 PROFILE: Final = "profile"
 """String: the MIG profile as ``nvidia-smi mig -lgip`` names it, such as ``1g.10gb``."""
 
+PARENT_UUID: Final = "parentUUID"
+"""String: of a MIG partition, the UUID of its GPU (the name that NVIDIA's DRA driver has for it). Published only where
+the GpuPolicies want it (``extraAttributes``): there may be 25 partitions a GPU."""
+
 # Of RDMA NICs, their VFs and pools of VFs. A pool says of each thing what is so whichever VF a claim gets.
 
 RDMA_DEVICE: Final = "rdmaDevice"
@@ -158,10 +163,12 @@ RDMA_NETNS: Final = "rdmaNetns"
 """String: who sees the node's RDMA devices, ``shared`` or ``exclusive`` (``rdma system show``)."""
 
 RAIL: Final = "rail"
-"""Int: the rail of a rail-optimised network that the NIC is cabled to."""
+"""Int: the rail of a rail-optimised network that the NIC is on: what the NicPolicies say, or else by the convention of
+:func:`driver.model.rails.with_rails`, which no source confirms. Absent where the NIC is on none."""
 
 PARENT: Final = "parent"
-"""String: of a VF and of a pool of VFs, the PCI address of the PF."""
+"""String: of a VF and of a pool of VFs, the PCI address of the PF. Of a MIG partition that of its GPU, where the
+GpuPolicies want it, as for :data:`PARENT_UUID`."""
 
 BANDWIDTH: Final = "bandwidth"
 """Capacity: of a whole NIC that can be shared, bits per second of its fastest port. A share takes some of it. It keeps

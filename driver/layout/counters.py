@@ -8,11 +8,13 @@ profile. A counter is made for such a thing only where partitions on disjoint me
 before, could want more of it than there is. Whether they could is decided exactly: it is the heaviest set of disjoint
 intervals (weighted interval scheduling), found by dynamic programming over the slices. (An H100 needs one: only one
 partition can have the optical flow accelerator of ``1g.10gb+me``.)
+
+A node that makes up its profiles could have that take hours, so there is a number of steps for each kind of GPU. What
+is not decided by then gets a counter: one too many does no harm. An H100 needs 600 steps.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from driver.model.parts import MigPartition
 
 __all__ = ["ONE_GPU", "GpuCounters", "mig_counters", "slice_count", "whole_counters"]
 
-_MOST_STATES: Final = 4096
+_MOST_STEPS: Final = 10_000
 _KINDS_OF_GPUS: Final = 64
 
 ONE_GPU: Final = "gpu"
@@ -72,6 +74,18 @@ class _Scarce:
     weights: Mapping[int, int]
 
 
+class _Steps:
+    """How many steps are left."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self, number: int) -> bool:
+        """Use some up; False where so many are not left, and then never again True."""
+        self._left -= number
+        return self._left >= 0
+
+
 def whole_counters() -> GpuCounters:
     """The counters of a GPU that is given in several modes, none of them MIG."""
     return GpuCounters(totals={ONE_GPU: 1}, of_all={ONE_GPU: 1}, of_profile={})
@@ -92,8 +106,9 @@ def _counters(labels: tuple[tuple[MigProfile, str], ...]) -> GpuCounters:
     profiles = tuple(profile for profile, _ in labels)
     slices = {_memory_slice(number): 1 for number in range(slice_count(profiles))}
     needed: list[_Scarce] = []
+    steps = _Steps(_MOST_STEPS)
     for scarce in _scarce_things(labels):
-        if _can_run_out(scarce, profiles, needed):
+        if _can_run_out(scarce, profiles, needed, steps):
             needed.append(scarce)
     of_profile = {
         profile.profile_id: {
@@ -117,14 +132,12 @@ def _scarce_things(labels: Sequence[tuple[MigProfile, str]]) -> Iterator[_Scarce
         yield _Scarce(f"max-{label}", one.max_instances, weights)
 
 
-def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Sequence[_Scarce]) -> bool:
+def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Sequence[_Scarce], steps: _Steps) -> bool:
     """Whether partitions on disjoint memory slices that keep to ``counted`` can want more than there is.
 
     Weighted interval scheduling: for each end, and for each use of what is counted, the most that partitions before
-    that end take together.
+    that end take together. True as well where there are not enough steps to find out.
     """
-    if math.prod(known.total + 1 for known in counted) > _MOST_STATES:
-        return True  # a counter too many does no harm
     totals = tuple(known.total for known in counted)
     ending: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
     for profile in profiles:
@@ -136,6 +149,8 @@ def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Seque
     for end in range(1, slice_count(profiles) + 1):
         here = dict(best[end - 1])
         for start, weight, uses in ending.get(end, ()):
+            if not steps.take(len(best[start]) * (1 + len(counted))):
+                return True
             for before, most in best[start].items():
                 used = tuple(map(operator.add, before, uses))
                 if all(map(operator.le, used, totals)):

@@ -29,6 +29,7 @@ __all__ = [
     "link_state",
     "nic_attributes",
     "partition_attributes",
+    "partition_gpu_attributes",
     "pool_attributes",
     "ratio_attributes",
     "vf_attributes",
@@ -62,6 +63,20 @@ def partition_attributes(partition: MigPartition) -> _Present:
             attributes.PCIE_SWITCH: identifier(path.switch),
         }
     )
+
+
+def partition_gpu_attributes(partition: MigPartition, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
+    """What a MIG partition has of its GPU, and publishes only where an administrator wants it."""
+    gpu = partition.gpu
+    of_gpu = _gpu(gpu, domains) | {
+        attributes.UUID: None,  # a partition has one of its own once it exists
+        attributes.VENDOR: identifier(gpu.vendor),
+        attributes.MODEL: text(gpu.model),
+        attributes.NUMA_NODE: number(gpu.pcie.numa_node),
+        attributes.PARENT: identifier(gpu.address),
+        attributes.PARENT_UUID: identifier(gpu.uuid),
+    }
+    return _present(of_gpu)
 
 
 def nic_attributes(nic: RdmaNic, *, netns_mode: RdmaNetnsMode | None) -> _Present:

@@ -21,7 +21,8 @@ from driver.api.resource_v1 import (
 )
 from driver.layout import attributes
 from driver.layout.capacities import in_steps, one_each
-from driver.layout.devices import gpu_attributes, partition_attributes, ratio_attributes
+from driver.layout.devices import gpu_attributes, partition_attributes, partition_gpu_attributes, ratio_attributes
+from driver.layout.extra_attributes import with_extra
 from driver.layout.offers import GpuOffer, memory_of
 from driver.model.pci import PciAddress
 
@@ -71,9 +72,12 @@ class GpuDevices:
         counters = self.offer.counters
         for partition in self.offer.partitions:
             memory = Quantity.of(partition.profile.memory_bytes, binary=True)
+            given = partition_attributes(partition)
+            if extra := self.policy.extra_attributes:
+                given = with_extra(given, extra, partition_gpu_attributes(partition, domains=self.domains))
             yield Device(
                 name=partition.name,
-                attributes=partition_attributes(partition),
+                attributes=given,
                 capacity={attributes.MEMORY: DeviceCapacity(value=memory)},
                 consumes_counters=self._consumes(None if counters is None else counters.of_partition(partition)),
             )
@@ -87,7 +91,7 @@ class GpuDevices:
         counters = self.offer.counters
         return Device(
             name=name,
-            attributes=given,
+            attributes=with_extra(given, self.policy.extra_attributes),
             capacity=capacity | _shares(self.policy),
             consumes_counters=self._consumes(None if counters is None else counters.of_all),
             allow_multiple_allocations=True,

@@ -20,10 +20,12 @@ from driver.layout.devices import (
     pool_attributes,
     vf_attributes,
 )
+from driver.layout.extra_attributes import with_extra
 from driver.model.devices import RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.parts import RdmaVfPool, vf_pool
+from driver.model.rails import on_rail
 
-__all__ = ["LINK_DOWN", "NicDevices", "NicOffer", "nic_offer"]
+__all__ = ["LINK_DOWN", "NicDevices", "NicOffer", "nic_offer", "on_rail_by"]
 
 LINK_DOWN: Final = "rootport.dev/link-down"
 """The key of the taint of what has no link: nothing new is given it, what has it keeps it."""
@@ -49,6 +51,18 @@ class NicOffer:
 
     def __bool__(self) -> bool:
         return self.is_whole or self.pool is not None or bool(self.vfs)
+
+
+def on_rail_by(policy: NicPolicy, nic: RdmaNic) -> RdmaNic:
+    """The NIC, with its VFs, on the rail that its policy says; as it is where the policy says nothing of rails."""
+    if policy.rails is None:
+        return nic
+    of_nic = (
+        entry.rail
+        for entry in policy.rails
+        if entry.has(if_names=nic.if_names, rdma_device=nic.rdma_device, address=nic.address, switch=nic.pcie.switch)
+    )
+    return on_rail(nic, next(of_nic, None))
 
 
 def nic_offer(nic: RdmaNic, policy: NicPolicy, *, nodes_told: bool) -> NicOffer:
@@ -85,17 +99,18 @@ class NicDevices:
         capacity = {}
         if bandwidth is not None and policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE:
             capacity = {attributes.BANDWIDTH: _share_of(bandwidth, policy.bandwidth)}
-        return _device(nic.name, nic_attributes(nic, netns_mode=self.netns_mode), capacity, nic)
+        given = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(nic.name, given, capacity, nic)
 
-    def pool(self, pool: RdmaVfPool) -> Device:
+    def pool(self, pool: RdmaVfPool, policy: NicPolicy) -> Device:
         """The NIC's VFs as one device: each request takes one."""
         capacity = {attributes.VFS: one_each(len(pool.vfs))}
-        given = pool_attributes(pool, netns_mode=self.netns_mode)
+        given = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
         return _device(pool.name, given, capacity, pool.nic)
 
-    def named(self, vf: RdmaVf, nic: RdmaNic) -> Device:
+    def named(self, vf: RdmaVf, nic: RdmaNic, policy: NicPolicy) -> Device:
         """A VF of a NIC by its name."""
-        given = vf_attributes(vf, nic=nic, netns_mode=self.netns_mode)
+        given = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
         return _device(vf.name, given, {}, nic)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from driver import DRIVER_NAME
@@ -30,10 +31,11 @@ from driver.layout.devices import (
 )
 from driver.layout.gpu_devices import GpuDevices
 from driver.layout.neighbours import link_domains
-from driver.layout.nic_devices import NicDevices, nic_offer
+from driver.layout.nic_devices import NicDevices, nic_offer, on_rail_by
 from driver.layout.offers import gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
-from driver.layout.taints import health_taints, with_taints
+from driver.layout.remembered import Remembered
+from driver.layout.taints import health_taints, node_taints, with_taints
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
@@ -49,7 +51,9 @@ _NO_NODES: Final = (
 _NOTHING_KNOWN: Final = NodeHealth()
 _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
 _NAME_LENGTH: Final = 253
-_KINDS_OF_NODES: Final = 64
+# Sixty-four H100s in every way are 1,728 devices, which consume 4,608 counters.
+_MOST_DEVICES: Final = 4096
+_MOST_COUNTERS: Final = 16384
 
 
 def resource_slices(
@@ -80,24 +84,28 @@ def resource_slices(
             GPU is published in one way, because nothing would make the ways exclude each other.
         has_shares: Whether it keeps what says that a device can be shared (DRAConsumableCapacity). Without that a pool
             of VFs would be given once, so they are published by name.
-        health: What is wrong with the devices.
+        health: What is wrong with the devices, and whether any of them can be prepared.
         other_taints: What somebody else has put on devices, by their names in the slices; it stays on them.
 
     Raises:
-        InputError: The node's name is not one that Kubernetes allows, or two devices have one PCI address.
+        InputError: The node's name is not one that Kubernetes allows, two devices have one PCI address, or the node
+            would have more devices or counters in its slices than any machine.
     """
     _check(inventory)
-    parts = _chunks(
-        inventory.gpus,
-        _rules(inventory, policies),
-        inventory.nics,
-        _nic_rules(inventory, nic_policies, has_shares=has_shares),
-        inventory.rdma_netns_mode,
-        inventory.fpgas,
-        _nodes_told(inventory),
-        has_counters,
+    nic_rules = _nic_rules(inventory, nic_policies, has_shares=has_shares)
+    hardware = _Hardware(
+        gpus=inventory.gpus,
+        rules=_rules(inventory, policies),
+        nics=tuple(on_rail_by(policy, nic) for nic, policy in zip(inventory.nics, nic_rules, strict=True)),
+        nic_rules=nic_rules,
+        netns_mode=inventory.rdma_netns_mode,
+        fpgas=inventory.fpgas,
+        nodes_told=_nodes_told(inventory),
+        has_counters=has_counters,
     )
-    parts = with_taints(parts, health_taints(inventory, health), other_taints)
+    parts = _REMEMBERED.of(hardware, lambda: _chunks(hardware))
+    taints = (health_taints(inventory, health), node_taints(parts, health), other_taints)
+    parts = with_taints(parts, *taints)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
@@ -206,29 +214,35 @@ def _check(inventory: Inventory) -> None:
         raise InputError(f"node {inventory.node} has two devices with the PCI address {min(twice)}")
 
 
-@lru_cache(maxsize=_KINDS_OF_NODES)
-def _chunks(
-    gpus: tuple[Gpu, ...],
-    rules: tuple[GpuPolicy, ...],
-    nics: tuple[RdmaNic, ...],
-    nic_rules: tuple[NicPolicy, ...],
-    netns_mode: RdmaNetnsMode | None,
-    fpgas: tuple[Fpga, ...],
-    nodes_told: bool,  # noqa: FBT001 - a part of the cache's key
-    has_counters: bool,  # noqa: FBT001 - likewise
-) -> tuple[Chunk, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hardware:
+    """All that decides about a node's devices in the slices, its name apart."""
+
+    gpus: tuple[Gpu, ...]
+    rules: tuple[GpuPolicy, ...]
+    nics: tuple[RdmaNic, ...]
+    nic_rules: tuple[NicPolicy, ...]
+    netns_mode: RdmaNetnsMode | None
+    fpgas: tuple[Fpga, ...]
+    nodes_told: bool
+    has_counters: bool
+
+
+def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
+    gpus, nics, nodes_told = hardware.gpus, hardware.nics, hardware.nodes_told
+
     def can_be_given(device: Device) -> bool:
         # prepare would refuse it each time, and the scheduler would choose it again.
         return device.device_nodes_known or not nodes_told
 
     domains = link_domains(gpus)
-    policies = {gpu.address: policy for gpu, policy in zip(gpus, rules, strict=True)}
+    policies = {gpu.address: policy for gpu, policy in zip(gpus, hardware.rules, strict=True)}
     offers = {
-        gpu.address: gpu_offer(gpu, policies[gpu.address], has_counters=has_counters)
+        gpu.address: gpu_offer(gpu, policies[gpu.address], has_counters=hardware.has_counters)
         for gpu in gpus
         if can_be_given(gpu)
     }
-    nic_policies = {nic.address: policy for nic, policy in zip(nics, nic_rules, strict=True)}
+    nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
     nic_offers = {nic.address: nic_offer(nic, nic_policies[nic.address], nodes_told=nodes_told) for nic in nics}
     usable_nics = [nic for nic in nics if nic_offers[nic.address]]
 
@@ -240,22 +254,54 @@ def _chunks(
     wholes, never_whole = in_order(whole=True), in_order(whole=False)
     ordered_nics = [nic_offers[nic.address] for nic in nics_in_order(usable_nics, [*wholes, *never_whole])]
     by_address = {nic.address: nic for nic in nics}
-    of_nics = NicDevices(netns_mode=netns_mode)
+    of_nics = NicDevices(netns_mode=hardware.netns_mode)
     # Shares and partitions first come from GPUs that nobody can have whole.
     gpu_devices = [
         GpuDevices(offer=offers[gpu.address], policy=policies[gpu.address], counter_set=f"g{position}", domains=domains)
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
-    devices = (
-        *(device for of_gpu in gpu_devices for device in of_gpu.whole()),
-        *(of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
-        *(of_nics.pool(offer.pool) for offer in ordered_nics if offer.pool is not None),
-        *(of_nics.named(vf, by_address[vf.parent]) for vf in vfs_in_order([offer.vfs for offer in ordered_nics])),
-        *(fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in fpgas if can_be_given(fpga)])),
-        *(device for of_gpu in gpu_devices for device in of_gpu.ratio()),
-        *(device for of_gpu in gpu_devices for device in of_gpu.partitions()),
+    devices = chain(
+        (device for of_gpu in gpu_devices for device in of_gpu.whole()),
+        (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
+        (of_nics.pool(offer.pool, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.pool is not None),
+        (
+            of_nics.named(vf, by_address[vf.parent], nic_policies[vf.parent])
+            for vf in vfs_in_order([offer.vfs for offer in ordered_nics])
+        ),
+        (fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
+        (device for of_gpu in gpu_devices for device in of_gpu.ratio()),
+        (device for of_gpu in gpu_devices for device in of_gpu.partitions()),
     )
-    return chunks(devices, [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
+    return chunks(_bounded(devices), [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
+
+
+def _bounded(devices: Iterable[resource_v1.Device]) -> Iterator[resource_v1.Device]:
+    """The devices, made one by one, so that it ends early where there are too many."""
+    counters = 0
+    for number, device in enumerate(devices, start=1):
+        counters += sum(len(consumed.counters) for consumed in device.consumes_counters)
+        if number > _MOST_DEVICES or counters > _MOST_COUNTERS:
+            raise InputError(
+                f"the ResourceSlices would have more than {_MOST_DEVICES} devices, or these would consume more than "
+                f"{_MOST_COUNTERS} counters, which is more than any machine has",
+                hint="look at the MIG placements and VFs in the node's NodeInventory; the GpuPolicies can offer GPUs "
+                "in fewer ways, and the NicPolicies can pool VFs",
+            )
+        yield device
+
+
+def _weight(hardware: _Hardware, parts: tuple[Chunk, ...]) -> int:
+    """Published devices with their counters, and what of the hardware there may be much of."""
+    devices = [device for part in parts for device in part.devices]
+    counters = sum(len(consumed.counters) for device in devices for consumed in device.consumes_counters)
+    profiles = [profile for gpu in hardware.gpus if gpu.mig is not None for profile in gpu.mig.profiles]
+    vfs = [vf for nic in hardware.nics for vf in nic.vfs]
+    ports = sum(len(function.ports) + len(function.if_names) for function in (*hardware.nics, *vfs))
+    return 1 + len(devices) + counters + sum(len(profile.placements) for profile in profiles) + len(vfs) + ports
+
+
+# A published device takes 5 kB of memory.
+_REMEMBERED: Final = Remembered[_Hardware, tuple[Chunk, ...]](16_384, _weight)
 
 
 def _slice_name(node: str, index: int) -> str:

@@ -13,11 +13,11 @@ from driver.api.resource_v1 import DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout.chunks import Chunk, chunks
 from driver.model.devices import Device, Gpu, RdmaNic
-from driver.model.health import LINK_DOWN_FAULT, UNHEALTHY_TAINT, Fault, NodeHealth
+from driver.model.health import CANNOT_PREPARE_TAINT, LINK_DOWN_FAULT, UNHEALTHY_TAINT, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import RdmaVfPool, gpu_parts
 
-__all__ = ["health_taints", "with_taints"]
+__all__ = ["health_taints", "node_taints", "with_taints"]
 
 _MOST: Final = 16  # ResourceSlice validation: DeviceTaintsMaxLength
 _ODD_REASON: Final = "unknown"
@@ -41,6 +41,19 @@ def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[D
         if worst is not None:
             taints |= dict.fromkeys(_names(device), (_taint(worst),))
     return taints
+
+
+def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:
+    """The taint of each published device while the node's plugin can prepare none, by its name.
+
+    Args:
+        parts: The slices' contents.
+        health: What the plugin says.
+    """
+    if not health.cannot_prepare:
+        return {}
+    taint = DeviceTaint(key=CANNOT_PREPARE_TAINT, value=_value(health.cannot_prepare), effect="NoSchedule")
+    return {device.name: (taint,) for part in parts for device in part.devices}
 
 
 def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTaint]]) -> tuple[Chunk, ...]:
@@ -79,6 +92,9 @@ def _names(device: Device) -> Iterator[str]:
 
 
 def _taint(fault: Fault) -> DeviceTaint:
+    return DeviceTaint(key=UNHEALTHY_TAINT, value=_value(fault.reason), effect=fault.effect.value)
+
+
+def _value(reason: str) -> str:
     # A reason that no taint can carry comes from a broken source: the taint counts, its value is for people.
-    value = _ODD_REASON if any(label_value("", fault.reason)) else fault.reason
-    return DeviceTaint(key=UNHEALTHY_TAINT, value=value, effect=fault.effect.value)
+    return _ODD_REASON if any(label_value("", reason)) else reason

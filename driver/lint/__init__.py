@@ -4,7 +4,22 @@ Pure. ``lint_claim`` needs no cluster; with what a cluster publishes it says mor
 """
 
 from driver.lint.findings import LintCode, LintFinding, Severity
-from driver.lint.linter import lint_claim, lint_class
+from driver.lint.linter import lint_claim, lint_class, lint_pod
 from driver.lint.mistakes import check_claim, check_class
+from driver.lint.pods import KnownClaims
+from driver.lint.unrecorded import Unrecorded, unread, unrecorded
 
-__all__ = ["LintCode", "LintFinding", "Severity", "check_claim", "check_class", "lint_claim", "lint_class"]
+__all__ = [
+    "KnownClaims",
+    "LintCode",
+    "LintFinding",
+    "Severity",
+    "Unrecorded",
+    "check_claim",
+    "check_class",
+    "lint_claim",
+    "lint_class",
+    "lint_pod",
+    "unread",
+    "unrecorded",
+]

@@ -6,25 +6,32 @@ The same as docs/user/attributes.md tells; a test holds it against what the layo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from functools import cache
+from typing import Final, Literal, TypeAlias
 
 from driver import DRIVER_NAME
-from driver.api.resource_v1 import Device, DeviceAttribute, DeviceClass
-from driver.cel import compile_selector
-from driver.errors import InputError
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, DeviceClass
+from driver.cel import CelEvaluationError
+from driver.explain.vocabulary import CAPACITIES
 from driver.layout import attributes as a
+from driver.lint.questions import ask
 from driver.model.devices import DeviceType
 
 __all__ = [
     "ATTRIBUTES",
-    "CAPACITIES",
     "GPU_KINDS",
     "NIC_KINDS",
     "OFTEN_ABSENT",
+    "AttributeType",
+    "attribute_type",
     "attributes_of",
     "kinds_by_name",
     "kinds_of",
+    "samples",
 ]
+
+AttributeType: TypeAlias = Literal["string", "int", "version"]
 
 GPU_KINDS: Final = frozenset({DeviceType.GPU, DeviceType.GPU_RATIO, DeviceType.MIG})
 NIC_KINDS: Final = frozenset({DeviceType.RDMA, DeviceType.RDMA_VF})
@@ -42,7 +49,7 @@ _NIC: Final = _COMMON | {
 _OF_KIND: Final[Mapping[DeviceType, frozenset[str]]] = {
     DeviceType.GPU: _GPU,
     DeviceType.GPU_RATIO: _GPU,
-    DeviceType.MIG: _EVERY | {a.PROFILE},
+    DeviceType.MIG: _EVERY | {a.PROFILE, a.PARENT, a.PARENT_UUID},
     DeviceType.RDMA: _NIC | {a.GUID},
     DeviceType.RDMA_VF: _NIC | {a.PARENT},
     DeviceType.FPGA: _COMMON,
@@ -56,18 +63,44 @@ def _full(names: frozenset[str]) -> frozenset[str]:
 ATTRIBUTES: Final[Mapping[DeviceType, frozenset[str]]] = {kind: _full(names) for kind, names in _OF_KIND.items()}
 """Full names of the attributes that a device of a kind may have."""
 
-CAPACITIES: Final[Mapping[DeviceType, frozenset[str]]] = {
-    DeviceType.GPU: _full(frozenset({a.CORE, a.MEMORY, a.SHARES})),
-    DeviceType.GPU_RATIO: _full(frozenset({a.CORE, a.MEMORY_RATIO, a.SHARES})),
-    DeviceType.MIG: _full(frozenset({a.MEMORY})),
-    DeviceType.RDMA: _full(frozenset({a.BANDWIDTH})),
-    DeviceType.RDMA_VF: _full(frozenset({a.VFS})),
-    DeviceType.FPGA: frozenset(),
-}
-"""Likewise for capacities."""
-
-OFTEN_ABSENT: Final = _full(frozenset({a.PCIE_SWITCH, a.NVLINK_DOMAIN, a.RAIL, a.IF_NAME, a.GUID}))
+OFTEN_ABSENT: Final = _full(frozenset({a.PCIE_SWITCH, a.NVLINK_DOMAIN, a.RAIL, a.IF_NAME, a.GUID, a.PARENT_UUID}))
 """Attributes that healthy devices of many machines lack; a selector has to ask first whether they are there."""
+
+
+_INTS: Final = _full(frozenset({a.STANDARD_NUMA_NODE, a.INDEX, a.NUMA_NODE, a.LINK_SPEED, a.RAIL}))
+_VERSIONS: Final = _full(frozenset({a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION, a.CUDA_COMPUTE_CAPABILITY}))
+
+
+def attribute_type(name: str) -> AttributeType:
+    """The type of an attribute that Rootport publishes, by its full name."""
+    return "int" if name in _INTS else "version" if name in _VERSIONS else "string"
+
+
+@cache
+def samples(kind: DeviceType) -> tuple[Device, ...]:
+    """Devices that have all that a device of this kind may have, with unlike values.
+
+    What ends with an error for each of them is wrong in its types or its constants, and not for one value.
+    """
+    return tuple(
+        Device(
+            name="any",
+            attributes={name: _sample(name, number, text) for name in ATTRIBUTES[kind]}
+            | {a.TYPE: DeviceAttribute(string_value=kind.value)},
+            capacity={name: DeviceCapacity(value=Quantity.of(number)) for name in CAPACITIES[kind]},
+        )
+        for number, text in ((1, "1"), (3, "0000:c1:00.0"), (80 * 2**30, "NVIDIA H100 80GB HBM3"))
+    )
+
+
+def _sample(name: str, number: int, text: str) -> DeviceAttribute:
+    match attribute_type(name):
+        case "int":
+            return DeviceAttribute(int_value=number)
+        case "version":
+            return DeviceAttribute(version_value=f"{number}.0.0")
+        case "string":
+            return DeviceAttribute(string_value=text)
 
 
 def attributes_of(kinds: frozenset[DeviceType]) -> frozenset[str]:
@@ -80,6 +113,9 @@ def kinds_of(device_class: DeviceClass) -> frozenset[DeviceType]:
 
     Asked of its selectors with a device that has nothing but its type. What a class asks beyond the type it may ask of
     every kind, so a selector that cannot be answered leaves the kind in.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
     own = [
         part.cel.expression for part in device_class.spec.selectors if part.cel and DRIVER_NAME in part.cel.expression
@@ -97,6 +133,6 @@ def kinds_by_name(device_class: str) -> frozenset[DeviceType]:
 def _may_select(expression: str, kind: DeviceType) -> bool:
     device = Device(name="any", attributes={a.TYPE: DeviceAttribute(string_value=kind.value)})
     try:
-        return compile_selector(expression).matches(DRIVER_NAME, device)
-    except InputError:
+        return ask(expression, DRIVER_NAME, device) is not False
+    except CelEvaluationError:
         return True

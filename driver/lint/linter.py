@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
+from driver.api.pod_templates import PodSpec
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
+from driver.budget import SpentError
 from driver.explain.state import ClusterState
 from driver.explain.vocabulary import Vocabulary
+from driver.lint.constants import wrong_constants
 from driver.lint.findings import LintCode, LintFinding, Severity
+from driver.lint.kinds import kinds_of
 from driver.lint.mistakes import claim_mistakes, class_mistakes
+from driver.lint.parameters import unfit_class_parameters, unfit_parameters
 from driver.lint.parts import parts_of
+from driver.lint.pods import KnownClaims, pod_findings
 from driver.lint.published import published, published_devices
 from driver.lint.selectors import fails_for_others, unguarded, unknown_names
 from driver.lint.shape import shape
+from driver.lint.unrecorded import NOTHING, Unrecorded
 
-__all__ = ["lint_claim", "lint_class"]
+__all__ = ["lint_claim", "lint_class", "lint_pod"]
 
 # What makes asking the published devices pointless, because the answer would be about the same mistake.
-_FATAL: Final = frozenset({LintCode.UNKNOWN_CLASS, LintCode.SELECTOR_INVALID})
+_FATAL: Final = frozenset(
+    {LintCode.UNKNOWN_CLASS, LintCode.SELECTOR_INVALID, LintCode.SELECTOR_FAILS, LintCode.COMPARISON_OF_TYPES}
+)
+_ORDER: Final = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 _MOST: Final = 100
+_MOST_SEEN: Final = 1000
 
 
 def lint_claim(
@@ -28,8 +41,12 @@ def lint_claim(
     classes: Mapping[str, DeviceClass] | None = None,
     state: ClusterState | None = None,
     vocabulary: Vocabulary | None = None,
+    classes_are_all: bool = True,
+    unrecorded: Unrecorded = NOTHING,
 ) -> tuple[LintFinding, ...]:
     """Everything that is wrong with a claim, or likely to be, errors first; at most a hundred findings.
+
+    Where the budget in force (:mod:`driver.budget`) is spent, what was found before, and a finding that says so.
 
     Args:
         claim: Valid for the API server, with its defaults; of a template the claim that is made of it.
@@ -37,28 +54,96 @@ def lint_claim(
             own are known by their names.
         state: What is published; None for what can be told without.
         vocabulary: Of the same, where the caller has it: it takes a while for a large cluster.
+        classes_are_all: Whether ``classes`` are all that the cluster has; else one that is not among them is a note.
+        unrecorded: What the source of ``state`` does not say of its devices: what follows from that is a warning.
     """
     if classes is None and state is not None:
         classes = state.classes
     if vocabulary is None:
         vocabulary = Vocabulary() if state is None else Vocabulary.of(published_devices(state), classes or ())
-    parts = tuple(parts_of(claim, classes))
-    findings = list(claim_mistakes(claim, classes))
-    for part in parts:
-        if part.kinds:
-            findings += unknown_names(part, vocabulary)
-            findings += unguarded(part)
-    findings += shape(claim, parts, vocabulary)
-    if state is not None and classes is not None and not any(finding.code in _FATAL for finding in findings):
-        findings += published(claim, parts, state, classes, vocabulary)
-    return _sorted(findings)
+    found = _claim_findings(claim, classes, state, vocabulary, classes_are_all=classes_are_all)
+    return _finished(unrecorded.weakened(found))
 
 
 def lint_class(device_class: DeviceClass) -> tuple[LintFinding, ...]:
-    """Everything that is wrong with a DeviceClass."""
-    return _sorted([*class_mistakes(device_class), *fails_for_others(device_class)])
+    """Everything that is wrong with a DeviceClass; likewise."""
+    return _finished(_class_findings(device_class))
 
 
-def _sorted(findings: list[LintFinding]) -> tuple[LintFinding, ...]:
-    unique = dict.fromkeys(findings)
-    return tuple(sorted(unique, key=lambda finding: finding.severity is not Severity.ERROR)[:_MOST])
+def _class_findings(device_class: DeviceClass) -> Iterator[LintFinding]:
+    kinds = kinds_of(device_class)
+    yield from class_mistakes(device_class)
+    yield from unfit_class_parameters(device_class, kinds)
+    yield from fails_for_others(device_class)
+    yield from wrong_constants("spec.selectors", device_class.spec.selectors, kinds)
+
+
+def lint_pod(pod: PodSpec, namespace: str, known: KnownClaims) -> tuple[LintFinding, ...]:
+    """Claims that a pod or pod template names wrongly or does not use, and devices that it asks device plugins for.
+
+    Args:
+        pod: The pod's or template's spec, as somebody wrote it.
+        namespace: The object's namespace.
+        known: What the same files define: what is not there may be on the cluster.
+    """
+    return _finished(pod_findings(pod, namespace, known))
+
+
+def _claim_findings(
+    claim: ResourceClaim,
+    classes: Mapping[str, DeviceClass] | None,
+    state: ClusterState | None,
+    vocabulary: Vocabulary,
+    *,
+    classes_are_all: bool,
+) -> Iterator[LintFinding]:
+    parts = tuple(parts_of(claim, classes))
+    is_fatal = False
+    constants = (wrong_constants(f"{part.path}.selectors", part.spec.selectors, part.kinds) for part in parts)
+    mistakes = claim_mistakes(claim, parts, classes, are_all=classes_are_all)
+    for finding in chain(mistakes, chain.from_iterable(constants)):
+        is_fatal = is_fatal or (finding.code in _FATAL and finding.severity is not Severity.WARNING)
+        yield finding
+    told: set[str] = set()
+    for part in parts:
+        if part.kinds:
+            for finding in unknown_names(part, vocabulary):
+                if finding.severity is Severity.ERROR:
+                    told.add(finding.path)
+                yield finding
+            yield from unguarded(part)
+    yield from unfit_parameters(claim, parts, classes, state)
+    yield from shape(claim, parts, vocabulary)
+    if state is not None and classes is not None and not is_fatal:
+        # That no device has a name which there is not is no second mistake.
+        found = published(claim, parts, state, classes, vocabulary)
+        yield from (finding for finding in found if finding.path not in told)
+
+
+def _finished(found: Iterator[LintFinding]) -> tuple[LintFinding, ...]:
+    """The findings, as far as they come."""
+    findings: dict[LintFinding, None] = {}
+    rest: LintFinding | None = None
+    try:
+        for finding in found:
+            findings[finding] = None
+            if len(findings) >= _MOST_SEEN:
+                rest = _rest(f"after {_MOST_SEEN:,} findings the rest of it was not looked at", "mend these first")
+                break
+    except SpentError:
+        rest = _rest(
+            "not all of it was looked at: that takes longer than there was time",
+            "lint fewer objects at once, or write its selectors simpler",
+        )
+    ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+    if rest is None and len(ordered) > _MOST:
+        rest = replace(
+            _rest(f"{len(ordered) - _MOST + 1} more findings, none of them worse, are not shown", "mend these first"),
+            severity=Severity.NOTE,
+        )
+    return tuple(ordered) if rest is None else (*ordered[: _MOST - 1], rest)
+
+
+def _rest(message: str, hint: str) -> LintFinding:
+    """Something was left out."""
+    return LintFinding(code=LintCode.NOT_LOOKED_AT, severity=Severity.WARNING, path="spec", message=message, hint=hint)

@@ -2,66 +2,135 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceClass, DeviceSelector, OpaqueDeviceConfiguration, ResourceClaim
+from driver.api.spelling import is_one_domain
 from driver.api.validation import FieldError
+from driver.api.validation.errors import shown
+from driver.budget import check
 from driver.cel import CelCompileError, compile_selector
-from driver.config import parse_config, share_errors
-from driver.explain.vocabulary import Vocabulary
+from driver.config import UnsupportedFieldError, share_errors
+from driver.explain.vocabulary import OWN_CLASSES, Vocabulary
 from driver.lint.findings import LintCode, LintFinding, Severity
-from driver.lint.parts import parts_of
+from driver.lint.kinds import kinds_of
+from driver.lint.parameters import read_parameters
+from driver.lint.parts import Part, parts_of
 
-__all__ = ["check_claim", "check_class", "claim_mistakes", "class_mistakes"]
+__all__ = ["check_claim", "check_class", "claim_mistakes", "class_mistakes", "unknown_class"]
+
+_NEAR: Final = 0.75
 
 
 def check_class(device_class: DeviceClass) -> Iterator[FieldError]:
     """Every selector that does not compile, and every parameter of ours that is wrong."""
-    return map(_field_error, class_mistakes(device_class))
+    found = class_mistakes(device_class)
+    return (_field_error(finding) for finding in found if finding.severity is Severity.ERROR)
 
 
 def check_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[FieldError]:
-    """As :func:`check_class`, every class that is not among ``classes``, and every share that no GPU can give."""
-    return map(_field_error, claim_mistakes(claim, classes))
+    """As :func:`check_class`, every share that no GPU can give, and every misspelled name of one of ``classes``.
+
+    A class of another name may be there on a cluster.
+    """
+    found = claim_mistakes(claim, tuple(parts_of(claim, classes)), classes, are_all=False)
+    return (_field_error(finding) for finding in found if finding.severity is Severity.ERROR)
 
 
 def class_mistakes(device_class: DeviceClass) -> Iterator[LintFinding]:
-    """The same as findings, all of them errors."""
+    """The same as findings, and parameters that nobody reads.
+
+    Raises:
+        SpentError: The budget in force is spent.
+    """
     yield from _selectors("spec.selectors", device_class.spec.selectors)
+    yield from _parameters(read_parameters(device_class.spec.config, "spec.config", source="FromClass")[1])
+    is_ours = bool(kinds_of(device_class))
     for index, config in enumerate(device_class.spec.config):
-        yield from _parameters(f"spec.config[{index}].opaque", config.opaque)
+        if is_ours:
+            yield from _foreign(f"spec.config[{index}].opaque", config.opaque, "the devices of this class")
 
 
-def claim_mistakes(claim: ResourceClaim, classes: Mapping[str, DeviceClass] | None) -> Iterator[LintFinding]:
-    """The same as findings, all of them errors.
+def claim_mistakes(
+    claim: ResourceClaim,
+    parts: Sequence[Part],
+    classes: Mapping[str, DeviceClass] | None,
+    *,
+    are_all: bool = True,
+) -> Iterator[LintFinding]:
+    """The same as findings, parameters that nobody reads, and classes of which nothing is known.
 
     Args:
         claim: The claim, with the API's defaults.
-        classes: All DeviceClasses by name; None where they are not known: then none is missing.
+        parts: Its requests and alternatives.
+        classes: DeviceClasses by name; None where they are not known: then none is missing.
+        are_all: Whether there are no others on the cluster.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
-    for part in parts_of(claim, classes):
+    for part in parts:
+        check()
         if classes is not None and part.spec.device_class_name not in classes:
-            message = _unknown_class(part.spec.device_class_name, classes)
-            yield _error(LintCode.UNKNOWN_CLASS, f"{part.path}.deviceClassName", message)
+            yield unknown_class(f"{part.path}.deviceClassName", part.spec.device_class_name, classes, are_all=are_all)
         yield from _selectors(f"{part.path}.selectors", part.spec.selectors)
         # Of another driver's devices, core and memory may be anything.
         if part.spec.capacity is not None and part.kinds:
             for error in share_errors(part.spec.capacity.requests, f"{part.path}.capacity.requests"):
                 yield _error(LintCode.CAPACITY_INVALID, error.path, error.message)
+    yield from _parameters(read_parameters(claim.spec.devices.config, "spec.devices.config", source="FromClaim")[1])
     for index, config in enumerate(claim.spec.devices.config):
-        yield from _parameters(f"spec.devices.config[{index}].opaque", config.opaque)
+        path = f"spec.devices.config[{index}].opaque"
+        named = [part for part in parts if not config.requests or {part.request, part.name} & set(config.requests)]
+        # Of a class that is not known, nobody can say whose devices it selects.
+        if named and all(part.kinds for part in named):
+            whose = ", ".join(dict.fromkeys(part.request for part in named))
+            yield from _foreign(path, config.opaque, f"the devices of request {whose}")
 
 
-def _unknown_class(name: str, known: Collection[str]) -> str:
-    hint = Vocabulary(known).class_hint(name) or f"known: {', '.join(sorted(known))}"
-    return f"there is no DeviceClass {name!r}; {hint}"
+def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool) -> LintFinding:
+    """What to say of a DeviceClass that is not among the ``known`` ones.
+
+    Args:
+        path: The field that names it.
+        name: The class.
+        known: Names of DeviceClasses.
+        are_all: Whether there are no others on the cluster.
+    """
+    meant = _misspelled(name, known)
+    if meant is not None:
+        return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; did you mean {meant}?")
+    if are_all:
+        # Of another domain no class is nearly the same, whatever its first letters.
+        own = Vocabulary(known).class_hint(name) if name in OWN_CLASSES or "." not in name else ""
+        hint = own or f"known: {', '.join(sorted(known))}"
+        return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; {hint}")
+    return LintFinding(
+        code=LintCode.UNKNOWN_CLASS,
+        severity=Severity.NOTE,
+        path=path,
+        message=(
+            f"DeviceClass {shown(name)} is neither one of Rootport's nor in the given files: it is taken to be on the"
+            " cluster, and nothing is checked of what it selects"
+        ),
+        hint="lint with the file that defines it, with --from or with --kubeconfig",
+    )
+
+
+def _misspelled(name: str, known: Collection[str]) -> str | None:
+    """The class that was meant by a name that differs in a few letters, and not in whose class it is."""
+    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+    return near[0] if near and is_one_domain(name, near[0]) else None
 
 
 def _selectors(path: str, selectors: Sequence[DeviceSelector]) -> Iterator[LintFinding]:
     for index, selector in enumerate(selectors):
         if selector.cel is None:
             continue
+        check()
         where = f"{path}[{index}].cel.expression"
         try:
             compiled = compile_selector(selector.cel.expression)
@@ -74,13 +143,25 @@ def _selectors(path: str, selectors: Sequence[DeviceSelector]) -> Iterator[LintF
             yield _error(LintCode.SELECTOR_TOO_COSTLY, where, str(error))
 
 
-def _parameters(path: str, opaque: OpaqueDeviceConfiguration | None) -> Iterator[LintFinding]:
-    if opaque is None or opaque.driver != DRIVER_NAME:
-        return
-    parsed = parse_config(opaque.parameters, f"{path}.parameters")
-    if isinstance(parsed, tuple):
-        for error in parsed:
+def _parameters(errors: Sequence[FieldError]) -> Iterator[LintFinding]:
+    for error in errors:
+        # An entry of a kind that is not known yet is told by what validates the object.
+        if not isinstance(error, UnsupportedFieldError):
             yield _error(LintCode.PARAMETERS_INVALID, error.path, error.message)
+
+
+def _foreign(path: str, opaque: OpaqueDeviceConfiguration | None, devices: str) -> Iterator[LintFinding]:
+    if opaque is not None and opaque.driver != DRIVER_NAME:
+        yield LintFinding(
+            code=LintCode.FOREIGN_PARAMETERS,
+            severity=Severity.WARNING,
+            path=f"{path}.driver",
+            message=(
+                f"these parameters are for driver {shown(opaque.driver)}, but {devices} are of driver {DRIVER_NAME}:"
+                " nobody reads them, and what they limit or set is not limited or set"
+            ),
+            hint=f"write driver: {DRIVER_NAME} and its own kind, such as GpuConfig (docs/user/gpu-sharing.md)",
+        )
 
 
 def _error(code: LintCode, path: str, message: str) -> LintFinding:

@@ -40,14 +40,26 @@ class Part:
 
 
 def parts_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass] | None) -> Iterator[Part]:
-    """All of them, in the claim's order."""
+    """All of them, in the claim's order.
+
+    Raises:
+        SpentError: The budget in force is spent.
+    """
+    known: dict[str, frozenset[DeviceType]] = {}
+
+    def part(path: str, request: str, name: str, spec: ExactDeviceRequest | DeviceSubRequest) -> Part:
+        of_class = spec.device_class_name
+        if of_class not in known:
+            known[of_class] = _kinds(of_class, classes)
+        return Part(path=path, request=request, name=name, spec=spec, kinds=known[of_class])
+
     for index, request in enumerate(claim.spec.devices.requests):
         path = f"spec.devices.requests[{index}]"
         if request.exactly is not None:
-            yield _part(f"{path}.exactly", request.name, request.name, request.exactly, classes)
+            yield part(f"{path}.exactly", request.name, request.name, request.exactly)
         for place, spec in enumerate(request.first_available):
             name = f"{request.name}/{spec.name}"
-            yield _part(f"{path}.firstAvailable[{place}]", request.name, name, spec, classes)
+            yield part(f"{path}.firstAvailable[{place}]", request.name, name, spec)
 
 
 def applies(constraint: DeviceConstraint, part: Part) -> bool:
@@ -60,16 +72,8 @@ def constraint_attribute(constraint: DeviceConstraint) -> str:
     return constraint.match_attribute or constraint.distinct_attribute or ""
 
 
-def _part(
-    path: str,
-    request: str,
-    name: str,
-    spec: ExactDeviceRequest | DeviceSubRequest,
-    classes: Mapping[str, DeviceClass] | None,
-) -> Part:
+def _kinds(name: str, classes: Mapping[str, DeviceClass] | None) -> frozenset[DeviceType]:
     if classes is None:
-        kinds = kinds_by_name(spec.device_class_name)
-    else:
-        device_class = classes.get(spec.device_class_name)
-        kinds = frozenset[DeviceType]() if device_class is None else kinds_of(device_class)
-    return Part(path=path, request=request, name=name, spec=spec, kinds=kinds)
+        return kinds_by_name(name)
+    device_class = classes.get(name)
+    return frozenset() if device_class is None else kinds_of(device_class)

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from driver import DRIVER_NAME
 from driver.allocator.capacity import consumption
 from driver.allocator.demands import Demand, read_claim
-from driver.allocator.errors import AllocationError
+from driver.allocator.errors import AllocationError, CapacityError
 from driver.allocator.pools import NodeView, PooledDevice, SliceDevices
 from driver.allocator.selection import SelectionFailure
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, DeviceClass, ResourceClaim
-from driver.cel import CelCompileError, TermAnswer, compile_terms
+from driver.budget import check
+from driver.cel import CelCompileError, CelLimitError, TermAnswer, compile_terms
 from driver.cel.lexer import tokenize, unescape
+from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 from driver.explain.trial import Trial
-from driver.explain.vocabulary import Vocabulary
+from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.parts import Part, constraint_attribute
+from driver.model.devices import DeviceType
 
 __all__ = ["published", "published_devices"]
 
@@ -56,6 +61,9 @@ def published(
         state: What is published.
         classes: The DeviceClasses by name.
         vocabulary: Of the same.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
     try:
         demand = read_claim(claim, classes, state.features)
@@ -63,9 +71,10 @@ def published(
         yield _error(LintCode.NEVER_FITS, "spec.devices", error.message, error.hint or "")
         return
     views = list(_views(state))
-    if not views:
+    if not views or Kind.SLICE in state.missing:
         return
     of_name = {part.name: part for part in parts}
+    names: set[str] = set()
     hopeless = False
     for request in demand.requests:
         findings: list[LintFinding] = []
@@ -73,8 +82,12 @@ def published(
         for alternative in request.alternatives:
             part = of_name[alternative.name]
             seen = _look(alternative, views, state)
+            if seen.stopped is not None:
+                yield _stopped(part, seen.stopped)
+                return
             if seen.failure is not None:
                 yield _fails(part, alternative, seen.failure)
+            names |= _names(alternative, seen)
             needed = 1 if alternative.count is None else alternative.count
             if seen.best < needed and seen.failure is None:
                 findings.append(_too_few(part, alternative, seen, vocabulary))
@@ -87,7 +100,9 @@ def published(
             hopeless = True
             yield from findings
     if not hopeless:
-        yield from _together(claim, views, state)
+        kinds = frozenset().union(*(part.kinds for part in parts))
+        for finding in _together(claim, views, state):
+            yield replace(finding, names=finding.names | names, kinds=kinds)
 
 
 @dataclass(slots=True)
@@ -99,6 +114,7 @@ class _Seen:
         sized: How many of them can give the capacities that it asks for, likewise.
         of_class: How many its class selects there are in all.
         failure: The first device on which a selector fails.
+        stopped: Why the answer for some device is not known.
         refused: By selector and term, the first that refuses devices of the class: how many, and the last answer.
         largest: The most that a selected device has of the capacities that are asked for, by name.
     """
@@ -107,6 +123,7 @@ class _Seen:
     sized: int = 0
     of_class: int = 0
     failure: tuple[PooledDevice, SelectionFailure] | None = None
+    stopped: CelLimitError | None = None
     refused: dict[tuple[int, str], tuple[int, TermAnswer]] = field(default_factory=dict)
     largest: dict[str, Quantity] = field(default_factory=dict)
 
@@ -138,7 +155,10 @@ def _look(demand: Demand, views: Sequence[NodeView], state: ClusterState) -> _Se
             key = (part.driver, id(part.source))
             counts = known.get(key)
             if counts is None:
+                check()
                 counts = known[key] = _count(demand, part, state, seen)
+                if seen.stopped is not None:
+                    return seen
             best += counts.selected
             sized += counts.sized
             seen.of_class += counts.selected
@@ -153,35 +173,38 @@ def _count(demand: Demand, part: SliceDevices, state: ClusterState, seen: _Seen)
     """The counts of a slice; the first failure and the largest capacities go into ``seen``."""
     selected = state.selections.of(demand, part)
     for place, failed in selected:
-        if failed is not None and seen.failure is None:
+        if failed is not None and isinstance(failed.error, CelLimitError):
+            seen.stopped = failed.error
+        elif failed is not None and seen.failure is None:
             seen.failure = (part.devices[place], failed)
-    lists = state.features.list_type_attributes
     chosen = {place for place, _ in selected}
     sized = 0
     refused: dict[tuple[int, str], tuple[int, TermAnswer]] = {}
     for place, device in enumerate(part.source):
+        check()
         if place in chosen:
-            sized += not demand.capacity or consumption(demand, device) is not None
+            with suppress(CapacityError):
+                sized += not demand.capacity or consumption(demand, device) is not None
             for name, _ in demand.capacity:
                 if name in device.capacity:
                     value = device.capacity[name].value
                     seen.largest[name] = max(seen.largest.get(name, value), value)
-        elif (refusal := _refusal(demand, part.driver, device, lists=lists)) is not None:
+        elif (refusal := _refusal(demand, part.driver, device)) is not None:
             term = (refusal[0], refusal[1].text)
             refused[term] = (refused[term][0] + 1 if term in refused else 1, refusal[1])
     return _Counts(len(selected), sized, refused)
 
 
-def _refusal(demand: Demand, driver: str, device: Device, *, lists: bool) -> tuple[int, TermAnswer] | None:
+def _refusal(demand: Demand, driver: str, device: Device) -> tuple[int, TermAnswer] | None:
     """The selector of the request, and the term of it, that refuses a device of the class."""
     try:
         for expression in demand.class_selectors:
-            if compile_terms(expression, list_attributes=lists).first_false(driver, device) is not None:
+            if compile_terms(expression, stored=True).first_false(driver, device) is not None:
                 return None
         for index, expression in enumerate(demand.selectors):
-            answer = compile_terms(expression, list_attributes=lists).first_false(driver, device)
+            answer = compile_terms(expression, stored=True).first_false(driver, device)
             if answer is not None:
-                return index, answer
+                return (index, answer) if answer.is_known else None
     except CelCompileError:
         return None
     return None
@@ -193,11 +216,30 @@ def _fails(part: Part, demand: Demand, failure: tuple[PooledDevice, SelectionFai
     owner = f"selector #{failed.index}"
     if failed.by_class:
         path, owner = f"{part.path}.deviceClassName", f"selector #{failed.index} of class {demand.device_class}"
+    expression = (demand.class_selectors if failed.by_class else demand.selectors)[failed.index]
+    answer = compile_terms(expression).first_false(device.id.driver, device.device)
     return _error(
         LintCode.SELECTOR_FAILS,
         path,
         f"{owner} fails for device {device.id}, and then kube-scheduler gives up on the pod: {failed.error.message}",
         "ask first whether the attribute is there, with has() or in",
+        names=frozenset() if answer is None else _mentioned(answer.text),
+    )
+
+
+def _mentioned(text: str) -> frozenset[str]:
+    """Full names of the attributes and capacities of Rootport's devices that a term mentions."""
+    words = {unescape(token.text) if token.kind == "string" else token.text for token in tokenize(text)}
+    return frozenset(name for name in OWN_ATTRIBUTES | OWN_CAPACITIES if name.partition("/")[2] in words)
+
+
+def _stopped(part: Part, error: CelLimitError) -> LintFinding:
+    return LintFinding(
+        code=LintCode.NOT_LOOKED_AT,
+        severity=Severity.WARNING,
+        path=f"{part.path}.selectors",
+        message=f"not looked at, what it finds: {error.message}",
+        hint="write the selector simpler",
     )
 
 
@@ -207,7 +249,8 @@ def _too_few(part: Part, demand: Demand, seen: _Seen, vocabulary: Vocabulary) ->
         message = f"asks for {wanted} of class {demand.device_class}; "
         message += f"no node has more than {seen.best}" if seen.best else "no node has any"
         hint = f"ask for {seen.best}, or use several pods" if seen.best else ""
-        return _error(LintCode.SELECTS_TOO_FEW, f"{part.path}.count" if seen.best else part.path, message, hint)
+        path = f"{part.path}.count" if seen.best else part.path
+        return _error(LintCode.SELECTS_TOO_FEW, path, message, hint, kinds=part.kinds)
     (index, text), (count, answer) = max(seen.refused.items(), key=lambda item: item[1][0])
     most = f"at most {seen.best} on a node" if seen.best else "none"
     values = ", ".join(f"{name} is {value}" for name, value in answer.values)
@@ -220,21 +263,42 @@ def _too_few(part: Part, demand: Demand, seen: _Seen, vocabulary: Vocabulary) ->
         f"{part.path}.selectors[{index}].cel.expression",
         message,
         _values_there(answer, vocabulary),
+        names=_names(demand, seen),
+        kinds=_types(answer.text) & part.kinds,
     )
+
+
+def _types(text: str) -> frozenset[DeviceType]:
+    """The types of devices that a term mentions."""
+    texts = {unescape(token.text) for token in tokenize(text) if token.kind == "string"}
+    return frozenset(kind for kind in DeviceType if kind.value in texts)
 
 
 def _no_room(part: Part, demand: Demand, seen: _Seen) -> LintFinding:
     """Selected, but too small, or not to be had in such amounts."""
     path = f"{part.path}.capacity.requests"
+    names, kinds = _names(demand, seen), part.kinds
     for name, amount in demand.capacity:
+        message = ""
         if name not in seen.largest:
             message = f"none of the devices that it selects has a capacity {name}"
-            return _error(LintCode.CAPACITY_UNAVAILABLE, f"{path}[{name}]", message, "")
-        if amount > seen.largest[name]:
+        elif amount > seen.largest[name]:
             message = f"asks for {amount} of {name}; no device that it selects has more than {seen.largest[name]}"
-            return _error(LintCode.CAPACITY_UNAVAILABLE, f"{path}[{name}]", message, "")
-    message = f"at most {seen.sized} of the devices of a node can give these amounts, and {demand.count} are asked for"
-    return _error(LintCode.CAPACITY_UNAVAILABLE, path, message, "the devices' request policies allow certain amounts")
+        if message:
+            return _error(LintCode.CAPACITY_UNAVAILABLE, f"{path}[{name}]", message, "", names=names, kinds=kinds)
+    wanted = "all" if demand.count is None else demand.count
+    message = f"at most {seen.sized} of the devices of a node can give these amounts, and {wanted} are asked for"
+    hint = "the devices' request policies allow certain amounts"
+    return _error(LintCode.CAPACITY_UNAVAILABLE, path, message, hint, names=names, kinds=kinds)
+
+
+def _names(demand: Demand, seen: _Seen) -> frozenset[str]:
+    """What decides how many devices a request finds: what its selectors refuse devices for, and what it asks of them.
+
+    On some machine another term may decide than on most.
+    """
+    capacities = frozenset(name if "/" in name else f"{DRIVER_NAME}/{name}" for name, _ in demand.capacity)
+    return capacities.union(*(_mentioned(text) for _, text in seen.refused))
 
 
 def _values_there(answer: TermAnswer, vocabulary: Vocabulary) -> str:
@@ -268,13 +332,15 @@ def _together(claim: ResourceClaim, views: Sequence[NodeView], state: ClusterSta
                 f"no node has devices with {same} {constraint_attribute(constraint)} for it, even with nothing in use;"
                 " without this constraint the claim would fit"
             )
-            yield _error(LintCode.NEVER_FITS, f"spec.devices.constraints[{index}]", message, "")
+            names = frozenset({constraint_attribute(constraint)})
+            yield _error(LintCode.NEVER_FITS, f"spec.devices.constraints[{index}]", message, "", names=names)
             return
     yield _error(
         LintCode.NEVER_FITS,
         "spec.devices",
         "each request finds devices, but no node can give all of them together, even with nothing in use",
         "rootport explain tells what each node lacks",
+        names=frozenset(map(constraint_attribute, devices.constraints)),
     )
 
 
@@ -291,11 +357,22 @@ def _unlike(views: Sequence[NodeView]) -> Iterator[str]:
 def _fits_somewhere(claim: ResourceClaim, nodes: Sequence[str], trial: Trial, state: ClusterState) -> bool:
     """Whether one of them could give it; True where nobody can tell, because of more than a lack of devices."""
     for name in nodes:
+        check()
         fits = trial.fits(state.nodes[name], [claim], ended=state.held_on(name), tolerate_all_taints=True)
         if fits or trial.problem:
             return True
     return False
 
 
-def _error(code: LintCode, path: str, message: str, hint: str) -> LintFinding:
-    return LintFinding(code=code, severity=Severity.ERROR, path=path, message=message, hint=hint)
+def _error(
+    code: LintCode,
+    path: str,
+    message: str,
+    hint: str,
+    *,
+    names: frozenset[str] = frozenset(),
+    kinds: frozenset[DeviceType] = frozenset(),
+) -> LintFinding:
+    return LintFinding(
+        code=code, severity=Severity.ERROR, path=path, message=message, hint=hint, names=names, kinds=kinds
+    )

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import comb
 from typing import Final
 
 from driver.api.resource_v1 import ResourceClaim
+from driver.budget import check
 from driver.lint.parts import Part, applies
 
 __all__ = ["QUICK", "combinations"]
@@ -28,7 +28,11 @@ _ENOUGH: Final = 10**9
 
 
 def combinations(claim: ResourceClaim, parts: Sequence[Part]) -> int:
-    """An upper estimate for a node that has just too few devices; at most a billion, which is as bad as any more."""
+    """An upper estimate for a node that has just too few devices; at most a billion, which is as bad as any more.
+
+    Raises:
+        SpentError: The budget in force is spent.
+    """
     of_request: dict[str, list[Part]] = {}
     for part in parts:
         of_request.setdefault(part.request, []).append(part)
@@ -40,6 +44,7 @@ def combinations(claim: ResourceClaim, parts: Sequence[Part]) -> int:
     total = 1
     done: list[Part] = []
     for alternatives in of_request.values():
+        check()
         total *= sum(_choices(claim, part, done, needed, taken) for part in alternatives) or 1
         taken[alternatives[0].spec.device_class_name] += alternatives[0].count or 0
         done += alternatives
@@ -52,7 +57,18 @@ def _choices(claim: ResourceClaim, part: Part, done: Sequence[Part], needed: Cou
     if part.count is None or _is_tied(claim, part, done):
         return 1
     name = part.spec.device_class_name
-    return comb(max(needed[name] - taken[name], part.count), part.count)
+    return _combinations_of(max(needed[name] - taken[name], part.count), part.count)
+
+
+def _combinations_of(devices: int, count: int) -> int:
+    """The binomial coefficient, at most a billion: the whole number may have more digits than memory has room for."""
+    found = 1
+    fewer = min(count, devices - count)
+    for step in range(1, fewer + 1):
+        found = found * (devices - fewer + step) // step
+        if found > _ENOUGH:  # after 30 steps at the latest: it is 2 to the power of the steps at least
+            return _ENOUGH
+    return found
 
 
 def _is_tied(claim: ResourceClaim, part: Part, done: Sequence[Part]) -> bool:

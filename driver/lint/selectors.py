@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from driver import DRIVER_NAME
+from driver.api.policies import may_be_extra
 from driver.api.resource_v1 import Device, DeviceAttribute, DeviceClass
-from driver.cel import CelCompileError, CelEvaluationError, Terms, compile_selector, compile_terms
-from driver.explain.vocabulary import Vocabulary, suggest
+from driver.budget import check
+from driver.cel import CelEvaluationError, Terms
+from driver.explain.vocabulary import CAPACITIES, OWN_CAPACITIES, Vocabulary, of_other_kinds, suggest
 from driver.layout.attributes import TYPE
 from driver.lint.findings import LintCode, LintFinding, Severity
-from driver.lint.kinds import ATTRIBUTES, CAPACITIES, OFTEN_ABSENT, attributes_of
+from driver.lint.kinds import ATTRIBUTES, OFTEN_ABSENT, attributes_of
 from driver.lint.parts import Part
+from driver.lint.questions import ask, terms_of
 from driver.model.devices import DeviceType
 
 __all__ = ["fails_for_others", "unguarded", "unknown_names"]
@@ -26,6 +30,9 @@ def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
     Args:
         part: A request whose class selects Rootport's devices.
         vocabulary: Of what is published, if that is known: it may be newer than this program.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
     attributes, capacities = attributes_of(part.kinds), frozenset().union(*(CAPACITIES[kind] for kind in part.kinds))
     blank, is_guarded = _blank(part), False
@@ -36,19 +43,25 @@ def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
         for term in terms.terms:
             severity = Severity.WARNING if is_guarded or not _fails(term.text, blank) else Severity.ERROR
             for read in term.reads or ():
+                check()
                 if read.part == "attributes" and read.name not in attributes and read.name not in vocabulary.attributes:
                     code, known, anywhere = LintCode.UNKNOWN_ATTRIBUTE, attributes, ATTRIBUTES
-                elif read.part == "capacity" and read.name not in capacities and read.name not in vocabulary.capacities:
+                    if may_be_extra(read.name) and not vocabulary.attributes:
+                        yield _by_policy_alone(path, read.name, known)
+                        continue
+                elif read.part == "capacity" and _is_missing(read.name, capacities, vocabulary):
                     code, known, anywhere = LintCode.UNKNOWN_CAPACITY, capacities, CAPACITIES
                 else:
                     continue
-                yield _unknown(code, path, read.name, known, anywhere, severity)
+                of_policy = {read.name} if read.part == "attributes" and may_be_extra(read.name) else ()
+                yield replace(_unknown(code, path, read.name, known, anywhere, severity), names=frozenset(of_policy))
     requests = part.spec.capacity.requests if part.spec.capacity is not None else {}
     for name in requests:
+        check()
         # Compared with the name that the device has, which for our own is the short one (consumable_capacity.go).
         full = name if "/" in name else f"{DRIVER_NAME}/{name}"
         path = f"{part.path}.capacity.requests[{name}]"
-        if full not in capacities and full not in vocabulary.capacities:
+        if _is_missing(full, capacities, vocabulary):
             yield _unknown(LintCode.UNKNOWN_CAPACITY, path, full, capacities, CAPACITIES, Severity.ERROR)
         elif "/" in name and full in capacities:
             yield LintFinding(
@@ -60,11 +73,20 @@ def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
             )
 
 
+def _is_missing(capacity: str, of_class: frozenset[str], vocabulary: Vocabulary) -> bool:
+    """Whether devices of a class lack a capacity. Who has one of Rootport's own is known whatever is published."""
+    is_published = capacity in vocabulary.capacities and capacity not in OWN_CAPACITIES
+    return capacity not in of_class and not is_published
+
+
 def unguarded(part: Part) -> Iterator[LintFinding]:
     """Reads of attributes that many devices lack, without asking for them first.
 
     kube-scheduler takes a selector that ends with an error as a failure of the whole pod: it does not look at further
     devices or nodes.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
     blank = _blank(part)
     for place, terms in _terms(part):
@@ -94,6 +116,9 @@ def fails_for_others(device_class: DeviceClass) -> Iterator[LintFinding]:
 
     A class is asked about the devices of all drivers, so one such class keeps every claim that names it from being
     allocated where another driver publishes devices.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
     foreign = Device(name="any")
     for place, selector in enumerate(device_class.spec.selectors):
@@ -101,10 +126,8 @@ def fails_for_others(device_class: DeviceClass) -> Iterator[LintFinding]:
             continue
         expression = selector.cel.expression
         try:
-            if not compile_selector(expression).matches(_ANOTHER_DRIVER, foreign):
-                return  # later selectors are not asked
-        except CelCompileError:
-            return  # told elsewhere
+            if not ask(expression, _ANOTHER_DRIVER, foreign):
+                return  # later selectors are not asked, or nobody knows
         except CelEvaluationError as error:
             yield LintFinding(
                 code=LintCode.UNGUARDED_ATTRIBUTE,
@@ -123,10 +146,9 @@ def _terms(part: Part) -> Iterator[tuple[int, Terms]]:
     for place, selector in enumerate(part.spec.selectors):
         if selector.cel is None:
             continue
-        try:
-            yield place, compile_terms(selector.cel.expression)
-        except CelCompileError:
-            continue  # told elsewhere
+        terms = terms_of(selector.cel.expression)
+        if terms is not None:
+            yield place, terms
 
 
 def _blank(part: Part) -> Device:
@@ -141,17 +163,28 @@ def _is_guarded(terms: Terms, blank: Device) -> bool:
 
 def _is_false(text: str, device: Device) -> bool:
     try:
-        return not compile_selector(text).matches(DRIVER_NAME, device)
+        return ask(text, DRIVER_NAME, device) is False
     except CelEvaluationError:
         return False
 
 
 def _fails(text: str, device: Device) -> bool:
     try:
-        compile_selector(text).matches(DRIVER_NAME, device)
+        ask(text, DRIVER_NAME, device)
     except CelEvaluationError:
         return True
     return False
+
+
+def _by_policy_alone(path: str, name: str, of_kind: frozenset[str]) -> LintFinding:
+    meant = suggest(name, of_kind)
+    return LintFinding(
+        code=LintCode.UNKNOWN_ATTRIBUTE,
+        severity=Severity.WARNING,
+        path=path,
+        message=f"there is no attribute {name}, unless the administrator's policies publish it (extraAttributes)",
+        hint=f"did you mean {meant}?" if meant else f"there are: {', '.join(sorted(of_kind)) or 'none'}",
+    )
 
 
 def _unknown(
@@ -163,15 +196,19 @@ def _unknown(
     severity: Severity,
 ) -> LintFinding:
     what = "attribute" if code is LintCode.UNKNOWN_ATTRIBUTE else "capacity"
-    others = sorted(kind.value for kind, names in anywhere.items() if name in names)
-    if others:
+    elsewhere = of_other_kinds(name, of_kind, anywhere)
+    if elsewhere is not None:
+        same, have_it = elsewhere
         message = f"devices of this class have no {what} {name}"
-        return LintFinding(
-            code=code, severity=severity, path=path, message=message, hint=f"{', '.join(others)} devices have it"
-        )
+        spelled = "" if same == name else f"did you mean {_as_asked(same, path)}? "
+        hint = f"{spelled}{have_it}"
+        return LintFinding(code=code, severity=severity, path=path, message=message, hint=hint)
     meant = suggest(name, of_kind)
-    if meant is not None and path.endswith("]"):
-        meant = meant.partition("/")[2]  # requests name capacities without the domain
     known = ", ".join(sorted(of_kind)) or "none"
-    hint = f"did you mean {meant}?" if meant else f"there are: {known}"
+    hint = f"did you mean {_as_asked(meant, path)}?" if meant else f"there are: {known}"
     return LintFinding(code=code, severity=severity, path=path, message=f"there is no {what} {name}", hint=hint)
+
+
+def _as_asked(name: str, path: str) -> str:
+    """A full name as it is written there: requests name capacities without the domain."""
+    return name.partition("/")[2] if path.endswith("]") else name

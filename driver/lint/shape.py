@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from driver import DRIVER_NAME
 from driver.allocator.candidates import MAX_RESULTS
+from driver.api.policies import may_be_extra
 from driver.api.resource_v1 import ResourceClaim
-from driver.explain.vocabulary import OWN_ATTRIBUTES, Vocabulary, suggest
+from driver.budget import check
+from driver.config import small_amount
+from driver.explain.vocabulary import CAPACITIES, OWN_ATTRIBUTES, Vocabulary, suggest
 from driver.lint.findings import LintCode, LintFinding, Severity
-from driver.lint.kinds import ATTRIBUTES, CAPACITIES, GPU_KINDS, NIC_KINDS, attributes_of
+from driver.lint.kinds import ATTRIBUTES, GPU_KINDS, NIC_KINDS, attributes_of
 from driver.lint.parts import Part, applies, constraint_attribute
 from driver.lint.search_cost import QUICK, combinations
 from driver.model.devices import DeviceType
@@ -24,8 +28,20 @@ def shape(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -
         claim: The claim.
         parts: Its requests and alternatives.
         vocabulary: Of what is published, if that is known.
+
+    Raises:
+        SpentError: The budget in force is spent.
     """
+    if not parts:
+        yield LintFinding(
+            code=LintCode.ASKS_FOR_NOTHING,
+            severity=Severity.WARNING,
+            path="spec.devices.requests",
+            message="there is no request: the claim is allocated at once, and gives its pods no device",
+            hint="write requests",
+        )
     yield from _too_many(parts)
+    yield from _small_amounts(parts)
     yield from _constraints(claim, parts, vocabulary)
     yield from _unpaired(claim, parts)
     yield from _redundant(claim, parts)
@@ -62,8 +78,24 @@ def _too_many(parts: Sequence[Part]) -> Iterator[LintFinding]:
         )
 
 
+def _small_amounts(parts: Sequence[Part]) -> Iterator[LintFinding]:
+    for part in parts:
+        if part.spec.capacity is None or not part.kinds:
+            continue
+        for name, amount in part.spec.capacity.requests.items():
+            meant = small_amount(name.removeprefix(f"{DRIVER_NAME}/"), amount)
+            if meant is not None:
+                yield LintFinding(
+                    code=LintCode.SMALL_AMOUNT,
+                    severity=Severity.WARNING,
+                    path=f"{part.path}.capacity.requests[{name}]",
+                    message=f"asks for {meant}",
+                )
+
+
 def _constraints(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -> Iterator[LintFinding]:
     for index, constraint in enumerate(claim.spec.devices.constraints):
+        check()
         field = "matchAttribute" if constraint.match_attribute is not None else "distinctAttribute"
         path = f"spec.devices.constraints[{index}]"
         attribute = constraint_attribute(constraint)
@@ -72,11 +104,12 @@ def _constraints(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabu
             continue
         lacking = [part for part in concerned if part.kinds and attribute not in attributes_of(part.kinds)]
         # A request with another alternative, or one that the constraint is not about, can still be served.
-        lacking = [
-            part for part in lacking if all(other in lacking for other in parts if other.request == part.request)
-        ]
+        named = {part.name for part in lacking}
+        served = {part.request for part in parts if part.name not in named}
+        lacking = [part for part in lacking if part.request not in served]
         if lacking and attribute not in vocabulary.attributes:
-            yield _lacking(f"{path}.{field}", attribute, lacking)
+            by_policy = may_be_extra(attribute) and not vocabulary.attributes
+            yield _lacking(f"{path}.{field}", attribute, lacking, by_policy=by_policy)
         elif len({part.request for part in concerned}) == 1 and all(part.count == 1 for part in concerned):
             yield LintFinding(
                 code=LintCode.CONSTRAINT_WITHOUT_EFFECT,
@@ -90,15 +123,21 @@ def _constraints(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabu
             )
 
 
-def _lacking(path: str, attribute: str, lacking: Sequence[Part]) -> LintFinding:
+def _lacking(path: str, attribute: str, lacking: Sequence[Part], *, by_policy: bool) -> LintFinding:
     known = frozenset.intersection(*(attributes_of(part.kinds) for part in lacking))
     meant = None if attribute in OWN_ATTRIBUTES else suggest(attribute, known)
     who = ", ".join(dict.fromkeys(part.name for part in lacking))
-    message = f"no device that request {who} can get has {attribute}, so the constraint never holds"
+    unless = " unless the administrator's policies publish it (extraAttributes)" if by_policy else ""
+    message = f"no device that request {who} can get has {attribute}, so the constraint never holds{unless}"
     of_others = sorted(kind.value for kind, names in ATTRIBUTES.items() if attribute in names)
     hint = f"did you mean {meant}?" if meant else f"devices of type {', '.join(of_others)} have it" if of_others else ""
     return LintFinding(
-        code=LintCode.CONSTRAINT_ATTRIBUTE, severity=Severity.ERROR, path=path, message=message, hint=hint
+        code=LintCode.CONSTRAINT_ATTRIBUTE,
+        severity=Severity.WARNING if by_policy else Severity.ERROR,
+        path=path,
+        message=message,
+        hint=hint,
+        names=frozenset({attribute} if may_be_extra(attribute) else ()),
     )
 
 
@@ -134,6 +173,7 @@ def _redundant(claim: ResourceClaim, parts: Sequence[Part]) -> Iterator[LintFind
     for part in parts:
         if names[part.request] == 1:
             continue
+        check()
         spec = part.spec.model_dump(exclude={"name"}, mode="json")
         earlier = seen.setdefault((part.request, repr(sorted(spec.items()))), part)
         # Those that a constraint tells apart by name are rungs of a ladder.

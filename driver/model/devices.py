@@ -279,8 +279,8 @@ class RdmaFunction(PciDevice):
         if_names: Its network interfaces, sorted.
         ports: Its ports by number.
         verbs_minor: N of ``/dev/infiniband/uverbsN``; likewise umad_minors and issm_minors, one a port.
-        rail: Its rail: which fabric plane of a rail-optimised network it is cabled to. Alike NICs of one node take
-            rails in PCI order.
+        rail: Its rail: which fabric plane of a rail-optimised network it is cabled to, by the convention of
+            :mod:`driver.model.rails`. None where it is not of the node's compute fabric.
     """
 
     rdma_device: str | None = None

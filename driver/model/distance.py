@@ -13,7 +13,7 @@ from functools import total_ordering
 from typing import Final
 
 from driver.errors import InputError
-from driver.model.devices import Device, Gpu, LinkKind, RdmaFunction
+from driver.model.devices import Device, Gpu, LinkKind
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from driver.model.pci_tree import on_same_card
@@ -93,11 +93,9 @@ class DistanceMatrix:
 
     Attributes:
         rows: One a device; columns are in the same order.
-        names: What stands behind the labels of NICs and FPGAs: label → RDMA device, or PCI address where it has none.
     """
 
     rows: tuple[DistanceRow, ...]
-    names: Mapping[str, str]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -152,12 +150,7 @@ def matrix(inventory: Inventory, *, virtual_functions: bool = False) -> Distance
         DistanceRow(label=label, device=device, distances=tuple(half[max(i, j)][min(i, j)] for j in every))
         for i, (label, device) in enumerate(labelled)
     )
-    names = {
-        label: (device.rdma_device if isinstance(device, RdmaFunction) else None) or device.address
-        for label, device in labelled
-        if not isinstance(device, Gpu)
-    }
-    return DistanceMatrix(rows=rows, names=names)
+    return DistanceMatrix(rows=rows)
 
 
 def _labelled(inventory: Inventory, *, virtual_functions: bool) -> Iterator[tuple[str, Device]]:

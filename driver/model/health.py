@@ -10,13 +10,16 @@ from typing import Final
 
 from driver.model.devices import DeviceName
 
-__all__ = ["LINK_DOWN_FAULT", "UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
+__all__ = ["CANNOT_PREPARE_TAINT", "LINK_DOWN_FAULT", "UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
 
 LINK_DOWN_FAULT: Final = "LinkDown"
 """The reason of the fault of a NIC without a link. The layout gives that a taint of its own, out of the inventory."""
 
 UNHEALTHY_TAINT: Final = "rootport.dev/unhealthy"
 """The key of the taint of a device with a fault; its value is the fault's reason."""
+
+CANNOT_PREPARE_TAINT: Final = "rootport.dev/cannot-prepare"
+"""The key of the taint of all devices of a node whose plugin can prepare no claim; its value is the reason."""
 
 
 class Effect(StrEnum):
@@ -63,10 +66,12 @@ class NodeHealth:
     Attributes:
         watched: The whole devices that somebody watches; of all others nothing is known.
         faults: What is wrong; of a device each reason once.
+        cannot_prepare: Why the plugin can prepare no claim at all, in one CamelCase word; empty where it can, or may.
     """
 
     watched: frozenset[DeviceName] = frozenset()
     faults: tuple[Fault, ...] = ()
+    cannot_prepare: str = ""
 
     def of(self, device: DeviceName) -> tuple[Fault, ...]:
         """A device's faults, the worst first: by effect, then by age."""

@@ -12,9 +12,21 @@ from driver.api.rootport_v1alpha1 import DeviceAmounts, DeviceFragment, DeviceMo
 from driver.model.devices import Device, Gpu, MigProfile, RdmaNic
 from driver.model.parts import MigPartition, gpu_parts, has_static_layout
 
-__all__ = ["NOT_OFFERED", "OFFERED", "DeviceOffer", "DeviceUse", "allocatable", "allocated", "capacity", "largest_free"]
+__all__ = [
+    "NOT_OFFERED",
+    "OFFERED",
+    "DeviceOffer",
+    "DeviceUse",
+    "allocatable",
+    "allocated",
+    "capacity",
+    "largest_free",
+    "memory_given",
+    "memory_left",
+]
 
 _ALL: Final = 100
+_MEBI: Final = 20
 _ZERO: Final = Quantity("0")
 # What instances of profiles take beside memory slices. NVML does not tell how much of it a GPU has: it has what as many
 # instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
@@ -81,7 +93,7 @@ def capacity(device: Device) -> DeviceAmounts | None:
     """What a device has; None where it has nothing that is counted."""
     match device:
         case Gpu():
-            return DeviceAmounts(core=_ALL, memory=_bytes(device.memory_bytes))
+            return DeviceAmounts(core=_ALL, memory=memory_left(device.memory_bytes))
         case RdmaNic():
             bandwidth = Quantity.of(device.bandwidth) if device.bandwidth else None
             return _some(DeviceAmounts(bandwidth=bandwidth, vfs=len(device.vfs) or None))
@@ -116,7 +128,7 @@ def allocated(device: Device, use: DeviceUse) -> DeviceAmounts | None:
     match device:
         case Gpu():
             core = use.core + _core_of(use.partitions, device)
-            return DeviceAmounts(core=min(core, _ALL), memory=_bytes(use.memory))
+            return DeviceAmounts(core=min(core, _ALL), memory=memory_given(use.memory))
         case RdmaNic():
             bandwidth = None if use.bandwidth is None else Quantity.of(use.bandwidth)
             return _some(DeviceAmounts(bandwidth=bandwidth, vfs=use.vfs))
@@ -137,6 +149,16 @@ def largest_free(device: Device, offer: DeviceOffer, use: DeviceUse) -> DeviceFr
             return None
 
 
+def memory_given(amount: int | None) -> Quantity | None:
+    """Bytes of memory that are allocated, as a Device object has them: in whole mebibytes, rounded up."""
+    return None if amount is None else Quantity.of(-(-amount >> _MEBI) << _MEBI, binary=True)
+
+
+def memory_left(amount: int | None) -> Quantity | None:
+    """Bytes of memory that there are, or that are free; in whole mebibytes, rounded down."""
+    return None if amount is None else Quantity.of(amount >> _MEBI << _MEBI, binary=True)
+
+
 def _of_gpu(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
     if use.mode == "whole":
         return None
@@ -146,11 +168,13 @@ def _of_gpu(gpu: Gpu, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | No
         is_full = core <= 0 or (memory is not None and memory <= 0)
         if is_full or (offer.most_shares is not None and use.shares >= offer.most_shares) or not offer.whole:
             return None
-        return DeviceFragment(core=core, memory=_bytes(memory))
+        return DeviceFragment(core=core, memory=memory_left(memory))
     profile = _largest_profile(gpu, use.partitions) if offer.parts else None
     if use.mode is None and offer.whole:
-        return DeviceFragment(core=_ALL, memory=_bytes(gpu.memory_bytes), profile=profile.name if profile else None)
-    return DeviceFragment(memory=_bytes(profile.memory_bytes), profile=profile.name) if profile else None
+        return DeviceFragment(
+            core=_ALL, memory=memory_left(gpu.memory_bytes), profile=profile.name if profile else None
+        )
+    return DeviceFragment(memory=memory_left(profile.memory_bytes), profile=profile.name) if profile else None
 
 
 def _of_nic(nic: RdmaNic, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
@@ -202,10 +226,6 @@ def _core_of(partitions: Iterable[MigPartition], gpu: Gpu) -> int:
 
 def _size(profile: MigProfile) -> tuple[int, int, int]:
     return profile.memory_bytes, profile.compute_slices, profile.max_instances
-
-
-def _bytes(amount: int | None) -> Quantity | None:
-    return None if amount is None else Quantity.of(amount, binary=True)
 
 
 def _some(amounts: DeviceAmounts) -> DeviceAmounts | None:

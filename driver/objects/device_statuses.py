@@ -38,6 +38,7 @@ from driver.objects.device_amounts import (
     allocated,
     capacity,
     largest_free,
+    memory_given,
 )
 from driver.objects.device_conditions import conditions_of, state_of
 
@@ -83,12 +84,16 @@ def device_statuses(
     """
     given = _given(inventory, [item for item in allocations if item.pool == inventory.node])
     nics = {nic.address: nic for nic in inventory.nics}
+    cards: tuple[Device, ...] = (*inventory.gpus, *inventory.nics, *inventory.fpgas)
+    conditions_of_card = {
+        card.name: conditions_of(
+            card, health.of(card.name), is_watched=card.name in health.watched, is_silent=is_silent
+        )
+        for card in cards
+    }
     statuses = {}
     for device in inventory.devices():
-        root = nics.get(device.parent, device) if isinstance(device, RdmaVf) else device
-        conditions = conditions_of(
-            root, health.of(root.name), is_watched=root.name in health.watched, is_silent=is_silent
-        )
+        conditions = conditions_of_card[nics[device.parent].name if isinstance(device, RdmaVf) else device.name]
         state = state_of(conditions)
         offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
         if is_silent or state == "Unhealthy":
@@ -163,7 +168,7 @@ def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: Allocati
         device=DeviceName(item.device),
         share_id=item.share_id,
         core=core,
-        memory=None if memory is None else Quantity.of(memory, binary=True),
+        memory=memory_given(memory),
         bandwidth=None if item.bandwidth is None else Quantity.of(item.bandwidth),
         isolation=item.isolation,
         pods=tuple(shown),

@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 
 from pydantic import ValidationError
 
-from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta
 from driver.api.rootport_v1alpha1 import API_VERSION, MAX_NEAR, Device, DeviceSpec, DeviceStatus, NearDevice
 from driver.api.validation.errors import shown
@@ -18,6 +17,7 @@ from driver.model import devices as model
 from driver.model.distance import matrix
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
+from driver.objects.device_amounts import memory_left
 from driver.objects.invalid import field_errors
 from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_object_name, model_label, node_label
 
@@ -102,13 +102,12 @@ def _spec(device: model.Device, node: str) -> dict[str, object]:
     }
     match device:
         case model.Gpu():
-            memory = device.memory_bytes
             return common | {
                 "vendor": device.vendor,
                 "minor": device.minor,
                 "device_paths": _gpu_paths(device),
                 "uuid": device.uuid,
-                "memory": None if memory is None else Quantity.of(memory, binary=True),
+                "memory": memory_left(device.memory_bytes),
                 "architecture": device.architecture,
             }
         case model.RdmaNic():

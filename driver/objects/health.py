@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from driver.api.rootport_v1alpha1 import MAX_FAULTS, MAX_NOTE_LENGTH, DeviceFault, NodeInventoryStatus
+from driver.api.rootport_v1alpha1 import MAX_FAULTS, MAX_NOTE_LENGTH, Condition, DeviceFault, NodeInventoryStatus
 from driver.api.times import time_text
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 
-__all__ = ["device_faults", "node_health"]
+__all__ = ["PREPARE_CONDITIONS", "device_faults", "node_health"]
+
+PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
+"""The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
 
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
@@ -56,7 +59,16 @@ def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
         )
     except ValidationError:
         return NodeHealth()
-    return NodeHealth(watched=frozenset(map(DeviceName, status.watched)), faults=faults)
+    return NodeHealth(
+        watched=frozenset(map(DeviceName, status.watched)),
+        faults=faults,
+        cannot_prepare=_cannot_prepare(status.conditions),
+    )
+
+
+def _cannot_prepare(conditions: Iterable[Condition]) -> str:
+    false = {item.type: item.reason for item in conditions if item.status == "False"}
+    return next((false[name] for name in PREPARE_CONDITIONS if name in false), "")
 
 
 def _since(text: str) -> datetime:

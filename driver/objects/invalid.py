@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from driver.api import rootport_v1alpha1
-from driver.api.validation.errors import FieldError, shown
+from driver.api.validation.errors import FieldError
+from driver.api.validation.wording import in_words
 
 __all__ = ["field_errors"]
 
@@ -24,19 +24,10 @@ _NAMES: Final = {
 
 def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
     """Every mistake with its field, as Kubernetes writes it: ``spec.gpus[0].address``."""
-    details = error.errors(include_url=False, include_context=False)
-    return tuple(FieldError(_path(detail["loc"]), _message(detail)) for detail in details)
+    details = error.errors(include_url=False)
+    return tuple(FieldError(_path(detail["loc"]), in_words(detail)) for detail in details)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{_NAMES.get(step, step)}" for step in loc)
     return "".join(steps).removeprefix(".")
-
-
-def _message(detail: ErrorDetails) -> str:
-    if detail["type"] == "missing":
-        return "is required"
-    message = f"{detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    value: Any = detail["input"]
-    # A list or an object would be shown whole.
-    return f"{message}, not {shown(str(value))}" if isinstance(value, str | int | float) else message

@@ -10,7 +10,14 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from driver.api.resource_v1 import ObjectMeta
-from driver.api.rootport_v1alpha1 import API_VERSION, MAX_NOTE_LENGTH, MAX_NOTES, NodeInventory, NodeInventorySpec
+from driver.api.rootport_v1alpha1 import (
+    API_VERSION,
+    MAX_DEVICES,
+    MAX_NOTE_LENGTH,
+    MAX_NOTES,
+    NodeInventory,
+    NodeInventorySpec,
+)
 from driver.api.validation.errors import FieldError, shown
 from driver.api.validation.names import subdomain
 from driver.errors import InputError
@@ -41,7 +48,7 @@ def node_inventory(inventory: Inventory) -> NodeInventory:
         errors += (FieldError(f"spec.{item.path}", item.message) for item in field_errors(error))
         raise _invalid(inventory.node, errors) from error
     made = NodeInventory(api_version=API_VERSION, kind=_KIND, metadata=ObjectMeta(name=inventory.node), spec=spec)
-    errors += _duplicates(made)
+    errors += _wrong_devices(made)
     if errors:
         raise _invalid(inventory.node, errors)
     return made
@@ -71,14 +78,15 @@ def inventory_of(node_inventory: NodeInventory) -> Inventory:
     """The inventory that a node's plugin wrote.
 
     What a node wrote is not trusted: each value's form is checked by the model (:func:`parse_node_inventory` tells its
-    mistakes), and here the name, and that no two devices have one PCI address. ``spec.counts`` is not read: it is for
-    people.
+    mistakes), and here the name, the number of devices, and that no two of them have one PCI address. What
+    ``spec.counts`` says is not read: it is for people.
 
     Raises:
-        InputError: Two devices have one address, or the name is not a node's; all mistakes, with their fields.
+        InputError: There are too many devices, two have one address, or the name is not a node's; all mistakes, with
+            their fields.
     """
     name = node_inventory.metadata.name
-    errors = [*subdomain("metadata.name", name), *_duplicates(node_inventory)]
+    errors = [*subdomain("metadata.name", name), *_wrong_devices(node_inventory)]
     if errors:
         raise _invalid(name, errors)
     fields = node_inventory.spec.model_dump(exclude={"counts"})
@@ -145,7 +153,11 @@ def _wrong_parents(inventory: Inventory) -> Iterator[FieldError]:
                 yield FieldError(path, f"its parent is {shown(vf.parent)}, but it is listed at {nic.address}")
 
 
-def _duplicates(made: NodeInventory) -> Iterator[FieldError]:
+def _wrong_devices(made: NodeInventory) -> Iterator[FieldError]:
+    number = sum(1 for _ in _addresses(made.spec))
+    if number > MAX_DEVICES:
+        yield FieldError("spec", f"it has {number} devices, and a node has at most {MAX_DEVICES}")
+        return
     first: dict[str, str] = {}
     for path, address in _addresses(made.spec):
         earlier = first.setdefault(address, path)

@@ -64,6 +64,9 @@ def claim_spec(wish: PairsWish) -> ResourceClaimSpec:
     if wish.differ:
         gpus = tuple(f"gpu-{number}" for number in range(wish.groups))
         constraints.append(DeviceConstraint(requests=gpus, distinct_attribute=f"{DRIVER_NAME}/{attributes.INDEX}"))
+    if wish.one_fabric:
+        nics = tuple(f"nic-{number}" for number in range(wish.groups))
+        constraints.append(_same(f"{DRIVER_NAME}/{attributes.LINK_TYPE}", *nics))
     return ResourceClaimSpec(devices=DeviceClaim(requests=tuple(requests), constraints=tuple(constraints)))
 
 

@@ -43,7 +43,7 @@ class PairsWish:
         gpu_core: Percent of each GPU's compute; None for all of it.
         gpu_memory: Bytes of each GPU's memory; None for all of it.
         bandwidth: Of each NIC, in bits per second; None for the whole NIC.
-        rails: The rail of each NIC; empty where any will do.
+        rails: The rail of each NIC, all of one fabric; empty where any will do.
 
     Raises:
         InputError: No claim can say that; all reasons at once.
@@ -87,6 +87,11 @@ class PairsWish:
     def differ(self) -> bool:
         """Whether the claim has to say that its GPUs differ: two shares may otherwise be of one GPU."""
         return self.shares_gpus and self.gpus > 1
+
+    @property
+    def one_fabric(self) -> bool:
+        """Whether the claim has to say that its NICs have one link type: each kind of fabric has rails of its own."""
+        return bool(self.rails) and self.nics > 1
 
     @property
     def constraints_each(self) -> int:
@@ -134,13 +139,13 @@ class PairsWish:
 
     def _limits(self) -> Iterator[str]:
         devices, requests = self.gpus + self.nics, 2 * self.groups
-        constraints = self.groups * self.constraints_each + self.differ
+        constraints = self.groups * self.constraints_each + self.differ + self.one_fabric
         if devices > _MAX_DEVICES:
             yield f"{self.gpus} GPUs and {self.nics} NICs are {devices} devices: a claim can have {_MAX_DEVICES}"
         elif requests > _MAX_REQUESTS:  # two or more devices a group: the limit of devices comes first
             yield f"{self.groups} groups are {requests} requests: a claim can have {_MAX_REQUESTS}"
         if constraints > _MAX_CONSTRAINTS:
-            most = (_MAX_CONSTRAINTS - self.differ) // self.constraints_each
+            most = (_MAX_CONSTRAINTS - self.differ - self.one_fabric) // self.constraints_each
             yield (
                 f"{self.groups} groups with --scope {self.scope} take {constraints} constraints: a claim can have"
                 f" {_MAX_CONSTRAINTS}, enough for {most} groups; divide them between two claims of one pod, or use"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from driver.api.resource_v1 import ClaimReference, DeviceAllocationConfiguration, ObjectMeta, ResourceClaim
 from driver.api.validation.errors import FieldError
-from driver.config import DeviceConfig, UnsupportedFieldError, config_for, read_entries
+from driver.config import DeviceConfig, UnsupportedFieldError, as_written, config_for, read_entries
 from driver.errors import InputError, UnsupportedError
 from driver.model.devices import DeviceName, RdmaFunction
 from driver.model.inventory import Inventory, InventorySource
@@ -154,7 +154,7 @@ def decide(
     amounts, configs = _read(claim, given, reference)
     bandwidths = [share_of_bandwidth(item) for item in given]
     refuse_double_use(given, amounts, bandwidths)
-    plans = isolation_plans(given, amounts, configs, host, reference)
+    plans = isolation_plans(given, amounts, configs, host, reference, inventory.node)
     refuse_conflicts(given, plans, host, reference)
     notes: tuple[str, ...] = ()
     if assume_minors:
@@ -197,7 +197,8 @@ def _read(
     read = [amount_of(item) for item in given]
     amounts = [item for item in read if not isinstance(item, tuple)]
     allocation = claim.status.allocation
-    configs, config_errors = _configs(given, allocation.devices.config if allocation else ())
+    configuration = as_written(allocation.devices.config, claim.spec.devices) if allocation else ()
+    configs, config_errors = _configs(given, configuration)
     errors = [
         *request_errors(claim, given),
         *config_errors,

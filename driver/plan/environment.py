@@ -16,11 +16,14 @@ from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import NodeError
 from driver.model.devices import Gpu
+from driver.objects.extended_resources import CLAIM_ANNOTATION
 
-__all__ = ["Told", "device_environment", "pod_claim_name", "request_environment"]
+__all__ = ["POD_CLAIM_ANNOTATION", "Told", "device_environment", "pod_claim_name", "request_environment"]
 
-_POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """What the pod calls the claim, on claims made from a template (k8s.io/api v0.36.3, PodResourceClaimAnnotation)."""
+
+_EXTENDED_RESOURCES: Final = "extended-resources"
 
 _VALUE: Final = re.compile(r"[A-Za-z0-9_.:+-]{1,128}", re.ASCII)
 
@@ -38,6 +41,8 @@ class Told:
         core: Percent of the GPU's core.
         memory_bytes: Bytes of the GPU's memory.
         profile: A MIG device's.
+        bandwidth: Of a NIC, in bits per second: the share's, or all of a whole NIC's. None for VFs, and where it is not
+            known.
     """
 
     address: str
@@ -48,6 +53,7 @@ class Told:
     core: int | None = None
     memory_bytes: int | None = None
     profile: str | None = None
+    bandwidth: int | None = None
 
 
 def device_environment(gpu: Gpu | None) -> tuple[str, ...]:
@@ -64,15 +70,15 @@ def pod_claim_name(metadata: ObjectMeta) -> str | None:
 
     A claim's author may write anything into the annotation: what is no DNS label, as the pod's field is one, is none.
     """
-    annotation = metadata.annotations.get(_POD_CLAIM_ANNOTATION, "")
+    annotation = metadata.annotations.get(POD_CLAIM_ANNOTATION, "")
     return None if any(names.label("", annotation)) else annotation
 
 
 def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Told], subject: str) -> tuple[str, ...]:
     """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,…}=a,b,…``.
 
-    CORE, MEMORY and PROFILE are there only where each GPU of the request has one: the n-th of one list belongs to the
-    n-th of another.
+    CORE, MEMORY and PROFILE are there only where each GPU of the request has one, BANDWIDTH where each of its devices
+    has one: the n-th of one list belongs to the n-th of another.
 
     Args:
         metadata: The claim's.
@@ -83,8 +89,7 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[To
     Raises:
         NodeError: The inventory has a name that cannot stand in a list.
     """
-    claim = pod_claim_name(metadata) or metadata.name
-    prefix = f"ROOTPORT_{_upper(claim)}__{_upper(request)}"
+    prefix = f"ROOTPORT_{_upper(_claim_name(metadata))}__{_upper(request)}"
     gpus = [device for device in devices if device.is_gpu]
     lists: dict[str, Sequence[str]] = {
         "PCI": [device.address for device in devices],
@@ -93,6 +98,7 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[To
         "MEMORY": _of_all([device.memory_bytes for device in gpus]),
         "PROFILE": _of_all([device.profile for device in gpus]),
         "RDMA": [device.rdma_device for device in devices if device.rdma_device],
+        "BANDWIDTH": _of_all([device.bandwidth for device in devices]),
         "IFNAME": [device.interface for device in devices if device.interface],
     }
     for values in lists.values():
@@ -103,6 +109,13 @@ def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[To
                     hint="read the node's inventory again",
                 )
     return tuple(f"{prefix}_{suffix}={','.join(values)}" for suffix, values in lists.items() if values)
+
+
+def _claim_name(metadata: ObjectMeta) -> str:
+    """The claim's name as the pod's author can know it."""
+    if metadata.annotations.get(CLAIM_ANNOTATION) == "true":
+        return _EXTENDED_RESOURCES
+    return pod_claim_name(metadata) or metadata.name
 
 
 def _of_all(values: Sequence[int | str | None]) -> list[str]:

@@ -83,6 +83,16 @@ class PreparePlan:
     effects: tuple[Effect, ...] = ()
 
     @property
+    def uses(self) -> tuple[GpuUse, ...]:
+        """How the claim uses GPUs; watching over one by admin access is no use of it (KEP-5018)."""
+        return tuple(device.use for device in self.devices if device.use and not device.admin_access)
+
+    @property
+    def nic_uses(self) -> tuple[NicUse, ...]:
+        """How the claim uses RDMA NICs; as above."""
+        return tuple(device.nic_use for device in self.devices if device.nic_use and not device.admin_access)
+
+    @property
     def device_paths(self) -> tuple[str, ...]:
         """The device nodes that must be on the host, each once: without one of them the container does not start."""
         devices = self.spec.devices if self.spec else ()
@@ -245,6 +255,7 @@ def _told(device: DecidedDevice, instance: MigInstance | None) -> Told:
             address=function.address if function else part.address,
             rdma_device=function.rdma_device if function else None,
             interface=device.nic.name_in_pod if device.nic else None,
+            bandwidth=_bandwidth(device.nic.use) if device.nic else None,
         )
     is_partition = isinstance(part, MigPartition)
     return Told(
@@ -255,6 +266,11 @@ def _told(device: DecidedDevice, instance: MigInstance | None) -> Told:
         memory_bytes=use.memory_bytes if use else None,
         profile=part.profile.name if isinstance(part, MigPartition) else None,
     )
+
+
+def _bandwidth(use: NicUse | None) -> int | None:
+    """What the claim has of a NIC; a VF has no bandwidth of its own."""
+    return None if use is None or use.vf is not None else use.bandwidth or use.nic_bandwidth
 
 
 def _told_nic(device: DecidedDevice) -> RdmaFunction | None:

@@ -17,7 +17,7 @@ from driver.plan.amounts import Amount
 from driver.plan.cdi import CdiMount
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
 from driver.plan.given import Given
-from driver.plan.isolation import plan_isolation
+from driver.plan.isolation import allowed_sharing, plan_isolation
 from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost, IsolationPlan
 
 __all__ = ["isolation_plans", "refuse_conflicts"]
@@ -34,11 +34,12 @@ def isolation_plans(
     configs: Sequence[DeviceConfig],
     host: IsolationHost,
     claim: ClaimReference,
+    node: str,
 ) -> tuple[IsolationPlan | None, ...]:
     """The plan of each device: None for what is no GPU, and for what is only watched over.
 
     Raises:
-        InputError: The settings contradict the share.
+        InputError: The settings contradict the share, or the administrator does not allow them.
         NodeError: The node lacks what the strategy takes.
     """
     ordinals = _ordinals(given)
@@ -55,7 +56,11 @@ def isolation_plans(
                 whole=amount.whole,
                 ordinal=ordinals[item.base_request, item.gpu.address],
             )
-            plan = plan_isolation(share, config.sharing, host, claim, item.base_request, item.subject)
+            sharing = config.sharing
+            if host.policies is not None:
+                policy = host.policies.of(model=item.gpu.model, node=node)
+                sharing = allowed_sharing(sharing, policy, whole=amount.whole, subject=item.subject)
+            plan = plan_isolation(share, sharing, host, claim, item.base_request, item.subject)
             if item.gpu.mig is not None and item.gpu.mig.enabled:
                 effect = LeaveMigMode(gpu=item.gpu.name, uuid=item.gpu.uuid or item.gpu.address)
                 plan = replace(plan, effects=(effect, *plan.effects))

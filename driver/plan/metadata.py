@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
+from driver.layout.attributes import RAIL
 from driver.plan.cdi import CdiMount
 from driver.plan.environment import pod_claim_name
 from driver.plan.isolation.interface import ClaimFile
@@ -69,6 +70,8 @@ def device_facts(
 ) -> dict[str, DeviceAttribute]:
     """What a container is told of a device: its attributes in the ResourceSlice, and what is known since.
 
+    Without what is the administrator's to say: its rail, and the extra attributes of policies.
+
     Args:
         published: From :func:`driver.layout.device_attributes`.
         function: Those of the virtual function that was chosen from a pool; empty for other devices.
@@ -76,6 +79,8 @@ def device_facts(
         distances: How far it is from each NIC (of a GPU) or GPU (of a NIC) of the claim, such as ``PIX``, by name.
     """
     facts = {**published, **function}
+    # The administrator's NicPolicies, which a node does not read, may have published another one.
+    facts.pop(RAIL, None)
     if interface is not None:
         facts[_IF_NAME] = DeviceAttribute(string_value=interface)
     if distances:

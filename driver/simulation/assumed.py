@@ -8,10 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
-from driver.model.inventory import Inventory
+from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress
 
-__all__ = ["MAX_VFS", "with_assumed_speed", "with_assumed_vfs"]
+__all__ = ["INTERFACES_ASSUMED", "MAX_VFS", "with_assumed_interfaces", "with_assumed_speed", "with_assumed_vfs"]
+
+INTERFACES_ASSUMED: Final = "topology files name no network interfaces: each NIC is taken to have one"
+"""What a plan notes that has such an interface moved into a pod."""
 
 MAX_VFS: Final = 127
 """Of one NIC: as many as NVIDIA's ConnectX-7 has at most."""
@@ -43,6 +46,22 @@ def with_assumed_speed(inventory: Inventory, gbps: int) -> Inventory:
     return replace(inventory, nics=nics, notes=(*inventory.notes, note))
 
 
+def with_assumed_interfaces(inventory: Inventory) -> Inventory:
+    """The node of a topology file with a network interface of a made-up name for each NIC that has none.
+
+    No such file names any. Other sources do, so that what they do not name is not there.
+    """
+    if inventory.source is not InventorySource.NCCL_TOPOLOGY:
+        return inventory
+    nics = tuple(nic if nic.if_names else replace(nic, if_names=(_interface(nic),)) for nic in inventory.nics)
+    return replace(inventory, nics=nics)
+
+
+def _interface(nic: RdmaNic) -> str:
+    is_ethernet = bool(nic.ports) and nic.ports[0].link_layer is LinkLayer.ETHERNET
+    return f"{'eth' if is_ethernet else 'ib'}{nic.index}"
+
+
 def _at_speed(nic: RdmaNic, gbps: int) -> RdmaNic:
     ports = nic.ports or (RdmaPort(),)
     return replace(nic, ports=(replace(ports[0], speed_gbps=gbps), *ports[1:]))
@@ -50,7 +69,6 @@ def _at_speed(nic: RdmaNic, gbps: int) -> RdmaNic:
 
 def _vfs(nic: RdmaNic, count: int, used: Collection[str], numbers: Iterator[int]) -> tuple[RdmaVf, ...]:
     ports = tuple(replace(port, guid=None) for port in nic.ports)
-    is_ethernet = bool(ports) and ports[0].link_layer is LinkLayer.ETHERNET
     vfs = []
     for index, address in enumerate(itertools.islice(_behind(nic.address, used), count)):
         number = next(numbers)
@@ -61,7 +79,7 @@ def _vfs(nic: RdmaNic, count: int, used: Collection[str], numbers: Iterator[int]
                 index=index,
                 parent=nic.address,
                 rdma_device=f"mlx5_{number}",
-                if_names=(f"{'eth' if is_ethernet else 'ib'}{nic.index}v{index}",),
+                if_names=(f"{_interface(nic)}v{index}",),
                 model=nic.model,
                 ports=ports,
                 verbs_minor=number,

@@ -1,17 +1,17 @@
-"""Claims over simulated nodes: inventory → slices → allocate → prepare plan.
+"""Pods and their claims over simulated nodes: inventory → slices → allocate → prepare plan.
 
-It is made of the parts that run in a cluster and decides nothing of its own, except the order: claims one after the
-other as they are given, each on the first node that fits. (kube-scheduler takes pods as they come and picks among the
-nodes that fit by other scores; a claim alone does not say which.)
+It is made of the parts that run in a cluster and decides nothing of its own, except the order: pods one after the
+other as they are given, each with all its claims on the first node that fits. (kube-scheduler takes pods as they come
+and picks among the nodes that fit by other scores, such as their free CPU, which are not simulated.)
 """
 
 from __future__ import annotations
 
 import itertools
 import uuid
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from driver import DRIVER_NAME
@@ -28,20 +28,24 @@ from driver.api.resource_v1 import (
     ResourceSlice,
 )
 from driver.errors import RootportError
+from driver.explain.extended import Extended, amounts_text, extended_of
+from driver.explain.reasons import Reason
 from driver.layout import resource_slices
 from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import IsolationHost, NicHost, PreparePlan, prepare_plan
+from driver.plan.effects import LendInterface
+from driver.plan.overlap import refuse_overlap
+from driver.simulation.assumed import INTERFACES_ASSUMED, with_assumed_interfaces
+from driver.simulation.extended import claim_made_for, with_claim
+from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, Work
 
-__all__ = ["Outcome", "Simulation", "simulate"]
+__all__ = ["Outcome", "PodOutcome", "Simulation", "node_named", "simulate"]
 
-# Claims in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
-_UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
 _HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _HOST: Final = IsolationHost(simulated=True)
-_POD: Final = ResourceClaimConsumerReference(
-    resource="pods", name="simulated", uid=str(uuid.uuid5(_UID_NAMESPACE, "pod"))
-)
+_MOST_RESERVED: Final = 256
+"""Pods that may share a claim (ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +53,45 @@ class Outcome:
     """What became of one claim.
 
     Attributes:
-        claim: The claim; with ``status.allocation`` where it fits.
+        claim: The claim; with ``status.allocation`` where it fits, and reserved for the pods that have a node.
         node: The node whose devices it got; None where it fits nowhere.
         plan: What the node's plugin would prepare; None where the claim fits nowhere, or cannot be prepared.
-        problem: Why it fits nowhere, where there is more to say than that, or why it cannot be prepared.
+        problem: Why it cannot be prepared.
+        pods: The pods that name it, by ``namespace/name``.
     """
 
     claim: ResourceClaim
     node: str | None = None
     plan: PreparePlan | None = None
     problem: str | None = None
+    pods: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.claim.metadata.namespace}/{self.claim.metadata.name}"
 
     @property
     def done(self) -> bool:
         """Whether the claim's pod could start."""
         return self.plan is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOutcome:
+    """What became of one pod.
+
+    Attributes:
+        pod: The pod.
+        node: Where all its claims are; None where there is no such node.
+        reason: Why there is none, where that needs no node to be looked at; or why it is not known if it can be there.
+        problem: The same in words, or what the allocator says beyond "no".
+    """
+
+    pod: SimulatedPod
+    node: str | None = None
+    reason: Reason | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +101,32 @@ class Simulation:
     Attributes:
         inventories: The nodes, as given.
         slices: All ResourceSlices, node by node.
-        outcomes: One a claim, as given.
+        classes: The DeviceClasses.
+        templates: The ResourceClaimTemplates, as claims, by ``namespace/name``.
+        outcomes: One a claim, in the order in which pods name them.
+        pods: One a pod, in the order of the files.
         policies: What the administrator lets be given of GPUs.
     """
 
     inventories: tuple[Inventory, ...]
     slices: tuple[ResourceSlice, ...]
+    classes: tuple[DeviceClass, ...]
+    templates: Mapping[str, ResourceClaim]
     outcomes: tuple[Outcome, ...]
+    pods: tuple[PodOutcome, ...]
     policies: GpuPolicies = DEFAULT_POLICIES
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known of every pod that it could start."""
+        placed = all(pod.node is not None and pod.reason is None for pod in self.pods)
+        return placed and all(outcome.done for outcome in self.outcomes)
 
 
 def simulate(
     inventories: Sequence[Inventory],
     classes: Sequence[DeviceClass],
-    claims: Sequence[ResourceClaim],
+    work: Work,
     *,
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
@@ -97,95 +137,228 @@ def simulate(
     Args:
         inventories: One a node; names are unique.
         classes: The DeviceClasses that claims may name.
-        claims: Valid, with the API's defaults, a namespace and a name. One that is allocated keeps what it has.
+        work: The pods, and their claims. A claim that is allocated keeps what it has.
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
-        progress: Called after each claim.
+        progress: Called for each node, and then for each pod.
     """
-    slices = tuple(
-        part
-        for inventory in inventories
-        for part in resource_slices(inventory, policies=policies, nic_policies=nic_policies)
-    )
-    nodes = [_node(inventory.node) for inventory in inventories]
-    numbers = itertools.count(1)
-    # Kubernetes draws them; here the same input gives the same bytes.
-    allocator = Allocator(
-        slices,
-        classes,
-        allocated=claims,
-        new_share_id=lambda: str(uuid.uuid5(_UID_NAMESPACE, f"share {next(numbers)}")),
-    )
-    plugins = {inventory.node: _Plugin(inventory) for inventory in inventories}
-    outcomes = []
-    for claim in _with_uids(claims):
-        outcomes.append(_place(claim, allocator, nodes, plugins))
+    slices: list[ResourceSlice] = []
+    for inventory in inventories:
+        slices.extend(resource_slices(inventory, policies=policies, nic_policies=nic_policies))
         progress()
-    return Simulation(inventories=tuple(inventories), slices=slices, outcomes=tuple(outcomes), policies=policies)
+    scheduler = _Scheduler(inventories, slices, classes, work.claims)
+    pods = []
+    for pod in work.pods:
+        pods.append(scheduler.place(pod))
+        progress()
+    plugins = {inventory.node: _Plugin(inventory, policies) for inventory in inventories}
+    return Simulation(
+        inventories=tuple(inventories),
+        slices=tuple(slices),
+        classes=tuple(classes),
+        templates=work.templates,
+        outcomes=tuple(scheduler.outcomes(plugins, pods)),
+        pods=tuple(pods),
+        policies=policies,
+    )
 
 
-def _node(name: str) -> Node:
+class _Scheduler:
+    """Gives pods nodes, and claims devices, and remembers both."""
+
+    def __init__(
+        self,
+        inventories: Sequence[Inventory],
+        slices: Sequence[ResourceSlice],
+        classes: Sequence[DeviceClass],
+        claims: Mapping[str, ResourceClaim],
+    ) -> None:
+        self._nodes = {inventory.node: node_named(inventory.node) for inventory in inventories}
+        self._claims = dict(claims)
+        self._where = {key: _node_of(claim) for key, claim in claims.items() if claim.status.allocation is not None}
+        self._classes = {item.metadata.name: item for item in classes}
+        # Whom a claim is reserved for, in order, each found fast.
+        self._users = {key: {_key(item): item for item in claim.status.reserved_for} for key, claim in claims.items()}
+        numbers = itertools.count(1)
+        # Kubernetes draws them; here the same input gives the same bytes.
+        self._allocator = Allocator(
+            slices,
+            classes,
+            allocated=claims.values(),
+            new_share_id=lambda: str(uuid.uuid5(UID_NAMESPACE, f"share {next(numbers)}")),
+        )
+
+    def place(self, pod: SimulatedPod) -> PodOutcome:
+        """Find the first node on which the pod's claims fit, all together."""
+        missing = _missing(pod, self._claims)
+        if missing is not None:
+            return PodOutcome(pod=pod, reason=missing)
+        extended = extended_of(pod.state, self._classes)
+        if extended.missing_classes:
+            return PodOutcome(pod=pod)  # explain says which
+        made = claim_made_for(pod, extended, self._claims)
+        keys = pod.claim_keys
+        wanted = [key for key in dict.fromkeys(keys) if key not in self._where]
+        held = [key for key in keys if key in self._where]
+        full = next((key for key in held if self._is_full(key, pod)), None)
+        if full is not None:
+            problem = f"claim {full} is reserved for {_MOST_RESERVED} other pods, which is as many as may share it"
+            return PodOutcome(pod=pod, reason=Reason.CLAIM_IN_USE, problem=problem)
+        gone = next((key for key in held if self._where[key] not in self._nodes), None)
+        if gone is not None:
+            where = self._where[gone]
+            what = f"on node {where}, which is" if where else "with devices of other drivers alone, which are"
+            problem = f"claim {gone} is allocated {what} not simulated"
+            return PodOutcome(pod=pod, reason=Reason.CLAIM_ELSEWHERE, problem=problem)
+        nodes = list(dict.fromkeys(self._where[key] for key in held)) or list(self._nodes)
+        if held and len(nodes) > 1:
+            problem = f"its claims are allocated on different nodes: {', '.join(nodes[:3])}"
+            return PodOutcome(pod=pod, reason=Reason.CLAIM_ELSEWHERE, problem=problem)
+        if pod.state.node:
+            return self._named(pod, [f"claim {key} is not allocated" for key in wanted], extended, held)
+        if extended.by_plugin_alone and not keys and made is None:
+            return PodOutcome(pod=pod, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=_by_plugin(extended))
+        claims = [self._claims[key] for key in wanted] + ([made] if made is not None else [])
+        outcome = self._allocated(pod, nodes, claims)
+        if made is not None and outcome.node is not None:
+            outcome = replace(outcome, pod=with_claim(pod, made))
+        self._reserve(outcome)
+        if outcome.node is None or not extended.by_plugin_alone:
+            return outcome
+        problem = _by_plugin(extended, " as well")
+        return replace(outcome, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=problem)
+
+    def _named(self, pod: SimulatedPod, missing: Sequence[str], extended: Extended, held: Sequence[str]) -> PodOutcome:
+        """Of a pod whose ``spec.nodeName`` has a node: no scheduler sees it, so nobody allocates anything for it."""
+        name = pod.state.node
+        missing = [*missing, *(["no claim is made of its extended resources"] if extended.claim is not None else [])]
+        if missing:
+            problem = f"spec.nodeName ({name}) keeps kube-scheduler from allocating for it: {missing[0]}"
+            return PodOutcome(pod=pod, reason=Reason.PREPARE_FAILS, problem=problem)
+        elsewhere = next((key for key in held if self._where[key] != name), None)
+        if elsewhere is not None:
+            where = self._where[elsewhere]
+            problem = f"claim {elsewhere} is allocated on node {where}, and the pod's spec.nodeName has {name}"
+            return PodOutcome(pod=pod, reason=Reason.CLAIM_ELSEWHERE, problem=problem)
+        outcome = PodOutcome(pod=pod, node=name)
+        self._reserve(outcome)
+        return outcome
+
+    def _is_full(self, key: str, pod: SimulatedPod) -> bool:
+        """Whether the claim is reserved for as many as may have it, and the pod is none of these."""
+        users = self._users[key]
+        return len(users) >= _MOST_RESERVED and _key(_holder(pod)) not in users
+
+    def _reserve(self, outcome: PodOutcome) -> None:
+        """Note whose the claims of a pod that has a node are."""
+        holder = _holder(outcome.pod)
+        for key in outcome.pod.claim_keys if outcome.node is not None else ():
+            self._users.setdefault(key, {}).setdefault(_key(holder), holder)
+
+    def _allocated(self, pod: SimulatedPod, nodes: Sequence[str], claims: Sequence[ResourceClaim]) -> PodOutcome:
+        node = nodes[0] if nodes else None
+        if claims:
+            try:
+                fit = self._allocator.allocate_first((self._nodes[name] for name in nodes), claims)
+            except AllocationError as error:
+                # What kube-scheduler would report on the pod: this one cannot be placed, the others can.
+                return PodOutcome(pod=pod, problem=str(error))
+            if fit is None:
+                return PodOutcome(pod=pod)
+            self._allocator.commit(fit.results)
+            node = fit.node.metadata.name
+            for claim, result in zip(claims, fit.results, strict=True):
+                key = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                status = ResourceClaimStatus(allocation=result)
+                self._claims[key] = claim.model_copy(update={"status": status})
+                self._where[key] = node
+        return PodOutcome(pod=pod, node=node)
+
+    def outcomes(self, plugins: Mapping[str, _Plugin], pods: Sequence[PodOutcome]) -> Iterator[Outcome]:
+        """What the claims have come to, and what the nodes would prepare for them."""
+        naming: defaultdict[str, list[PodOutcome]] = defaultdict(list)
+        for pod in pods:
+            for key in pod.pod.claim_keys:
+                naming[key].append(pod)
+        for key, claim in self._claims.items():
+            node = self._where.get(key)
+            names = tuple([pod.pod.key for pod in naming[key]])
+            if node is None or node not in plugins:
+                yield Outcome(claim=claim, pods=names)
+                continue
+            holders = tuple(self._users[key].values()) if key in self._users else ()
+            status = claim.status.model_copy(update={"reserved_for": holders})
+            yield replace(plugins[node].prepare(claim.model_copy(update={"status": status})), pods=names)
+
+
+def _by_plugin(extended: Extended, as_well: str = "") -> str:
+    amounts = amounts_text(extended.by_plugin_alone)
+    return f"it asks for {amounts} of a device plugin{as_well}, which is not simulated: nobody knows whether it fits"
+
+
+def node_named(name: str) -> Node:
+    """A simulated node: nothing is known of it but its name."""
     return Node(metadata=ObjectMeta(name=name, labels={_HOSTNAME_LABEL: name}))
 
 
-def _with_uids(claims: Sequence[ResourceClaim]) -> Iterator[ResourceClaim]:
-    # A claim and a template may have one name; each claim needs a UID of its own, and so a CDI file of its own.
-    times: Counter[str] = Counter()
-    for claim in claims:
-        name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        times[name] += 1
-        if claim.metadata.uid:
-            yield claim
-        else:
-            uid = uuid.uuid5(_UID_NAMESPACE, name if times[name] == 1 else f"{name}/{times[name]}")
-            yield claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": str(uid)})})
+def _missing(pod: SimulatedPod, claims: Mapping[str, ResourceClaim]) -> Reason | None:
+    """What the pod names that no file has."""
+    for entry in pod.state.claims:
+        if not entry.needs_none and f"{pod.state.namespace}/{entry.claim}" not in claims:
+            return Reason.TEMPLATE_MISSING if entry.template else Reason.CLAIM_MISSING
+    return None
 
 
-def _place(
-    claim: ResourceClaim, allocator: Allocator, nodes: Sequence[Node], plugins: Mapping[str, _Plugin]
-) -> Outcome:
-    if claim.status.allocation is not None:
-        pools = (result.pool for result in claim.status.allocation.devices.results if result.driver == DRIVER_NAME)
-        node = next(pools, None)
-        if node is None or node not in plugins:
-            return Outcome(claim=claim, problem="it is allocated already, but to none of the simulated nodes")
-        return plugins[node].prepare(claim)
-    try:
-        fit = allocator.allocate_first(nodes, [claim])
-    except AllocationError as error:
-        # What kube-scheduler would report on the pod: this claim cannot be allocated, the others can.
-        return Outcome(claim=claim, problem=str(error))
-    if fit is None:
-        return Outcome(claim=claim)
-    allocator.commit(fit.results)
-    node = fit.node.metadata.name
-    allocated = claim.model_copy(update={"status": ResourceClaimStatus(allocation=fit.results[0])})
-    return plugins[node].prepare(allocated)
+def _node_of(claim: ResourceClaim) -> str:
+    """The node of what a claim has been given by this driver; empty where it has nothing of it."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return next((result.pool for result in results if result.driver == DRIVER_NAME), "")
+
+
+def _holder(pod: SimulatedPod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=pod.state.name, uid=pod.state.uid)
+
+
+def _key(holder: ResourceClaimConsumerReference) -> tuple[str, ...]:
+    return holder.api_group, holder.resource, holder.name, holder.uid
 
 
 class _Plugin:
-    """A node's kubelet plugin: prepares claims, and knows which VFs it has given."""
+    """A node's kubelet plugin: prepares claims, and knows what it has given."""
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+    def __init__(self, inventory: Inventory, policies: GpuPolicies) -> None:
+        self._inventory = with_assumed_interfaces(inventory)
+        self._interfaces = {
+            name for nic in inventory.nics for function in (nic, *nic.vfs) for name in function.if_names
+        }
+        self._host = replace(_HOST, policies=policies)
         self._taken_vfs: set[DeviceName] = set()
+        # By the names of what they hold: of thousands of claims a few meet at one device.
+        self._prepared: defaultdict[str, dict[str, PreparePlan]] = defaultdict(dict)
 
     def prepare(self, claim: ResourceClaim) -> Outcome:
         node = self._inventory.node
-        # What a claim lends goes to one pod, and it is a pod that kubelet prepares a claim for.
-        status = claim.status.model_copy(update={"reserved_for": claim.status.reserved_for or (_POD,)})
         nics = NicHost(taken_vfs=frozenset(self._taken_vfs), simulated=True)
         try:
-            plan = prepare_plan(
-                claim.model_copy(update={"status": status}),
-                self._inventory,
-                assume_minors=True,
-                host=_HOST,
-                nics=nics,
-            )
+            plan = prepare_plan(claim, self._inventory, assume_minors=True, host=self._host, nics=nics)
+            names = _held_names(plan)
+            others = {uid: other for name in names for uid, other in self._prepared[name].items()}
+            refuse_overlap(plan.claim, plan.devices, others.values())
         except RootportError as error:
             # What kubelet would report on the pod: it hangs on its node, with its devices held.
             return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
-        uses = (device.nic_use for device in plan.devices)
-        self._taken_vfs.update(use.vf for use in uses if use is not None and use.vf is not None)
+        self._taken_vfs.update(use.vf for use in plan.nic_uses if use.vf is not None)
+        lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
+        if lent - self._interfaces:
+            plan = replace(plan, notes=(*plan.notes, INTERFACES_ASSUMED))
+        for name in names:
+            self._prepared[name][plan.claim.uid] = plan
         return Outcome(claim=claim, node=node, plan=plan)
+
+
+def _held_names(plan: PreparePlan) -> set[str]:
+    """Of the devices that a claim has, and of the GPUs and NICs that they are parts of: with whom it may be at odds."""
+    own = {device.device for device in plan.devices if not device.admin_access}
+    nics = {name for use in plan.nic_uses for name in (use.nic, use.vf) if name}
+    return own | {use.gpu for use in plan.uses} | nics

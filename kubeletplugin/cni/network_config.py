@@ -24,6 +24,7 @@ from driver.adapters.durable_files import (
     sync_folder,
     told,
 )
+from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError, NodeError
 from kubeletplugin.operation import log_line
 
@@ -162,11 +163,14 @@ def _read(path: Path) -> _ConfigList:
     if len(raw) > _MAX_CONFIG:
         raise _not_understood(path, "it has more than 1 MiB")
     try:
+        parse_json(raw, max_bytes=_MAX_CONFIG)  # what is within its bounds is read again, with rules of our own
         content: object = json.loads(
             raw, object_pairs_hook=_without_doubles, parse_float=_finite, parse_constant=_finite
         )
-    except (ValueError, RecursionError) as error:
-        raise _not_understood(path, f"it is no JSON: {error}") from error
+    except JsonError as error:
+        raise _not_understood(path, f"it is {error}") from error
+    except ValueError as error:
+        raise _not_understood(path, f"it is not valid JSON: {error}") from error
     if not isinstance(content, dict):
         raise _not_understood(path, "it is no JSON object")
     listed = content.get("plugins")

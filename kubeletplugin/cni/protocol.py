@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from driver.bounded_json import JsonError, parse_foreign_json
 from driver.errors import InputError, RootportError
 
 __all__ = ["MAX_CALL_BYTES", "Call", "CniErrorCode", "error_answer", "read_call", "success_answer"]
@@ -84,11 +85,12 @@ def read_call(content: bytes) -> Call:
     """
     try:
         # A byte that is no UTF-8 is no reason to fail a DEL: where it matters, the rules below refuse it.
-        return Call.model_validate(json.loads(content.decode(errors="replace")))
+        call, _ = parse_foreign_json(content, max_bytes=MAX_CALL_BYTES)
+        return Call.model_validate(call)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, x['loc'])) or 'call'}: {x['msg']}" for x in error.errors()]
         raise InputError("the call of rootport-cni is not understood: " + "; ".join(problems)) from error
-    except (ValueError, RecursionError) as error:
+    except JsonError as error:
         raise InputError("the call of rootport-cni is no JSON object") from error
 
 

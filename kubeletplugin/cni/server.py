@@ -28,6 +28,7 @@ from kubeletplugin.cni.protocol import (
 )
 from kubeletplugin.file_lock import FileLock
 from kubeletplugin.grpc_server.sockets import PluginSocket, is_served
+from kubeletplugin.internal_errors import InternalError, guarded, internal_error
 from kubeletplugin.operation import log_line
 
 __all__ = ["CniServer", "Lender"]
@@ -166,16 +167,16 @@ class CniServer:
     def _serve(self, connection: socket.socket) -> None:
         """Answer one connection, and let its place go."""
         try:
-            if not self._may_call(connection):
-                connection.close()
-                return
-            content = _received(connection)
-            if content is None:
-                connection.close()  # a look whether somebody listens, or a program that was killed
-                return
-            answer = self._answer(connection, content)
-            if answer is not None:
-                _say(connection, answer)
+            with guarded("cni", "a connection of rootport-cni"):
+                content = _received(connection) if self._may_call(connection) else None
+                if content is None:
+                    connection.close()  # a look whether somebody listens, or a program that was killed
+                    return
+                answer = self._answer(connection, content)
+                if answer is not None:
+                    _say(connection, answer)
+        except InternalError as error:
+            _say(connection, error_answer(error, CniErrorCode.BUG, None))
         finally:
             self._calls.release()
 
@@ -228,10 +229,9 @@ class CniServer:
             outcome = str(error)
             code = CniErrorCode.TRY_LATER if error.retry_helps else CniErrorCode.REFUSED
             return error_answer(error, code, call)
-        except Exception:  # noqa: BLE001 - the last line of defence of a thread: told, never swallowed
-            _LOG.exception("a bug has failed a call of rootport-cni")
-            bug = f"{call.pod}: a bug in Rootport has failed the call (see the log of its kubelet plugin on this node)"
-            return error_answer(bug, CniErrorCode.BUG, call)
+        except Exception as error:  # noqa: BLE001 - the last line of defence of a thread: told, never swallowed
+            outcome = "failed unexpectedly"
+            return error_answer(internal_error("cni", call.pod, error), CniErrorCode.BUG, call)
         finally:
             _LOG.info(
                 "%s",

@@ -10,9 +10,7 @@ Never a shell, and no environment but what is given here. Nothing that a claim's
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,9 +21,10 @@ from typing import BinaryIO, Final
 
 from driver.adapters.host import HostRoot
 from driver.errors import InputError, NodeError
+from kubeletplugin.child_processes import bounded_output, ended, output_bytes
 from kubeletplugin.roots import Roots
 
-__all__ = ["Finished", "HostPrograms", "NoProgramError", "ended"]
+__all__ = ["Finished", "HostPrograms", "NoProgramError"]
 
 # Where distributions, driver containers and NVIDIA's installer keep programs.
 _FOLDERS: Final = ("usr/bin", "usr/sbin", "usr/local/bin", "bin", "sbin", "opt/bin", "run/current-system/sw/bin")
@@ -113,7 +112,7 @@ class HostPrograms:
         """
         command = self._command(program, doing)
         # Files in memory: no pipe that a daemon left behind holds open, nothing that fills, no thread to read.
-        with _stdin(stdin) as given, _output() as output:
+        with _stdin(stdin) as given, bounded_output(_OUTPUT_LIMIT) as output:
             try:
                 process = subprocess.Popen(  # noqa: S603 - a fixed program, arguments of the driver's own making
                     [*command, *arguments],
@@ -144,7 +143,7 @@ class HostPrograms:
                 status = process.wait()
             finally:
                 os.close(handle)
-            finished = Finished(status=status, output=_text(output))
+            finished = Finished(status=status, output=output_bytes(output).decode(errors="replace"))
         if not in_time:
             raise NodeError(
                 f"{doing}: {program} did not end within {timeout_s:g} s and was killed; {finished}",
@@ -169,35 +168,8 @@ class HostPrograms:
         )
 
 
-def ended(handle: int, timeout_s: float) -> bool:
-    """Wait until a process ends; True where it has.
-
-    Args:
-        handle: A pidfd.
-        timeout_s: How long; 0 to only look.
-    """
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))
-
-
 def _stdin(content: str) -> BinaryIO:
     file = os.fdopen(os.memfd_create("stdin"), "r+b", buffering=0)
     file.write(content.encode())
     file.seek(0)
     return file
-
-
-def _output() -> BinaryIO:
-    file = os.fdopen(os.memfd_create("output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+b", buffering=0)
-    file.truncate(_OUTPUT_LIMIT)
-    # Whoever writes beyond the end gets an error.
-    fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
-    return file
-
-
-def _text(output: BinaryIO) -> str:
-    # The program and this process share one offset: it is at the end of what was written.
-    length = output.tell()
-    output.seek(0)
-    return output.read(length).decode("utf-8", errors="replace")

@@ -6,7 +6,6 @@ must end nevertheless, and those for the other devices must work.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -25,10 +24,10 @@ from driver.plan.effects import (
     SetTimeSlice,
 )
 from kubeletplugin.effects.interface import EffectHangsError, Effector
+from kubeletplugin.internal_errors import internal_error
 
 __all__ = ["HostEffects"]
 
-_LOG: Final = logging.getLogger(__name__)
 _DEADLINE_S: Final = 20.0
 """The kubelet gives a call up after 45 s (pkg/kubelet/cm/dra/plugin of Kubernetes 1.36). Switching MIG mode takes some
 seconds, and so does a daemon's start."""
@@ -136,8 +135,7 @@ class HostEffects:
                 raise error
             case BaseException() as error:
                 # A bug must keep neither a claim from being unprepared nor the others from being prepared.
-                _LOG.error("%s failed in a way that it must not", what, exc_info=error)
-                raise NodeError(f"{what} failed: {error!r}", hint="this is a mistake in Rootport; see its log")
+                raise internal_error("effects", f"{what} on {target}", error)
             case instance:
                 return instance
 

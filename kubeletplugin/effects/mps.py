@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import stat
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -26,7 +25,9 @@ from typing import Final, Protocol
 from driver.errors import NodeError
 from driver.plan.effects import RunMpsDaemon
 from kubeletplugin.effects.compute_mode import ComputeModes
+from kubeletplugin.effects.foreign_folder import remove_foreign
 from kubeletplugin.effects.host_command import Finished, HostPrograms
+from kubeletplugin.effects.interface import EffectHangsError
 from kubeletplugin.effects.mps_processes import mps_processes
 from kubeletplugin.roots import Roots
 
@@ -34,14 +35,17 @@ __all__ = ["MpsDaemons", "SetComputeMode"]
 
 _LOG: Final = logging.getLogger(__name__)
 _CONTROL: Final = "nvidia-cuda-mps-control"
-# Together less than the 20 s that one effect may take (kubeletplugin.effects.host_effects).
-_DEAF_S: Final = 3.0
-_START_S: Final = 4.0
-_READY_S: Final = 6.0
-_ASK_S: Final = 2.0
-_SERVERS_END_S: Final = 3
-_QUIT_S: Final = 5.0
+# All of it happens under the lock of the plugin's state, for which other calls wait 10 s at most: together it is less.
+# A client that is root can have the control socket never answer. What it can make others wait for is one question, and
+# no other for a while after it.
+_ASK_S: Final = 1.5
+_NOT_ASKED_AGAIN_S: Final = 15.0
+_START_S: Final = 3.0
+_READY_S: Final = 4.0
+_TERMINATE_S: Final = 1.5  # its containers have ended by then
 _KILL_S: Final = 2.0
+_REMOVE_S: Final = 1.0
+_LEAST_S: Final = 0.2
 _LOG_SHOWN: Final = 1000
 _LOG_LINES: Final = 5
 
@@ -79,6 +83,7 @@ class MpsDaemons:
         self._roots = roots
         self._programs = HostPrograms(roots)
         self._set_compute_mode: SetComputeMode = set_compute_mode or ComputeModes(roots)
+        self._silent_since: dict[str, float] = {}  # by GPU; of the daemon that did not answer when it was asked last
 
     def refuse_others(self, effect: RunMpsDaemon) -> None:
         """Nobody else makes them."""
@@ -87,13 +92,15 @@ class MpsDaemons:
         """Have a daemon that answers: the one that runs already, or a new one.
 
         Raises:
-            NodeError: NVIDIA's program is not there or refuses, the daemon does not answer in time, or the GPU's
+            EffectHangsError: There is one that does not answer.
+            NodeError: NVIDIA's program is not there or refuses, a new daemon does not answer in time, or the GPU's
                 compute mode cannot be set.
         """
         daemon = self._daemon(effect)
+        self._refuse_silent(daemon)
         environment = self._environment(daemon)
         self._set_compute_mode(effect.gpu, effect.uuid, exclusive_process=True)
-        if self._answers(daemon) or self._wakes(daemon):
+        if self._answers(daemon, _ASK_S) or self._wakes(daemon):
             return
         try:
             _make_folders(daemon)
@@ -118,12 +125,11 @@ class MpsDaemons:
             NodeError: The daemon cannot be ended, its folder not removed, or the GPU's compute mode not set.
         """
         daemon = self._daemon(effect)
-        with mps_processes(daemon.pipe) as processes:
-            if processes.daemon and self._quits(daemon) and processes.wait(_QUIT_S):
-                _LOG.info("stopped an MPS daemon", extra={"device": effect.gpu})
+        self._silent_since.pop(daemon.uuid, None)
+        self._terminate(daemon)
         self._kill(daemon)
         try:
-            _remove(daemon.folder)
+            remove_foreign(daemon.folder, timeout_s=_REMOVE_S)
         except OSError as error:
             raise _folder_error(daemon, "removed", error) from error
         self._set_compute_mode(effect.gpu, effect.uuid, exclusive_process=False)
@@ -148,39 +154,43 @@ class MpsDaemons:
         seen = self._programs.seen(daemon.host_folder)
         return {"CUDA_MPS_PIPE_DIRECTORY": f"{seen}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{seen}/log"}
 
-    def _tell(self, daemon: _Daemon, command: str, *, timeout_s: float) -> Finished:
+    def _answers(self, daemon: _Daemon, timeout_s: float) -> bool:
+        """Whether the daemon runs and answers.
+
+        The control socket lies where a container that is root can write, and NVIDIA's program follows links: what
+        answers may be another GPU's daemon, by a link that was put there after the look at it. So nothing that changes
+        a daemon is ever sent over the socket, and no answer is believed without a daemon of this very folder.
+        """
+        if not _has_socket(daemon):
+            return False
+        try:
+            finished = self._ask(daemon, timeout_s)
+            is_answer = finished.status == 0 and float(finished.output) >= 0
+        except (NodeError, ValueError):
+            return False
+        if not is_answer:
+            return False
+        with mps_processes(daemon.pipe) as processes:
+            return processes.daemon
+
+    def _ask(self, daemon: _Daemon, timeout_s: float) -> Finished:
+        question = "get_default_active_thread_percentage"
         return self._programs.run(
             _CONTROL,
-            doing=f"{daemon.label}: telling the MPS daemon {command!r}",
+            doing=f"{daemon.label}: asking the MPS daemon {question!r}",
             environment=self._environment(daemon),
-            stdin=f"{command}\n",
+            stdin=f"{question}\n",
             timeout_s=timeout_s,
         )
 
-    def _answers(self, daemon: _Daemon) -> bool:
-        if not (daemon.pipe / "control").is_socket():
-            return False
-        try:
-            finished = self._tell(daemon, "get_default_active_thread_percentage", timeout_s=_ASK_S)
-            return finished.status == 0 and float(finished.output) >= 0
-        except (NodeError, ValueError):
-            return False
-
     def _answers_within(self, daemon: _Daemon, timeout_s: float) -> bool:
         deadline, pause_s = time.monotonic() + timeout_s, 0.005
-        while not self._answers(daemon):
+        while not self._answers(daemon, max(_LEAST_S, min(_ASK_S, deadline - time.monotonic()))):
             if time.monotonic() + pause_s > deadline:
                 return False
             time.sleep(pause_s)  # NVIDIA's daemon has nothing that tells when it is ready
             pause_s = min(2 * pause_s, 0.2)
         return True
-
-    def _quits(self, daemon: _Daemon) -> bool:
-        """Whether the daemon was told to quit; its servers are given some seconds to let their clients go."""
-        try:
-            return self._tell(daemon, f"quit -t {_SERVERS_END_S}", timeout_s=_SERVERS_END_S + 1).status == 0
-        except NodeError:
-            return False  # then it is killed; also where it runs in the driver's root of another --device-root
 
     def _wakes(self, daemon: _Daemon) -> bool:
         """Whether a daemon that does not answer was just starting; what is left of one that is gone is ended.
@@ -190,15 +200,35 @@ class MpsDaemons:
         """
         with mps_processes(daemon.pipe) as processes:
             if processes.daemon:
-                if self._answers_within(daemon, _DEAF_S):
+                just_started_s = _START_S + _READY_S - processes.daemon_age_s
+                if just_started_s > 0 and self._answers_within(daemon, just_started_s):
                     return True
-                raise NodeError(
-                    f"{daemon.label}: its MPS daemon runs and does not answer; its log ends: {_log_end(daemon)}",
-                    hint="it is left alone, since other claims may use it; it is ended with the last of them. Where it "
-                    "hangs for good, end the pods that share this GPU",
-                )
+                self._silent_since[daemon.uuid] = time.monotonic()
+                raise _silent(daemon)
         self._kill(daemon)
         return False
+
+    def _refuse_silent(self, daemon: _Daemon) -> None:
+        """Do not ask again, and have others wait for it, what did not answer a moment ago."""
+        since = self._silent_since.get(daemon.uuid)
+        if since is None:
+            return
+        if time.monotonic() - since < _NOT_ASKED_AGAIN_S:
+            raise _silent(daemon)
+        del self._silent_since[daemon.uuid]
+
+    def _terminate(self, daemon: _Daemon) -> None:
+        """Send SIGTERM to the daemon and its servers, and wait a moment for their end.
+
+        NVIDIA's command "quit" goes to whatever the control socket leads to, and may end another GPU's daemon. What a
+        signal does to NVIDIA's daemon and its servers is not documented: so each gets it, and what remains is killed.
+        """
+        with mps_processes(daemon.pipe) as processes:
+            if not processes:
+                return
+            processes.terminate()
+            if processes.wait(_TERMINATE_S):
+                _LOG.info("stopped an MPS daemon", extra={"device": daemon.label})
 
     def _kill(self, daemon: _Daemon) -> None:
         # Again and again: while a daemon was looked for, it may have started a server.
@@ -206,7 +236,7 @@ class MpsDaemons:
             with mps_processes(daemon.pipe) as processes:
                 if not processes:
                     return
-                _LOG.warning("killing an MPS daemon that does not answer", extra={"device": daemon.label})
+                _LOG.warning("killing what is left of an MPS daemon", extra={"device": daemon.label})
                 processes.kill()
                 if not processes.wait(_KILL_S):
                     break
@@ -224,6 +254,13 @@ class MpsDaemons:
         )
 
 
+def _has_socket(daemon: _Daemon) -> bool:
+    try:
+        return stat.S_ISSOCK((daemon.pipe / "control").lstat().st_mode)
+    except OSError:
+        return False
+
+
 def _make_folders(daemon: _Daemon) -> None:
     """New, empty folders that every user may search, whatever the umask.
 
@@ -234,16 +271,15 @@ def _make_folders(daemon: _Daemon) -> None:
     for folder in (runtime_root, daemon.folder.parent, daemon.folder, daemon.pipe, daemon.folder / "log"):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o755)
-    for entry in daemon.pipe.iterdir():
-        _remove(entry)
+    remove_foreign(daemon.pipe, keep_folder=True, timeout_s=_REMOVE_S)
 
 
-def _remove(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+def _silent(daemon: _Daemon) -> EffectHangsError:
+    return EffectHangsError(
+        f"{daemon.label}: its MPS daemon runs and does not answer; its log ends: {_log_end(daemon)}",
+        hint="it is left alone, since other claims may use it; it is ended with the last of them. Where it hangs for "
+        "good, end the pods that share this GPU",
+    )
 
 
 def _folder_error(daemon: _Daemon, what: str, error: OSError) -> NodeError:

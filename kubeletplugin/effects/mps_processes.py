@@ -14,9 +14,9 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from kubeletplugin.effects.host_command import ended
+from kubeletplugin.child_processes import ended
 
 __all__ = ["MpsProcesses", "mps_processes"]
 
@@ -28,19 +28,28 @@ _VARIABLE: Final = b"CUDA_MPS_PIPE_DIRECTORY="
 _COMM: Final = b"nvidia-cuda-mps"
 
 
+class _Found(NamedTuple):
+    handle: int
+    program: bytes
+    age_s: float
+
+
 class MpsProcesses:
     """Processes that cannot be mistaken for others, even where their numbers are given again.
 
     Args:
-        handles: Their pidfds, each with its program.
+        found: Of each its pidfd, its program, and for how many seconds it has run.
 
     Attributes:
         daemon: Whether the daemon itself, or a command to it, is among them; a server may outlive it.
+        daemon_age_s: For how many seconds it has run; 0 where it is not.
     """
 
-    def __init__(self, handles: Collection[tuple[int, bytes]]) -> None:
-        self._handles = tuple(handle for handle, _ in handles)
-        self.daemon = any(program == _DAEMON for _, program in handles)
+    def __init__(self, found: Collection[_Found]) -> None:
+        self._handles = tuple(process.handle for process in found)
+        ages = [process.age_s for process in found if process.program == _DAEMON]
+        self.daemon = bool(ages)
+        self.daemon_age_s = max(ages, default=0.0)
 
     def __bool__(self) -> bool:
         """Whether there was any."""
@@ -51,11 +60,18 @@ class MpsProcesses:
         deadline = time.monotonic() + timeout_s
         return all(ended(handle, deadline - time.monotonic()) for handle in self._handles)
 
+    def terminate(self) -> None:
+        """Send SIGTERM to all."""
+        self._send(signal.SIGTERM)
+
     def kill(self) -> None:
         """Send SIGKILL to all."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
         for handle in self._handles:
             with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, number)
 
 
 @contextmanager
@@ -65,15 +81,15 @@ def mps_processes(pipe: Path) -> Iterator[MpsProcesses]:
     Args:
         pipe: The folder as this process sees it.
     """
-    handles = list(_find(os.fsencode(pipe)))
+    found = list(_find(os.fsencode(pipe)))
     try:
-        yield MpsProcesses(handles)
+        yield MpsProcesses(found)
     finally:
-        for handle, _ in handles:
-            os.close(handle)
+        for process in found:
+            os.close(process.handle)
 
 
-def _find(pipe: bytes) -> Iterator[tuple[int, bytes]]:
+def _find(pipe: bytes) -> Iterator[_Found]:
     for process in _PROC.iterdir():
         if not process.name.isdecimal():
             continue
@@ -83,13 +99,19 @@ def _find(pipe: bytes) -> Iterator[tuple[int, bytes]]:
             # The handle first: what is read after that is of the process that the handle holds, or of none.
             handle = os.pidfd_open(int(process.name))
             try:
-                program = _program(process, pipe)
+                program, age_s = _program(process, pipe), _age_s(process)
             except OSError:
-                program = None
+                program, age_s = None, 0.0
             if program is None:
                 os.close(handle)
             else:
-                yield handle, program
+                yield _Found(handle, program, age_s)
+
+
+def _age_s(process: Path) -> float:
+    """For how many seconds it has run (proc(5): field 22 of stat, since the boot)."""
+    ticks = int((process / "stat").read_bytes().rpartition(b")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _program(process: Path, pipe: bytes) -> bytes | None:

@@ -14,6 +14,7 @@ from driver.api.resource_v1 import ClaimReference
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError, RootportError
+from kubeletplugin.internal_errors import internal_error
 from kubeletplugin.operation import current_operation, log_line
 
 __all__ = ["MAX_CLAIMS", "answer_each", "error_text"]
@@ -95,20 +96,14 @@ def _call(
     except RootportError as error:
         return dict.fromkeys((claim.uid for claim in claims), error)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is told as the claim's error and logged
-        _LOG.exception("%s", log_line(event="service-raised", op=current_operation(), claims=len(claims)))
         if len(claims) == 1:
-            return {claims[0].uid: _unexpected(claims[0], error)}
+            return {claims[0].uid: internal_error("kubelet call", f"claim {claims[0]}", error)}
+        fields = {"op": current_operation(), "claims": len(claims)}
+        _LOG.exception("%s", log_line(event="service-raised", **fields))
     found: dict[str, _Answer | RootportError] = {}
     for claim in claims:
         found.update(_call([claim], call))
     return found
-
-
-def _unexpected(claim: ClaimReference, error: Exception) -> RootportError:
-    return NodeError(
-        f"claim {claim}: the driver's plugin failed unexpectedly: {type(error).__name__}: {error}",
-        hint=f"this is a fault of the plugin: report it with its log of operation {current_operation()}",
-    )
 
 
 def _no_answer(claim: ClaimReference) -> RootportError:

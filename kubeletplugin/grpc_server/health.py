@@ -1,8 +1,9 @@
-"""The stream of the devices' health: service ``v1alpha1.DRAResourceHealth``.
+"""The stream of the devices' health: service ``DRAResourceHealth``, v1 and v1alpha1.
 
-Source: k8s.io/kubelet v0.36.3, pkg/apis/dra-health/v1alpha1, and k8s.io/kubernetes v1.36.3, pkg/kubelet/cm/dra. Every
-message is the complete list. The kubelet takes a device's health as unknown where it heard nothing for the timeout,
-so the list is sent again while nothing changes. It opens a stream for every registered instance of the driver.
+Source: k8s.io/kubelet v0.37.2, pkg/apis/dra-health, and k8s.io/kubernetes v1.37.2, pkg/kubelet/cm/dra. Every message is
+the complete list. The kubelet takes a device's health as unknown where it heard nothing for the timeout, so the list is
+sent again while nothing changes. It opens a stream for every registered instance of the driver: kubelets since 1.37 the
+newest version that the instance lists when it registers, older ones v1alpha1.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import grpc
 
 from kubeletplugin.claim_service import DeviceHealth, HealthSource
 from kubeletplugin.operation import Operation, log_line
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2 as protocol
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2_grpc as protocol_grpc
+from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
+from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
 
-__all__ = ["MAX_STREAMS", "HealthFeed", "ResourceHealth"]
+__all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "HealthFeed", "ResourceHealth", "add_to_server"]
+
+ALPHA_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 
 MAX_STREAMS: Final = 4
 """Streams at once. Each holds a thread; a node has one kubelet, and its old stream may linger for a moment."""
@@ -146,6 +149,18 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
             self._streams.release()
             fields = {"call": operation.name, "op": operation.id, "messages": messages}
             _LOG.info("%s", log_line(event="health-stream-closed", **fields))
+
+
+def add_to_server(health: ResourceHealth, server: grpc.Server) -> None:
+    """Serve both versions: on the wire they differ in the service's name alone."""
+    protocol_grpc.add_DRAResourceHealthServicer_to_server(health, server)
+    alpha = grpc.unary_stream_rpc_method_handler(
+        health.NodeWatchResources,
+        request_deserializer=protocol.NodeWatchResourcesRequest.FromString,
+        response_serializer=protocol.NodeWatchResourcesResponse.SerializeToString,
+    )
+    handlers = grpc.method_handlers_generic_handler(ALPHA_SERVICE, {"NodeWatchResources": alpha})
+    server.add_generic_rpc_handlers((handlers,))
 
 
 def _response(source: HealthSource) -> protocol.NodeWatchResourcesResponse:

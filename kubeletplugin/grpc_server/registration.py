@@ -1,7 +1,7 @@
 """How the plugin introduces itself to the kubelet: service ``pluginregistration.Registration``.
 
-Source: k8s.io/kubelet v0.36.3, pkg/apis/pluginregistration/v1, and pkg/kubelet/pluginmanager in
-k8s.io/kubernetes v1.36.3.
+Source: k8s.io/kubelet v0.37.2, pkg/apis/pluginregistration/v1, and pkg/kubelet/pluginmanager in
+k8s.io/kubernetes v1.37.2.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as protocol_g
 
 __all__ = ["SUPPORTED_VERSIONS", "Registration"]
 
-SUPPORTED_VERSIONS: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth")
-"""The gRPC services as the kubelet names them. It uses the first that it knows, so the newest comes first."""
+SUPPORTED_VERSIONS: Final = (
+    "v1.DRAPlugin",
+    "v1beta1.DRAPlugin",
+    "v1.DRAResourceHealth",
+    "v1alpha1.DRAResourceHealth",
+)
+"""The gRPC services as the kubelet names them. It uses the first of each that it knows, so the newest comes first."""
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -26,11 +26,11 @@ from driver.errors import InputError, NodeError
 from kubeletplugin.claim_service import ClaimService, HealthSource, RegistrationListener
 from kubeletplugin.file_lock import FileLock
 from kubeletplugin.grpc_server.dra import DraPlugin, DraPluginBeta
-from kubeletplugin.grpc_server.health import MAX_STREAMS, HealthFeed, ResourceHealth
+from kubeletplugin.grpc_server.health import MAX_STREAMS, HealthFeed, ResourceHealth, add_to_server
 from kubeletplugin.grpc_server.registration import SUPPORTED_VERSIONS, Registration
-from kubeletplugin.grpc_server.sockets import PluginSocket, remove_stale
+from kubeletplugin.grpc_server.sockets import PluginSocket, any_is_served, remove_stale
 from kubeletplugin.operation import log_line
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2_grpc, dra_v1_pb2_grpc, dra_v1beta1_pb2_grpc
+from kubeletplugin.protocol import dra_v1_pb2_grpc, dra_v1beta1_pb2_grpc
 from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registration_grpc
 
 __all__ = ["SUPPORTED_VERSIONS", "PluginServer"]
@@ -99,7 +99,7 @@ class PluginServer:
             _prepare_in(servicer, self._prepare_pool)
         dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(plugin, self._server)
         dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(beta, self._server)
-        dra_health_v1alpha1_pb2_grpc.add_DRAResourceHealthServicer_to_server(ResourceHealth(self._feed), self._server)
+        add_to_server(ResourceHealth(self._feed), self._server)
         registration = Registration(endpoint=self.endpoint, listener=listener)
         registration_grpc.add_RegistrationServicer_to_server(registration, self._server)
 
@@ -143,6 +143,14 @@ class PluginServer:
         for pool in (self._pool, self._prepare_pool):
             pool.shutdown(wait=False, cancel_futures=True)
         _LOG.info("%s", log_line(event="stopped", driver=DRIVER_NAME))
+
+    def another_serves(self) -> bool:
+        """Whether another instance serves the kubelet; to be asked once this one has stopped.
+
+        Raises:
+            NodeError: The folder of the sockets cannot be read.
+        """
+        return any_is_served(self.registration_socket.parent, _REGISTRATION_NAME)
 
     def _start(self) -> None:
         for plugin_socket, name in ((self._dra, _DRA_NAME), (self._registration, _REGISTRATION_NAME)):

@@ -21,7 +21,7 @@ from driver.adapters.durable_files import told
 from driver.errors import InputError, NodeError
 from kubeletplugin.operation import log_line
 
-__all__ = ["PluginSocket", "is_served", "remove_stale"]
+__all__ = ["PluginSocket", "any_is_served", "is_served", "remove_stale"]
 
 _MAX_PATH: Final = 107
 """Bytes of a socket's path: sun_path in unix(7) has 108, the last of them 0."""
@@ -99,6 +99,20 @@ def is_served(path: Path) -> bool:
         except OSError:
             return True
     return True
+
+
+def any_is_served(folder: Path, name: re.Pattern[str]) -> bool:
+    """Whether any instance serves on a socket of a folder.
+
+    Args:
+        folder: Where.
+        name: The whole names of the driver's sockets there.
+
+    Raises:
+        NodeError: The folder cannot be read.
+    """
+    with told(f"the sockets in {folder} cannot be looked at"):
+        return any(is_served(path) for path in _sockets(folder, name))
 
 
 def remove_stale(folder: Path, name: re.Pattern[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from driver.adapters.nvml_health import read_gpu_health
 from driver.adapters.nvml_session import session
@@ -10,10 +13,14 @@ from driver.adapters.sysfs_rdma_health import read_nic_health
 from driver.errors import NodeError
 from driver.health.readings import GpuReading, NicReading
 from driver.model.devices import Gpu, RdmaNic
+from kubeletplugin.internal_errors import InternalError, guarded
 from kubeletplugin.nvml_library import with_nvml
 from kubeletplugin.roots import Roots
 
 __all__ = ["HostReader"]
+
+_Device = TypeVar("_Device", Gpu, RdmaNic)
+_Reading = TypeVar("_Reading", GpuReading, NicReading)
 
 
 class HostReader:
@@ -31,7 +38,7 @@ class HostReader:
 
         def read() -> tuple[GpuReading, ...]:
             with session():
-                return read_gpu_health(gpus)
+                return tuple(_each("gpu health", gpus, read_gpu_health))
 
         if not gpus:
             return ()
@@ -46,4 +53,14 @@ class HostReader:
         Raises:
             InputError: The host root holds no sysfs.
         """
-        return read_nic_health(self._roots.hardware.fresh(), nics) if nics else ()
+        host = self._roots.hardware.fresh()
+        return tuple(_each("nic health", nics, partial(read_nic_health, host)))
+
+
+def _each(
+    part: str, devices: Sequence[_Device], read: Callable[[Sequence[_Device]], Sequence[_Reading]]
+) -> Iterator[_Reading]:
+    """The readings of the devices; nothing is known of one on which the reader stumbles."""
+    for device in devices:
+        with suppress(InternalError), guarded(part, device.name):
+            yield from read([device])

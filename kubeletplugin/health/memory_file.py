@@ -15,7 +15,8 @@ from driver.adapters.durable_files import (
     told,
 )
 from driver.errors import RootportError
-from driver.health.memory import HealthMemory, UnreadableMemoryError, from_json, to_json
+from driver.health.memory import MEMORY_VERSION, HealthMemory, UnreadableMemoryError, from_json, to_json
+from kubeletplugin.migrations import newer_version
 
 __all__ = ["HEALTH_FILE", "MemoryFile"]
 
@@ -45,13 +46,17 @@ class MemoryFile:
         # What a crash has left behind. Should the other instance be writing right now, it writes again.
         with suppress(RootportError):
             remove_temporary_files(self._path.parent, lambda name: name == self._path.name)
+        content = b""
         try:
             # What is no file, or too long, is no JSON either.
-            memory = from_json(read_regular_file(self._path, _MAX_BYTES) or b"", boot_id=self._boot_id)
+            content = read_regular_file(self._path, _MAX_BYTES) or b""
+            memory = from_json(content, boot_id=self._boot_id)
         except FileNotFoundError:
             return memory
         except (OSError, UnreadableMemoryError) as error:
-            aside = self._path.with_name(f"{self._path.name}.unreadable")
+            version = newer_version(content, MEMORY_VERSION)
+            ending = "unreadable" if version is None else f"v{version}"
+            aside = self._path.with_name(f"{self._path.name}.{ending}")
             _LOG.warning(
                 "what was known of the devices' faults cannot be read, and is set aside: Xid errors of before are "
                 "forgotten",

@@ -19,11 +19,12 @@ from driver.errors import RootportError
 from driver.health.engine import HealthEngine
 from driver.health.flapping import Damping
 from driver.health.readings import GpuReading, NicReading, XidEvent
-from driver.health.recovered import read_recovered
+from driver.health.recovered import RECOVERED_ANNOTATION, read_recovered
 from driver.model.devices import DeviceName, Gpu, RdmaNic
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from kubeletplugin.health.memory_file import MemoryFile
+from kubeletplugin.internal_errors import guarded
 
 __all__ = ["HealthMonitor", "Reader"]
 
@@ -148,7 +149,7 @@ class HealthMonitor:
             _LOG.warning("NVIDIA's driver reported an error", extra=fields)
         inventory = self._inventory()
         if inventory is not None:
-            with suppress(RootportError):
+            with suppress(RootportError), guarded("health", "errors that NVIDIA's driver reported"):
                 self._observe(inventory, events=events)
 
     def recover(self, annotation: str) -> None:
@@ -159,14 +160,17 @@ class HealthMonitor:
         inventory = self._inventory()
         if annotation == self._recovered_text or inventory is None:
             return
+        with suppress(RootportError), guarded("health", f"the annotation {RECOVERED_ANNOTATION}"):
+            self._recover(annotation, inventory)
+
+    def _recover(self, annotation: str, inventory: Inventory) -> None:
         found, problems = read_recovered(annotation, self._now())
         unknown = found.keys() - {device.name for device in inventory.devices()}
         problems = (*problems, *(f"{name!r} is no device of this node now" for name in sorted(unknown)))
         for problem in problems:
             _LOG.warning("an entry of an annotation is ignored", extra={"problem": problem})
         self._recovered_text, self._recovered = annotation, found
-        with suppress(RootportError):
-            self._observe(inventory)
+        self._observe(inventory)
 
     def _observe(
         self,

@@ -102,6 +102,13 @@ def _plugin_families(snapshot: NodeSnapshot) -> Iterator[Family]:
         (((node, operation), float(count)) for operation, count in operations.errors.items()),
     )
     yield family(
+        "counter",
+        "rootport_plugin_internal_errors_total",
+        "Errors in the plugin that its code did not expect: mistakes in Rootport, each of which concerned one object.",
+        ("node", "part"),
+        (((node, part), float(count)) for part, count in sorted(snapshot.internal_errors.items())),
+    )
+    yield family(
         "gauge",
         "rootport_prepared_claims",
         "Claims that are prepared on the node.",

@@ -30,6 +30,7 @@ class NodeSnapshot:
         prepared_claims: How many claims are prepared; None where that, and the shares with it, is not known.
         containers: Which containers have which claims; nothing where the kubelet does not tell.
         operations: What the kubelet's calls took.
+        internal_errors: How many errors that nobody expected there were, by part of the plugin.
     """
 
     node: str
@@ -42,3 +43,4 @@ class NodeSnapshot:
     shares: tuple[Share, ...] = ()
     prepared_claims: int | None = 0
     containers: Mapping[ClaimKey, Sequence[PodContainer]] = field(default_factory=dict)
+    internal_errors: Mapping[str, int] = field(default_factory=dict)

@@ -14,8 +14,9 @@ from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.status.metric_family import Family
 from kubeletplugin.entry import Entry
+from kubeletplugin.internal_errors import InternalError, guarded, internal_errors
 from kubeletplugin.metrics.families import node_families
-from kubeletplugin.metrics.shares import shares_of
+from kubeletplugin.metrics.shares import Share, shares_of
 from kubeletplugin.metrics.snapshot import NodeSnapshot
 from kubeletplugin.operation_times import OperationCounts
 from kubeletplugin.pod_resources import ClaimKey, PodContainer
@@ -48,6 +49,7 @@ class NodeMetrics:
         entries: The prepared claims that hold devices; raises RootportErrors.
         containers: Which containers have which claims.
         operations: What the kubelet's calls took.
+        internal_errors: How many errors that nobody expected there were, by part of the plugin.
     """
 
     node: str
@@ -56,6 +58,7 @@ class NodeMetrics:
     entries: Callable[[], Collection[Entry]]
     containers: Callable[[], Mapping[ClaimKey, Sequence[PodContainer]]]
     operations: Callable[[], OperationCounts]
+    internal_errors: Callable[[], Mapping[str, int]] = internal_errors
 
     def families(self) -> Iterator[Family]:
         """All families, as of now."""
@@ -65,13 +68,15 @@ class NodeMetrics:
         inventory = self.inventory()
         gpus, nics = self.health.readings()
         entries: Collection[Entry] | None
+        shares: tuple[Share, ...] = ()
         try:
-            entries = self.entries()
+            with guarded("metrics", "the prepared claims"):
+                entries = self.entries()
+                shares = shares_of(entries, inventory)
         except RootportError as error:
             # What is prepared is not known then; the rest is, and somebody wants to be alarmed by it.
             _LOG.warning("prepared claims are not in the metrics", extra={"error": str(error)})
             entries = None
-        shares = () if entries is None else shares_of(entries, inventory)
         return NodeSnapshot(
             node=self.node,
             version=__version__,
@@ -82,5 +87,13 @@ class NodeMetrics:
             nics=nics,
             shares=shares,
             prepared_claims=None if entries is None else len(entries),
-            containers=self.containers() if shares else {},
+            containers=self._containers() if shares else {},
+            internal_errors=self.internal_errors(),
         )
+
+    def _containers(self) -> Mapping[ClaimKey, Sequence[PodContainer]]:
+        try:
+            with guarded("metrics", "the kubelet's answer on containers"):
+                return self.containers()
+        except InternalError:
+            return {}

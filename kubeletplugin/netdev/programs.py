@@ -19,6 +19,7 @@ from typing import Final
 
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
+from kubeletplugin.child_processes import bounded_output, ended, output_bytes
 
 __all__ = ["Netns", "ProgramFailedError", "netns_if_there", "opened_netns", "run_program"]
 
@@ -27,6 +28,8 @@ _NS_GET_NSTYPE: Final = 0xB703  # linux/nsfs.h
 _CLONE_NEWNET: Final = 0x40000000  # linux/sched.h
 _SHOWN: Final = 400
 _KILL_S: Final = 1.0
+_OUTPUT_LIMIT: Final = 4 << 20
+"""Bytes: some thousand interfaces. A pod with CAP_NET_ADMIN can make more in its own network namespace."""
 
 
 class ProgramFailedError(NodeError):
@@ -139,32 +142,43 @@ def run_program(
         if shutil.which(name) is None:
             hint = f"install the package {_PACKAGES[name]} where the plugin runs; Rootport's image has it"
             raise NodeError(f"{doing}: there is no program {name} on the plugin's PATH", hint=hint)
+    with bounded_output(_OUTPUT_LIMIT) as output, bounded_output(_OUTPUT_LIMIT) as errors:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - fixed programs, no shell, checked names
+                ["nsenter", f"--net={inside.file}", "--", program, *arguments],  # noqa: S607 - the image's own PATH
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+                pass_fds=[inside.descriptor, *(other.descriptor for other in others)],
+                # Of its own: what signals the plugin leaves it alone.
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = f"{doing}: {program} cannot be started: {error.strerror}"
+            raise NodeError(reason, hint="it is tried again") from error
+        if not _ended(process, timeout_s):
+            hint = "the kernel's network lock or the NIC's driver hangs: see dmesg on the node"
+            raise NodeError(f"{doing}: {program} did not end within {timeout_s:g} s", hint=hint)
+        if process.returncode != 0:
+            reason = f"{doing}: {_line(output_bytes(errors)) or 'no reason given'}"
+            raise ProgramFailedError(reason, hint=f"the command was: {' '.join([program, *arguments])}")
+        return output_bytes(output).decode("utf-8", errors="replace")
+
+
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for a program; one that is late is killed."""
+    handle = os.pidfd_open(process.pid)
     try:
-        process = subprocess.Popen(  # noqa: S603 - fixed programs, no shell, checked names
-            ["nsenter", f"--net={inside.file}", "--", program, *arguments],  # noqa: S607 - the image's PATH is its own
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
-            pass_fds=[inside.descriptor, *(other.descriptor for other in others)],
-            # Of its own: what signals the plugin leaves it alone.
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise NodeError(f"{doing}: {program} cannot be started: {error.strerror}", hint="it is tried again") from error
-    try:
-        output, errors = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired as late:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=_KILL_S)
-        hint = "the kernel's network lock or the NIC's driver hangs: see dmesg on the node"
-        raise NodeError(f"{doing}: {program} did not end within {timeout_s:g} s", hint=hint) from late
-    if process.returncode != 0:
-        command = " ".join([program, *arguments])
-        raise ProgramFailedError(f"{doing}: {_line(errors) or 'no reason given'}", hint=f"the command was: {command}")
-    return output.decode("utf-8", errors="replace")
+        in_time = ended(handle, timeout_s)
+        if not in_time:
+            process.kill()
+        if in_time or ended(handle, _KILL_S):
+            process.wait()
+        return in_time
+    finally:
+        os.close(handle)
 
 
 def _line(text: bytes) -> str:

@@ -28,12 +28,14 @@ from driver.adapters.durable_files import (
 )
 from driver.errors import NodeError
 from driver.plan.effects import LendInterface
+from kubeletplugin.migrations import newer_version
 from kubeletplugin.netdev.link_facts import Address, Link
 
 __all__ = ["FormerLink", "InPod", "Loan", "Record", "Records"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LIMIT: Final = 1024 * 1024
+_VERSION: Final = 1
 _POD_UID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 
@@ -192,8 +194,8 @@ class Records:
         self._write(self._lost / f"{_checked(record.effect.function, _FUNCTION, 'device')}.json", record)
 
     def lost(self) -> list[Record]:
-        """The records of the interfaces that were nowhere."""
-        return list(self._in(self._lost))
+        """The records of the interfaces that were nowhere. One that cannot be read is left out, with a warning."""
+        return list(self._readable(self._lost))
 
     def found(self, record: Record) -> None:
         """Forget that an interface was nowhere."""
@@ -206,22 +208,40 @@ class Records:
         return self._pods / _checked(pod_uid, _POD_UID, "pod uid") / name
 
     def _in(self, folder: Path) -> Iterator[Record]:
-        with told(f"the folder {folder} cannot be read"):
-            paths = sorted(path for path in entries(folder) if path.suffix == ".json" and path.name[0] != ".")
-        for path in paths:
+        for path in self._paths(folder):
             record = self._read(path)
             if record is not None:
                 yield record
 
+    def _readable(self, folder: Path) -> Iterator[Record]:
+        for path in self._paths(folder):
+            try:
+                record = self._read(path)
+            except NodeError as error:
+                _LOG.warning("%s", error)
+            else:
+                if record is not None:
+                    yield record
+
+    def _paths(self, folder: Path) -> list[Path]:
+        with told(f"the folder {folder} cannot be read"):
+            return sorted(path for path in entries(folder) if path.suffix == ".json" and path.name[0] != ".")
+
     def _read(self, path: Path) -> Record | None:
         with told(f"the record {path} of a lent interface cannot be read"):
             try:
-                content = read_regular_file(path, _LIMIT)
+                content = read_regular_file(path, _LIMIT) or b""
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
-            return Record.model_validate_json(content or b"")
+            return Record.model_validate_json(content)
         except ValidationError as error:
+            if (version := newer_version(content, _VERSION)) is not None:
+                raise NodeError(
+                    f"the record {path} of a lent interface has version {version}, and this Rootport knows version "
+                    f"{_VERSION}",
+                    hint="install the Rootport that wrote it, or a later one; or reboot the node, which ends all loans",
+                ) from None
             first = error.errors(include_url=False)[0]["msg"]
             hint = "move the interface back by hand, then remove that file"
             raise NodeError(f"the record {path} of a lent interface cannot be read: {first}", hint=hint) from error

@@ -19,6 +19,7 @@ from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
 from kubeletplugin.file_lock import FileLock
+from kubeletplugin.migrations import newer_version
 from kubeletplugin.netdev.finding import sysfs_names
 from kubeletplugin.netdev.lender import HOST_NETNS
 from kubeletplugin.netdev.link_facts import VfFacts
@@ -30,6 +31,7 @@ __all__ = ["VfConfigurer"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LIMIT: Final = 64 * 1024
+_VERSION: Final = 1
 _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 _GUID: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}")
 
@@ -150,12 +152,17 @@ class VfConfigurer:
         path = self._path(effect)
         with told(f"{_label(effect)}: {path} cannot be read"):
             try:
-                content = read_regular_file(path, _LIMIT)
+                content = read_regular_file(path, _LIMIT) or b""
             except FileNotFoundError:
                 return None
         try:
-            return _Former.model_validate_json(content or b"")
+            return _Former.model_validate_json(content)
         except ValidationError as error:
+            if (version := newer_version(content, _VERSION)) is not None:
+                raise NodeError(
+                    f"{_label(effect)}: {path} has version {version}, and this Rootport knows version {_VERSION}",
+                    hint="install the Rootport that wrote it, or a later one",
+                ) from None
             hint = "set the VF as it should be by hand, then remove that file"
             raise NodeError(f"{_label(effect)}: {path} cannot be read", hint=hint) from error
 

@@ -16,6 +16,7 @@ from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
 from driver.errors import InputError
+from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "explain"
@@ -116,9 +117,55 @@ def test_what_cannot_be_used_is_told_once_for_each_kind(tmp_path: Path) -> None:
     more = [old, old, nameless, {"metadata": {"name": "what"}}]
     (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects() + more}))
     notes = "\n".join(read_dumps(tmp_path).notes)
-    assert "ResourceClaim of resource.k8s.io/v1beta1, which is not read (dump it as v1) (2)" in notes
+    command = "kubectl get resourceclaims.v1.resource.k8s.io -A -o json"
+    assert f"ResourceClaim of resource.k8s.io/v1beta1, which is not read: {command} (2)" in notes
     assert "Node without a name (1)" in notes
     assert "no kind or apiVersion (1)" in notes
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2"])
+def test_v1beta2_is_read_for_it_has_the_fields_of_v1(tmp_path: Path, version: str) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects()})
+    (tmp_path / "a.json").write_text(text.replace("resource.k8s.io/v1", f"resource.k8s.io/{version}"))
+    state = read_dumps(tmp_path)
+    train = state.claim("ml/train")
+    assert train is not None
+    assert (train.unreadable, state.notes) == ("", [])
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["the old one first", "the old one last"])
+def test_an_object_that_is_there_in_two_versions_is_read_in_the_one_that_can_be(tmp_path: Path, order: int) -> None:
+    claims = [item for item in objects() if item["kind"] == "ResourceClaim"]
+    old = [item | {"apiVersion": "resource.k8s.io/v1beta1"} for item in claims]
+    for name, items in zip(("a", "b")[::order], (old, claims), strict=True):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    state = read_dumps(tmp_path)
+    assert state.claim("ml/train") is not None
+    assert state.left_out.why(Kind.CLAIM, "ml/train") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("DeviceClass", "kubectl get deviceclasses.v1.resource.k8s.io -o json"),
+        ("ResourceSlice", "kubectl get resourceslices.v1.resource.k8s.io -o json"),
+        ("NodeInventory", "kubectl get nodeinventories.v1alpha1.rootport.dev -o json"),
+    ],
+)
+def test_an_object_of_an_old_version_is_left_out_with_what_dumps_it_anew(
+    tmp_path: Path, kind: str, command: str
+) -> None:
+    group = "rootport.dev" if kind == "NodeInventory" else "resource.k8s.io"
+    old = {"apiVersion": f"{group}/v1alpha2", "kind": kind, "metadata": {"name": "x"}}
+    (tmp_path / "a.json").write_text(json.dumps(old))
+    why = read_dumps(tmp_path).left_out.why(Kind(kind), "x")
+    assert why == f"the dump has it as {group}/v1alpha2, which is not read: {command}"
+
+
+def test_of_a_template_the_name_alone_is_read_in_any_version(tmp_path: Path) -> None:
+    old = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaimTemplate"}
+    (tmp_path / "a.json").write_text(json.dumps(old | {"metadata": {"namespace": "ml", "name": "t"}}))
+    assert read_dumps(tmp_path).templates == {"ml/t"}
 
 
 @pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass", "Node", "Pod"])
@@ -182,12 +229,55 @@ def test_a_mistake_in_a_file_of_json_is_told_as_one(tmp_path: Path, content: str
     assert says in str(refused.value)
 
 
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize("join", [", ", "\n"], ids=["list", "one after the other"])
+@pytest.mark.parametrize("hostile", [DEEP, "9" * 5000, '"\\ud800"'], ids=["deep", "digits", "surrogate"])
+def test_what_somebodys_object_holds_costs_the_dump_of_a_cluster_nothing_else(
+    tmp_path: Path, join: str, hostile: str
+) -> None:
+    metadata = f'{{"name": "x", "namespace": "ml", "managedFields": [{{"fieldsV1": {{"f": {hostile}}}}}]}}'
+    claim = f'{{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {metadata}}}'
+    whole = join.join((claim, *map(json.dumps, objects())))
+    is_list = join == ", "
+    text = f'{{"apiVersion": "v1", "kind": "List", "items": [{whole}]}}' if is_list else whole
+    (tmp_path / "a.json").write_text(text)
+    state = read_dumps(tmp_path)
+    assert {"ml/x", "ml/train", "batch/sweep-7"} <= set(state.claim_keys())
+    assert any("a.json: left out: " in note for note in state.notes)
+
+
+def test_json_nested_as_deeply_as_is_allowed_is_kept_whole(tmp_path: Path) -> None:
+    deep = json.loads("[" * 180 + "]" * 180)
+    (tmp_path / "a.json").write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [*objects(), {"x": deep}]})
+    )
+    assert not any("hundreds of levels" in note for note in read_dumps(tmp_path).notes)
+
+
 def test_a_dump_of_one_namespace_is_told_to_know_no_other_claims(tmp_path: Path) -> None:
     items = [item for item in objects() if item["metadata"].get("namespace") != "batch"]
     (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     (note,) = read_dumps(tmp_path).notes
     assert "namespace ml alone" in note
     assert "-A" in note
+
+
+@pytest.mark.parametrize("namespace", [{}, {"namespace": ""}, {"namespace": None}])
+def test_what_names_no_namespace_is_in_the_default_one(tmp_path: Path, namespace: dict[str, str | None]) -> None:
+    items = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", **namespace}, "spec": {}},
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", **namespace},
+            "spec": {},
+        },
+    ]
+    (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    state = read_dumps(tmp_path)
+    assert (list(state.pod_keys()), list(state.claim_keys())) == (["default/p"], ["default/c"])
 
 
 def test_no_folder_and_an_empty_one(tmp_path: Path) -> None:
@@ -221,13 +311,13 @@ def test_no_folder_and_an_empty_one(tmp_path: Path) -> None:
     ids=str,
 )
 def test_values(text: str, value: object) -> None:
-    assert list(read_values(text, "x")) == [value]
+    assert list(read_values(text, "x", notes=[])) == [value]
 
 
 def test_values_are_those_of_the_yaml_library() -> None:
     for file in sorted(EXAMPLE.glob("*.yaml")):
         text = file.read_text()
-        assert _as_texts(list(read_values(text, "x"))) == list(yaml.load_all(text, Loader=yaml.BaseLoader))
+        assert _as_texts(list(read_values(text, "x", notes=[]))) == list(yaml.load_all(text, Loader=yaml.BaseLoader))
 
 
 def _as_texts(value: Any) -> Any:

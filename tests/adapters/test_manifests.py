@@ -1,11 +1,21 @@
 """Reading claims and classes from files: everything a user can get wrong is one clear message with its line."""
 
 import errno
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from driver.adapters.manifests import MAX_FILE_BYTES, Manifests, read_manifest_text, read_manifests
+from driver.adapters import manifest_files, manifests
+from driver.adapters.manifests import (
+    MAX_FILE_BYTES,
+    Manifests,
+    read_all_manifests,
+    read_manifest_text,
+    read_manifests,
+)
+from driver.api.validation import FieldError
 from driver.errors import InputError
 
 CLAIM = """\
@@ -95,6 +105,19 @@ def test_an_anchor_may_be_used() -> None:
         pytest.param(
             CLAIM.replace("deviceClassName", "device_class_name"), 10, "unknown field", id="Python's spelling"
         ),
+        pytest.param(
+            CLAIM.replace("exactly:\n        ", ""),
+            9,
+            "requests[0].deviceClassName: unknown field; in resource.k8s.io/v1 it belongs in exactly: write"
+            " exactly.deviceClassName",
+            id="the form of v1beta1",
+        ),
+        pytest.param(
+            CLAIM.replace("  devices:\n", "  requests: []\n  devices:\n"),
+            6,
+            "write devices.requests",
+            id="one level up",
+        ),
         pytest.param(CLAIM + "        count: many\n", 11, "exactly.count", id="wrong type"),
         pytest.param(CLAIM + "        count: '2'\n", 11, "exactly.count", id="number in quotes"),
         pytest.param(CLAIM + "        count: -1\n", 11, "exactly.count", id="negative count"),
@@ -144,6 +167,36 @@ def test_bad_input_is_one_message_with_its_line(text: str, line: int, says: str)
     message = error_of(text)
     assert message.startswith(f"claim.yaml:{line}: "), message
     assert says in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("x: 1" + ":59" * 200_000 + "\n", "cannot be read as int", id="a number of base 60"),
+        pytest.param(
+            CLAIM + "".join(f"        unknown{number}: 1\n" for number in range(20_000)),
+            "and 19980 more errors",
+            id="20,000 unknown fields",
+        ),
+    ],
+)
+def test_what_takes_long_to_be_told_is_told_soon(text: str, says: str) -> None:
+    """It took 10 s and more, quadratic in the file's length."""
+    begin = time.process_time()
+    assert says in error_of(text)
+    assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(CLAIM.replace("resource.k8s.io/v1", "resource.k8s.io/v" + "1" * 100_000), id="version"),
+        pytest.param(CLAIM.replace("deviceClassName", "d" * 100_000), id="field"),
+        pytest.param(CLAIM.replace("name: one", f"name: {'o' * 100_000}"), id="name"),
+    ],
+)
+def test_a_message_about_something_endless_is_short(text: str) -> None:
+    assert len(error_of(text)) < 2000
 
 
 def test_all_errors_of_a_file_are_told_at_once() -> None:
@@ -313,3 +366,54 @@ def test_paths_that_cannot_be_asked_about_are_told_by_name(tmp_path: Path, monke
     monkeypatch.setattr(Path, "iterdir", refuse)  # the tests may run as root, whom no folder refuses
     with pytest.raises(InputError, match=f"{tmp_path}: cannot be read: Permission denied"):
         read_manifests([tmp_path])
+
+
+def test_a_reader_that_goes_on_keeps_what_it_can_use(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("x: !!bool foo\n---\n" + CLAIM + "---\na: {b: &c [*c]}\n---\n" + CLAIM)
+    found = read_all_manifests([tmp_path])
+    assert [manifest.document.where.rpartition(":")[2] for manifest in found.claims] == ["3", "16"]
+    assert [(problem.kind.value, problem.line) for problem in found.problems] == [
+        ("unreadable", 1),
+        ("unreadable", 14),
+        ("duplicate-object", 16),
+    ]
+    assert found.problems[2].is_harmless
+
+
+def test_a_reader_that_goes_on_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = CLAIM + "".join(f"        x{i}: 1\n" for i in range(500))
+    (tmp_path / "a.yaml").write_text(text)
+    found = read_all_manifests([tmp_path]).problems
+    assert len(found) == 100
+    assert found[-1].message == "and 401 more"
+    (tmp_path / "b.yaml").write_text(CLAIM)
+    monkeypatch.setattr(manifests, "_MAX_BYTES", len(text))
+    found = read_all_manifests([tmp_path]).problems
+    assert (found[-1].source, found[-1].message.partition(":")[0]) == (str(tmp_path / "b.yaml"), "not read")
+    monkeypatch.setattr(manifest_files, "_MAX_FILES", 1)
+    with pytest.raises(InputError, match="more than 1 files"):
+        read_all_manifests([tmp_path])
+
+
+def test_a_folder_that_cannot_be_listed_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").write_text(CLAIM)
+    (tmp_path / "closed").mkdir()
+    whole = Path.iterdir
+
+    def refuse(path: Path) -> Iterator[Path]:
+        if path.name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return whole(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)  # the tests may run as root, whom no folder refuses
+    found = read_all_manifests([tmp_path])
+    assert len(found.claims) == 1
+    assert [str(problem) for problem in found.problems] == [f"{tmp_path / 'closed'}: cannot be read: Permission denied"]
+
+
+def test_a_capacitys_name_stands_in_brackets_whoever_refuses_it() -> None:
+    text = CLAIM + "        capacity: {requests: {memory: %s}}\n"
+    assert "exactly.capacity.requests[memory]: " in error_of(text % "40GB")
+    [manifest] = read_manifest_text(text % "40Gi", "x").claims
+    path = "spec.devices.requests[0].exactly.capacity.requests[memory]"
+    assert manifest.message(FieldError(path, "is wrong")) == f"x:11: ResourceClaim one: {path}: is wrong"

@@ -33,7 +33,7 @@ def test_every_mistake_is_told_at_once_with_its_line_and_field(tmp_path: Path) -
         "- modes: [mps]\n"
         "- memory:\n"
         "    step: 1.5\n"
-        "- colour: red\n"
+        "- model: red\n"
         "- 7\n"
     )
     with pytest.raises(InputError) as caught:
@@ -43,10 +43,10 @@ def test_every_mistake_is_told_at_once_with_its_line_and_field(tmp_path: Path) -
         for line, told in (
             (4, "[0].models: expected a list"),
             (5, "[0].core: 100 - minimum, 90, must be a multiple of step, 7: the whole GPU is one of the values"),
-            (6, "[0].maxShares: input should be greater than or equal to 1, not 0"),
-            (7, "[1].modes[0]: input should be 'gpu', 'gpu-ratio' or 'mig', not 'mps'"),
+            (6, "[0].maxShares: must be at least 1, not 0"),
+            (7, "[1].modes[0]: 'mps' is not known: expected 'gpu', 'gpu-ratio' or 'mig'"),
             (9, "[2].memory.step: expected whole bytes, at least 1, such as 1Gi, not 1500m"),
-            (10, "[3].colour: unknown field"),
+            (10, "[3].model: unknown field; did you mean models?"),
             (11, "[4]: expected an object"),
         )
     ]
@@ -61,7 +61,14 @@ def test_every_mistake_is_told_at_once_with_its_line_and_field(tmp_path: Path) -
         pytest.param("- 1\n", "expected a Kubernetes object", id="a list"),
         pytest.param("kind: [", "not valid YAML", id="no YAML"),
         pytest.param("kind: GpuPolicies\n", "apiVersion: is required", id="no version"),
-        pytest.param(HEADER.replace("GpuPolicies", "ConfigMap"), "input should be 'GpuPolicies'", id="another kind"),
+        pytest.param(
+            HEADER.replace("Gpu", "Nic"), "'NicPolicies' is not known: expected 'GpuPolicies'", id="another kind"
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: gpu-policies}\ndata: {gpu-policies.yaml: ''}\n",
+            "policies.yaml:2: ConfigMap gpu-policies: kind: a ConfigMap, not the GpuPolicies in it (write the text",
+            id="the ConfigMap around it",
+        ),
         pytest.param(HEADER + "kind: GpuPolicies\n", "is there twice", id="a field twice"),
     ],
 )

@@ -48,6 +48,7 @@ def plane(
     """An API server with Rootport and its webhook component, but the workloads."""
     plane = ControlPlane(tmp_path_factory.mktemp("admission"), cluster_binaries)
     plane.add_user("alices-token", "alice", "team-a")
+    plane.add_user("bobs-token", "bob", "team-b")
     try:
         plane.start()
         documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook")) if item]

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from controller.serving.certificates import Authority, issue
-from controller.serving.exchange import Request, Response
 from controller.serving.secure_server import MAX_BODY_BYTES, SecureServer
+from driver.adapters.http_server.exchange import Request, Response
 
 _NAMES = ("127.0.0.1", "localhost")
 

@@ -15,10 +15,10 @@ def disagreements(problem: Json, answer: Json) -> list[str]:
     """What speaks against ``answer``; nothing where it agrees.
 
     Args:
-        problem: A problem with its ``expect`` or ``oracle``, and ``strict`` where that is known.
+        problem: A problem with its ``oracle``, and ``strict`` where that is known.
         answer: What driver.adapters.problems says.
     """
-    known = problem.get("oracle") or problem["expect"]
+    known = problem["oracle"]
     theirs: list[Json] | None = known["result"] or None
     ours: list[Json] | None = answer["result"] or None
     wrong: list[str] = []

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from allocator.builders import allocator, claim, device, exactly, given, held, node, resource_slice
 
+from driver.allocator import AllocationError, Features
 from driver.api.resource_v1 import AllocationResult
 
 Json = dict[str, Any]
 
 RANGE = {"default": "10Gi", "validRange": {"min": "5Gi", "max": "60Gi", "step": "5Gi"}}
 FROM = {"default": "10Gi", "validRange": {"min": "8Gi"}}
+CORES = {"default": "500m", "validRange": {"min": "250m", "max": "8", "step": "250m"}}
+WHOLE = {"default": "1", "validRange": {"min": "1", "step": "1"}}
 VALUES = {"default": "4Gi", "validValues": ["4Gi", "8Gi", "30Gi"]}
 
 
@@ -42,6 +45,9 @@ def taken(results: tuple[AllocationResult, ...] | None) -> list[str] | None:
         pytest.param(RANGE, "61Gi", None, id="over-the-maximum"),
         pytest.param(FROM, "1Gi", "8Gi", id="minimum-without-steps"),
         pytest.param(FROM, "9Gi", "9Gi", id="over-minimum-without-steps"),
+        pytest.param(CORES, "1900m", "2", id="fractions-are-whole-steps"),
+        pytest.param(WHOLE, "1100m", "2", id="a-fraction-of-whole-steps"),
+        pytest.param(RANGE | {"validRange": {"min": "1G", "step": "1G"}}, "1500M", "2G", id="as-the-step-is-written"),
         pytest.param(VALUES, None, "4Gi", id="default-value"),
         pytest.param(VALUES, "5Gi", "8Gi", id="next-value"),
         pytest.param(VALUES, "31Gi", None, id="no-such-value"),
@@ -52,6 +58,33 @@ def test_a_request_is_rounded_as_the_policy_says(policy: Json | None, memory: st
     asked = allocator(resource_slice(shared(policy=policy)))
     found = taken(asked.allocate(node(), [claim(exactly("r", 1, **wants(memory)))]))
     assert found == ([consumed] if consumed else None)
+
+
+@pytest.mark.parametrize(("memory", "consumed"), [("600m", "750m"), ("1900m", "2"), ("300m", "500m")])
+def test_with_the_gate_for_fractions_steps_are_counted_in_thousandths(memory: str, consumed: str) -> None:
+    asked = allocator(resource_slice(shared(policy=CORES)), features=Features(fractional_capacity_range=True))
+    assert taken(asked.allocate(node(), [claim(exactly("r", 1, **wants(memory)))])) == [consumed]
+
+
+@pytest.mark.parametrize(("memory", "fractional"), [("1500u", True), ("9223372036854775808", False)])
+def test_an_amount_that_cannot_be_rounded_is_an_error_and_no_other_device_is_tried(
+    memory: str, fractional: bool
+) -> None:
+    policy = {"default": "1", "validRange": {"min": "1m", "step": "1m"}}
+    features = Features(fractional_capacity_range=fractional)
+    asked = allocator(resource_slice(shared("a", policy, "10"), shared("b", None, "1e30")), features=features)
+    with pytest.raises(
+        AllocationError, match=r"device d/p/a: capacity memory: .* cannot be rounded up to a step of 1m"
+    ):
+        asked.allocate(node(), [claim(exactly("r", 1, **wants(memory)))])
+
+
+def test_all_devices_means_also_those_of_which_too_little_is_left() -> None:
+    before = held("a", shareID="s", consumedCapacity={"memory": "70Gi"})
+    devices = resource_slice(shared("a"), shared("b"), shared("c", None, "1Gi"))
+    everything = claim(exactly("r", "All", **wants("20Gi")))
+    assert given(allocator(devices).allocate(node(), [everything])) == [["r=a", "r=b"]]
+    assert allocator(devices, allocated=(before,)).allocate(node(), [everything]) is None
 
 
 def test_a_capacity_that_the_device_has_not_rules_it_out() -> None:

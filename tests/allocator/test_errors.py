@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from allocator.builders import allocator, claim, device, device_class, exactly, given, held, node, resource_slice
 
-from driver.allocator import AllocationError, Features
+from driver.allocator import AllocationError, Features, SearchLimitError
 from driver.api.resource_v1 import ResourceClaim
 
 Json = dict[str, Any]
@@ -119,3 +121,23 @@ def test_an_error_stops_at_the_first_node() -> None:
 
 def test_no_nodes_serve_nothing() -> None:
     assert allocator(SLICE).allocate_first([], [claim(exactly("r", cls="gone"))]) is None
+
+
+LOOPS = f"lists.range(99).all(a, lists.range(99).all(b, lists.range(99).all(c, a + b + c >= 0))) && {READS_X}"
+
+
+def test_a_selector_that_is_stopped_is_a_search_without_an_end_and_no_error_of_the_selector() -> None:
+    asked = allocator(SLICE)
+    with pytest.raises(SearchLimitError, match=r"request r: selector #0, device d/p/a: .* not known"):
+        asked.allocate(node(), [claim(exactly("r", 1, LOOPS))])
+
+
+def test_what_the_clock_stopped_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = allocator(SLICE)
+    wanted = [claim(exactly("r", 1, f"lists.range(9000).all(x, x >= 0) && {READS_X}"))]
+    ticks = count(step=2)
+    with monkeypatch.context() as patched:
+        patched.setattr("driver.cel.meter.time", SimpleNamespace(thread_time=lambda: next(ticks)))
+        with pytest.raises(SearchLimitError, match="took longer than 1 s"):
+            asked.allocate(node(), wanted)
+    assert given(asked.allocate(node(), wanted)) == [["r=a"]]

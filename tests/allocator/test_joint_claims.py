@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from joint_cases import TOPOLOGIES, best_levels, joint_cases, levels_of
+from joint_cases import best_levels, joint_cases, levels_of
+from topologies import REAL_MACHINE_FILES
 
 from driver import DRIVER_NAME
 from driver.adapters.manifests import read_manifest_text
@@ -24,7 +25,7 @@ CLASSES = [manifest.device_class for manifest in read_manifest_text(device_class
 CASES = list(joint_cases())
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("kind", ["gpu", "rdma"])
 def test_one_device_too_few_is_found_out_soon(topology: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_MAX_STEPS", STEPS)

@@ -114,6 +114,7 @@ def test_the_most_pairs_that_there_are_are_found_soon(interleaved: bool, monkeyp
     assert len(set(found[0])) == 30
 
 
+@pytest.mark.slow
 def test_a_thousand_claims_at_once_are_not_too_deep() -> None:
     asked = allocator(resource_slice(*alike(1000)))
     claims = [claim(exactly("r"), name=f"c{number}") for number in range(1000)]

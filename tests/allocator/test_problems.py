@@ -84,11 +84,12 @@ def test_empty_lines_are_no_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param("{", ".jsonl:2: is not JSON", id="json"),
-        pytest.param("[" * 100_000, ".jsonl:2: is not JSON", id="deep"),
+        pytest.param("{", ".jsonl:2: not valid JSON: EOF", id="json"),
+        pytest.param("[" * 100_000, ".jsonl:2: not valid JSON: recursion limit", id="deep"),
         pytest.param("[]", ".jsonl:2: is not a problem", id="list"),
-        pytest.param('{"id": "\\ud800"}', ".jsonl:2: is not a problem", id="half a surrogate pair"),
-        pytest.param('{"id": "x", "n": ' + "9" * 5000 + "}", ".jsonl:2: is not a problem: a number", id="digits"),
+        pytest.param('{"id": "\\ud800"}', ".jsonl:2: not valid JSON: ", id="half a surrogate pair"),
+        pytest.param('{"id": "x", "features": {"\\ud800": true}}', ".jsonl:2: not valid JSON: ", id="in a name"),
+        pytest.param('{"id": "x", "n": ' + "9" * 5000 + "}", ".jsonl:2: not valid JSON: number", id="digits"),
         pytest.param('{"id": 1}', ".jsonl:2: is not a problem", id="id"),
     ],
 )
@@ -119,7 +120,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_an_answer_can_be_encoded_whatever_the_problem_says(tmp_path: Path) -> None:
     path = tmp_path / "problems.jsonl"
-    path.write_text('{"id": "\\ud83d\\ude00", "features": {"\\ud800": true}}', encoding="utf-8")
+    path.write_text('{"id": "\\ud83d\\ude00", "features": {"\\u0000": true}}', encoding="utf-8")
     (line,) = answer_file(path)
     assert line.isascii()
     assert json.loads(line)["id"] == "\N{GRINNING FACE}"

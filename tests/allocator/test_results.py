@@ -44,10 +44,20 @@ def test_configuration_is_of_the_classes_first_and_once_a_class() -> None:
     ]
 
 
-def test_a_claims_entry_for_several_requests_comes_once_for_each_as_upstream() -> None:
+def test_a_claims_entry_for_several_requests_comes_once() -> None:
     config = [opaque("both", "a", "b")]
-    result = one(claim(exactly("a"), exactly("b"), config=config), resource_slice(device("a"), device("b")))
-    assert [entry.requests for entry in result.devices.config] == [("a", "b"), ("a", "b")]
+    asked = claim(exactly("a"), exactly("b"), exactly("c"), config=config)
+    result = one(asked, resource_slice(*(device(name) for name in "abc")))
+    assert [entry.requests for entry in result.devices.config] == [("a", "b")]
+
+
+def test_an_entry_for_all_requests_names_none() -> None:
+    classes = (device_class("x", config=[opaque("of the class")]),)
+    alternatives = [{"name": "s", "deviceClassName": "x", "allocationMode": "ExactCount", "count": 1}]
+    config = [opaque("both", "b/s", "a")]
+    asked = claim(exactly("a", cls="x"), {"name": "b", "firstAvailable": alternatives}, config=config)
+    result = one(asked, resource_slice(device("a"), device("b")), classes=classes)
+    assert [(entry.source, entry.requests) for entry in result.devices.config] == [("FromClass", ()), ("FromClaim", ())]
 
 
 @pytest.mark.parametrize(("name", "times"), [("r", 1), ("r/s0", 1), ("r/s1", 0)])

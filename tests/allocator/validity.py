@@ -89,7 +89,7 @@ def selects(problem: Json, request: Json, offer: Offer) -> bool:
     device = Device.model_validate(offer.device)
     selectors = classes[request["deviceClassName"]]["spec"].get("selectors", ()), request.get("selectors", ())
     for selector in (item for part in selectors for item in part):
-        compiled = compile_selector(selector["cel"]["expression"], list_attributes=_on(problem, "ListTypeAttributes"))
+        compiled = compile_selector(selector["cel"]["expression"], stored=True)
         if not compiled.matches(offer.driver, device):
             return False
     return True

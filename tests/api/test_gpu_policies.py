@@ -51,6 +51,11 @@ def test_policies_can_be_a_part_of_a_caches_key() -> None:
 @pytest.mark.parametrize(
     ("policy", "field"),
     [
+        ({"strategies": []}, ("strategies",)),
+        ({"strategies": ["exclusive"]}, ("strategies", 0)),
+        ({"strategies": ["mps", "mps"]}, ("strategies",)),
+        ({"timeSlicingIntervals": ["Longest"]}, ("timeSlicingIntervals", 0)),
+        ({"timeSlicingIntervals": ["Long", "Long"]}, ("timeSlicingIntervals",)),
         ({"core": {"minimum": 10, "step": 7}}, ("core",)),
         ({"core": {"minimum": 0}}, ("core", "minimum")),
         ({"core": {"minimum": 101}}, ("core", "minimum")),
@@ -72,6 +77,16 @@ def test_policies_can_be_a_part_of_a_caches_key() -> None:
         ({"models": "H100"}, ("models",)),
         ({"nodes": [1]}, ("nodes", 0)),
         ({"colour": "red"}, ("colour",)),
+        ({"extraAttributes": [{"name": "a.b/c", "from": "modle"}]}, ("extraAttributes", 0, "from")),
+        ({"extraAttributes": [{"name": "a.b/c", "from": "rail"}]}, ("extraAttributes", 0, "from")),
+        ({"extraAttributes": [{"name": "a.b/c"}]}, ("extraAttributes", 0, "from")),
+        ({"extraAttributes": [{"name": "productName", "from": "model"}]}, ("extraAttributes", 0)),
+        ({"extraAttributes": [{"name": "a/b/c", "from": "model"}]}, ("extraAttributes", 0)),
+        ({"extraAttributes": [{"name": "a.b/" + "c" * 33, "from": "model"}]}, ("extraAttributes", 0)),
+        ({"extraAttributes": [{"name": "rootport.dev/product", "from": "model"}]}, ("extraAttributes", 0)),
+        ({"extraAttributes": [{"name": "resource.kubernetes.io/x", "from": "model"}]}, ("extraAttributes", 0)),
+        ({"extraAttributes": [{"name": "a.b/c", "from": "model"}] * 2}, ("extraAttributes",)),
+        ({"extraAttributes": [{"name": f"a.b/c{n}", "from": "model"} for n in range(13)]}, ("extraAttributes",)),
     ],
     ids=str,
 )

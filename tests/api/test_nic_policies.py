@@ -40,6 +40,13 @@ def test_the_defaults_pool_vfs_and_share_nics_by_the_gigabit() -> None:
         ({"models": []}, ("models",)),
         ({"nodes": [""]}, ("nodes", 0)),
         ({"modes": ["gpu"]}, ("modes",)),
+        ({"rails": [{"rail": 0}]}, ("rails", 0)),
+        ({"rails": [{"ifNames": ["ib0"]}]}, ("rails", 0, "rail")),
+        ({"rails": [{"rail": -1, "ifNames": ["ib0"]}]}, ("rails", 0, "rail")),
+        ({"rails": [{"rail": 4096, "ifNames": ["ib0"]}]}, ("rails", 0, "rail")),
+        ({"rails": [{"rail": 0, "ifNames": []}]}, ("rails", 0, "ifNames")),
+        ({"rails": [{"rail": 0, "interface": "ib0"}]}, ("rails", 0, "interface")),
+        ({"extraAttributes": [{"name": "a.b/c", "from": "uuid"}]}, ("extraAttributes", 0, "from")),
     ],
     ids=str,
 )

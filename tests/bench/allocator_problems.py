@@ -15,7 +15,7 @@ import yaml
 from joint_cases import joint_cases
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.layout import resource_slices
 from driver.pairs import Scope, claim_spec
 from resourceclasses import device_classes_text
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 DOMAIN: Final = "rootport.dev"
 NODES: Final = 5000
 
-_MACHINE: Final = Path(__file__).parents[2] / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+_MACHINE: Final = Path(__file__).parents[2] / "examples" / "machines" / "azure-nd-h100-v5.yaml"
 _CLASSES: Final = list(yaml.safe_load_all(device_classes_text()))
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nccl import read_topology
 from driver.adapters.sysfs import discover
+from driver.adapters.topology_file import read_topology
 from driver.layout import resource_slices
 
 REPO = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def simulate(folder: Path, name: str, claim: Callable[[int], str]) -> list[Figur
     claims = folder / "claims.yaml"
     claims.write_text("---\n".join(claim(i).replace("NAME", f"claim-{i}") for i in range(CLAIMS)))
     seconds, peak = run([
-        ROOTPORT, "simulate", "--topology", str(REPO / "examples/topologies/azure-nd-h100-v5.xml"),
+        ROOTPORT, "simulate", "--topology", str(REPO / "examples/machines/azure-nd-h100-v5.yaml"),
         "--nodes", str(NODES), "--claims", str(claims), "--out", str(folder / "out"),
     ])  # fmt: skip
     what = f"simulate {NODES} nodes, {CLAIMS} claims of {name}"

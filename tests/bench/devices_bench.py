@@ -48,7 +48,7 @@ from driver.adapters.kubernetes.resources import (  # noqa: E402
     RESOURCE_CLAIMS,
     JsonObject,
 )
-from driver.adapters.nccl import read_topology  # noqa: E402
+from driver.adapters.topology_file import read_topology  # noqa: E402
 from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: E402
 from driver.api.rootport_v1alpha1 import DevicePod  # noqa: E402
 from driver.explain.cluster import Kind  # noqa: E402

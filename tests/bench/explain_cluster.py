@@ -19,7 +19,7 @@ import yaml
 
 from driver import DRIVER_NAME
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.explain.cluster import Kind
 from driver.layout import resource_slices
@@ -27,7 +27,7 @@ from driver.layout import resource_slices
 __all__ = ["classes", "node_objects", "pending_claim", "pending_pairs", "pending_pod"]
 
 REPO: Final = Path(__file__).resolve().parents[2]
-TOPOLOGY: Final = REPO / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+TOPOLOGY: Final = REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml"
 
 Json = dict[str, Any]
 _SPACE: Final = uuid.UUID("6f1d7c1e-2a34-4a3f-9a63-3f5f0d4c9a10")

@@ -31,7 +31,7 @@ from figure import Figure, report  # noqa: E402
 from driver.adapters.catalogue import HardwareFacts  # noqa: E402
 from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
 from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource  # noqa: E402
-from driver.adapters.nccl import read_topology  # noqa: E402
+from driver.adapters.topology_file import read_topology  # noqa: E402
 from driver.api.gpu_policies import GpuPolicies  # noqa: E402
 from driver.layout import resource_slices  # noqa: E402
 from driver.model.inventory import Inventory  # noqa: E402
@@ -40,7 +40,7 @@ NODE = "bench"
 ROUNDS, PODS_A_ROUND = 4, 60
 LIMIT = 1.3
 SIZE_LIMIT_KB = 100
-TOPOLOGY = REPO / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+TOPOLOGY = REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml"
 ATTEMPTS = "scheduler_scheduling_attempt_duration_seconds"
 ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
@@ -21,7 +22,7 @@ from driver.explain.reasons import Reason
 from driver.explain.wire import to_wire
 from driver.status.overview import Amount, DeviceOverview, NodeOverview
 
-__all__ = ["cluster", "explained", "gpu", "hgx_node", "nic", "node", "pending"]
+__all__ = ["cluster", "explained", "fpga", "gpu", "hgx_node", "nic", "node", "pending", "share_gpu"]
 
 GIB: Final = 2**30
 _MODEL: Final = "NVIDIA H100 80GB HBM3"
@@ -71,7 +72,17 @@ def nic(index: int, how: str = "free", **changes: Any) -> DeviceOverview:
     return DeviceOverview(**(fields | changes))
 
 
-def node(name: str, gpus: str = "", nics: str = "", **changes: Any) -> dict[str, Any]:
+def fpga(index: int, **changes: Any) -> DeviceOverview:
+    """An FPGA that is free."""
+    return DeviceOverview(
+        **(
+            {"name": f"fpga-{index}", "type": "fpga", "index": index, "model": "Alveo U250", "state": "Healthy"}
+            | changes
+        )
+    )
+
+
+def node(name: str, gpus: str = "", nics: str = "", fpgas: int = 0, **changes: Any) -> dict[str, Any]:
     """A node by letters, one a device.
 
     GPUs: f free, w whole, s shared, a full, F fragmented, m mig, x broken, ! degraded, - hidden, ? unwatched. NICs: f
@@ -81,6 +92,7 @@ def node(name: str, gpus: str = "", nics: str = "", **changes: Any) -> dict[str,
     ways |= {"-": "hidden", "?": "unwatched"}
     devices = [gpu(at, ways.get(letter, "free")) for at, letter in enumerate(gpus)]
     devices += [nic(at, {"u": "used", "v": "vfs", "d": "down"}.get(letter, "free")) for at, letter in enumerate(nics)]
+    devices += [fpga(at) for at in range(fpgas)]
     return NodeOverview(name=name, devices=tuple(devices), **changes).to_wire()
 
 
@@ -125,6 +137,17 @@ def hgx_node(name: str = "gpu-a-000") -> dict[str, Any]:
         )
     )
     return {"name": name, "state": "Ready", "devices": [device.to_wire() for device in devices]}
+
+
+def share_gpu(details: dict[str, Any], device: str, claims: Sequence[str], *, core: int) -> None:
+    """Give these claims, in this order, shares of a GPU of :func:`hgx_node`, each of ``core`` percent and 1 GiB."""
+    (status,) = [item["status"] for item in details["devices"] if item["spec"]["deviceName"] == device]
+    status["mode"] = "shared"
+    status["allocated"] = {"core": core * len(claims), "memory": f"{len(claims)}Gi"}
+    status["allocations"] = [
+        _allocation(claim, device, f"{device}-{claim}", core=core, memory="1Gi", shareID=f"{device}-{claim}")
+        for claim in claims
+    ]
 
 
 def _device(node_name: str, spec: dict[str, Any], status: dict[str, Any]) -> Device:

@@ -86,6 +86,24 @@ def test_each_state_of_a_device_has_a_colour_a_mark_and_words_of_its_own(open_pa
     expect(page.locator(".figure", has_text="Unhealthy")).to_contain_text("2")
 
 
+def test_each_type_of_device_has_rows_of_its_own(open_page: OpenPage, server: PageServer) -> None:
+    server.put(canned.node("n1", "ffff", "uuuuuuuuuuu", fpgas=1))
+    page = open_page()
+    boxes = {name: _cell(page, "n1", name).bounding_box() for name in ("gpu-0", "gpu-3", "nic-0", "nic-8", "fpga-0")}
+    assert boxes["gpu-0"]["y"] == boxes["gpu-3"]["y"] < boxes["nic-0"]["y"] < boxes["nic-8"]["y"] < boxes["fpga-0"]["y"]
+    assert len({boxes[name]["x"] for name in ("gpu-0", "nic-0", "nic-8", "fpga-0")}) == 1
+    assert boxes["fpga-0"]["width"] > 1.5 * boxes["gpu-0"]["width"]
+    assert boxes["fpga-0"]["height"] < boxes["gpu-0"]["height"]
+
+
+def test_sums_tell_core_as_well_as_memory(open_page: OpenPage, server: PageServer) -> None:
+    server.put(canned.node("n1", "sf"))
+    server.put(canned.node("n2", ""))
+    page = open_page()
+    expect(page.locator(".figure", has_text="Core used")).to_contain_text("20%")
+    expect(page.locator(".figure", has_text="Memory used")).to_contain_text("19%")
+
+
 def test_devices_of_a_silent_node_are_not_shown_as_free(open_page: OpenPage, server: PageServer) -> None:
     server.put(canned.node("n2", "ff", state="Silent", reason="nothing heard"))
     page = open_page()
@@ -94,7 +112,7 @@ def test_devices_of_a_silent_node_are_not_shown_as_free(open_page: OpenPage, ser
 
 
 def test_what_the_command_line_counts_as_free_is_free_here_as_well(open_page: OpenPage, server: PageServer) -> None:
-    server.put(canned.node("n1", "f?", state="NotReady", reason="RegistrationFailed"))
+    server.put(canned.node("n1", "f?", state="NotReady", reason="WaitingForKubelet"))
     server.put(canned.node("n2", ""))
     page = open_page()
     expect(page.locator(".tile[data-node='n1']")).to_contain_text("not ready")
@@ -299,6 +317,65 @@ def test_a_node_shows_its_tree_and_joint_claims_outlined_alike(open_page: OpenPa
     expect(page.locator(".device[data-device='gpu-5']")).to_contain_text("Xid79")
     page.get_by_role("button", name="ml/notebook-anna").first.click()
     expect(page.locator(".device:not(.dim)")).to_have_count(2)
+
+
+def test_a_node_fills_a_wide_window(open_page: OpenPage, server: PageServer) -> None:
+    for item in server.details["n1"]["devices"]:  # each GPU with a NIC at a root of their own
+        if item["spec"]["type"] in ("gpu", "rdma"):
+            at = item["spec"]["index"]
+            item["spec"] |= {"pcieRoot": f"pci0000:{at}0", "pcieSwitch": f"0000:{at}1:00.0", "numaNode": at // 4}
+    page = open_page("#/nodes/n1", viewport={"width": 1440, "height": 900})
+    numa = page.locator(".numa").first
+    expect(numa.locator(".root")).to_have_count(4)
+    width = page.locator(".tree").bounding_box()["width"]
+    roots = [root.bounding_box() for root in numa.locator(".root").all()]
+    assert len({root["y"] for root in roots}) == 1
+    assert sum(root["width"] for root in roots) > 0.95 * width
+    cards = [card.bounding_box() for card in numa.locator(".device").all()]
+    assert min(card["width"] for card in cards) > 0.8 * roots[0]["width"]
+
+
+def test_an_fpga_does_not_stand_in_the_row_of_gpus(open_page: OpenPage, server: PageServer) -> None:
+    specs = {item["spec"]["deviceName"]: item["spec"] for item in server.details["n1"]["devices"]}
+    specs["fpga-0"] |= {name: specs["gpu-6"][name] for name in ("pcieRoot", "pcieSwitch", "numaNode")}
+    page = open_page("#/nodes/n1")
+    gpu, fpga = (page.locator(f".device[data-device='{name}']").bounding_box() for name in ("gpu-6", "fpga-0"))
+    assert gpu["y"] + gpu["height"] <= fpga["y"]
+
+
+def test_claims_on_one_device_have_colours_of_their_own_and_stand_in_the_order_of_their_letters(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    claims = [f"share-{number:02}" for number in range(12)]
+    canned.share_gpu(server.details["n1"], "gpu-3", claims[::-1], core=8)
+    page = open_page("#/nodes/n1/gpu-3")
+    segments = page.locator(".device[data-device='gpu-3'] .segment")
+    expect(segments).to_have_count(12)
+    colours = segments.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(set(colours)) == 12
+    letters = page.locator(".panel .letter").all_text_contents()
+    assert letters == sorted(letters)
+    shown = segments.evaluate_all("all => all.map((one) => one.dataset.claim)")
+    assert shown == [f"gpu-3-{claim}" for claim in claims]
+    assert page.evaluate(_LOW_CONTRAST) == []
+
+
+def test_a_claim_gets_another_colour_than_those_that_it_shares_a_device_with(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    # By turns the first and the thirteenth would have the same.
+    canned.share_gpu(server.details["n1"], "gpu-3", ["a-first", "z-last"], core=30)
+    canned.share_gpu(server.details["n1"], "gpu-4", [f"m-{number}" for number in range(7)], core=5)
+    page = open_page("#/nodes/n1")
+    expect(page.locator(".claim")).to_have_count(13)
+    segments = page.locator(".device[data-device='gpu-3'] .segment")
+    colours = segments.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(set(colours)) == 2
+
+
+def test_a_shared_gpu_tells_core_and_memory(open_page: OpenPage) -> None:
+    page = open_page("#/nodes/n1")
+    expect(page.locator(".device[data-device='gpu-3'] .device-foot")).to_contain_text("75% core, 70% memory")
 
 
 def test_a_nic_that_is_given_by_its_functions_is_on_offer(open_page: OpenPage) -> None:

@@ -50,14 +50,14 @@ def test_agrees_with_kubernetes(case: dict[str, Any], expected: dict[str, Any]) 
     if unsupported:
         assert expected["verdict"] in ("true", "false")
         with pytest.raises(CelCompileError, match="not supported by Rootport yet") as refused:
-            compile_selector(case["expression"], list_attributes=lists)
+            compile_selector(case["expression"], stored=lists)
         assert unsupported in str(refused.value)
         return
     if expected["verdict"] == "compile-error":
         with pytest.raises(CelCompileError):
-            compile_selector(case["expression"], list_attributes=lists)
+            compile_selector(case["expression"], stored=lists)
         return
-    selector = compile_selector(case["expression"], list_attributes=lists)
+    selector = compile_selector(case["expression"], stored=lists)
     try:
         verdict = str(selector.matches(driver, device)).lower()
     except CelEvaluationError:
@@ -66,7 +66,7 @@ def test_agrees_with_kubernetes(case: dict[str, Any], expected: dict[str, Any]) 
     assert str(selector.cost) == expected["estimate"].replace("max", str(2**64 - 1))
     if verdict != "evaluation-error" and case["id"] not in COST_BY_CHANCE:
         meter = Meter(LIMIT)
-        SelectorEvaluator(selector._tree, device_value(driver, device, list_attributes=lists), meter).run()
+        SelectorEvaluator(selector._tree, device_value(driver, device), meter).run()
         assert meter.cost == expected["cost"]
 
 

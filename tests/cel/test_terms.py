@@ -141,7 +141,7 @@ def test_an_expression_that_is_only_too_dear_as_a_whole_names_no_term() -> None:
 
 
 def test_devices_that_agree_in_what_is_read_share_an_answer() -> None:
-    terms = Terms(f"{A} && {B}", list_attributes=False)
+    terms = Terms(f"{A} && {B}", stored=False)
     first = terms.first_false(DRIVER, gpu(a=1, b=5, c=1))
     assert first is not None
     assert terms.first_false(DRIVER, gpu(a=1, b=5, c=2)) is first
@@ -184,13 +184,13 @@ def test_a_wrong_expression_is_refused_as_a_selector_is() -> None:
 
 def verdict(expression: str, driver: str, device: Device, *, lists: bool = False) -> bool | None:
     try:
-        return compile_selector(expression, list_attributes=lists).matches(driver, device)
+        return compile_selector(expression, stored=lists).matches(driver, device)
     except CelEvaluationError:
         return None
 
 
 def check_consistent(expression: str, driver: str, device: Device, *, lists: bool = False) -> None:
-    terms = compile_terms(expression, list_attributes=lists)
+    terms = compile_terms(expression, stored=lists)
     whole = verdict(expression, driver, device, lists=lists)
     answer = terms.first_false(driver, device)
     assert (answer is None) == (whole is True)
@@ -211,10 +211,10 @@ def check_consistent(expression: str, driver: str, device: Device, *, lists: boo
 def test_terms_and_selector_agree_on_the_cases_of_kubernetes(case: dict[str, object]) -> None:
     expression, lists = str(case["expression"]), bool(case.get("lists", False))
     try:
-        compile_selector(expression, list_attributes=lists)
+        compile_selector(expression, stored=lists)
     except CelCompileError:
         with pytest.raises(CelCompileError):
-            compile_terms(expression, list_attributes=lists)
+            compile_terms(expression, stored=lists)
         return
     check_consistent(expression, *DEVICES[str(case["device"])], lists=lists)
 

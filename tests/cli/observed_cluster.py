@@ -22,14 +22,20 @@ from driver.api.rootport_v1alpha1 import (
 from driver.model.devices import Gpu
 from driver.objects import device_objects, node_inventory
 
-__all__ = ["GIB", "devices_of", "inventory_object", "small_cluster", "with_status"]
+__all__ = ["CARD", "GIB", "devices_of", "inventory_object", "small_cluster", "with_status"]
 
 GIB: Final = 1024**3
+CARD: Final = 81559 * 1024**2
+"""What NVML reports of an H100 80GB."""
 _SINCE: Final = "2026-11-20T08:15:00Z"
 
 
 def _gib(amount: int) -> Quantity:
     return Quantity.of(amount * GIB, binary=True)
+
+
+def _mib(amount: int) -> Quantity:
+    return Quantity.of(amount * 1024**2, binary=True)
 
 
 def _condition(status: str, reason: str, message: str = "", *, kind: str = "Healthy") -> Condition:
@@ -41,8 +47,8 @@ def _condition(status: str, reason: str, message: str = "", *, kind: str = "Heal
 def with_status(device: Device, **fields: Any) -> Device:
     """The device, healthy and free, but for these fields of its status."""
     if device.spec.type == "gpu":
-        amounts = DeviceAmounts(core=100, memory=_gib(80))
-        left = DeviceFragment(core=100, memory=_gib(80))
+        amounts = DeviceAmounts(core=100, memory=_mib(81559))
+        left = DeviceFragment(core=100, memory=_mib(81559))
     else:
         amounts = DeviceAmounts(bandwidth=Quantity.of(400 * 10**9, binary=False))
         left = DeviceFragment(bandwidth=Quantity.of(400 * 10**9, binary=False))
@@ -65,7 +71,7 @@ def _held(claim: str, *pods: str, core: int | None = None, memory: int | None = 
             "request": "gpu",
             "shareID": more.pop("share_id", ""),
             "core": core,
-            "memory": None if memory is None else str(_gib(memory)),
+            "memory": None if memory is None else str(_mib(memory)),
             "pods": [{"name": pod, "uid": f"uid-{pod}", "containers": ["main"]} for pod in pods],
         }
         | more
@@ -80,7 +86,7 @@ def devices_of(node: str) -> list[Device]:
 
 
 def _h100(gpu: Gpu) -> Gpu:
-    return replace(gpu, model="NVIDIA H100 80GB HBM3", memory_bytes=80 * GIB)
+    return replace(gpu, model="NVIDIA H100 80GB HBM3", memory_bytes=CARD)
 
 
 def inventory_object(node: str, *, ready: bool = True, silent: bool = False) -> dict[str, Any]:
@@ -89,7 +95,7 @@ def inventory_object(node: str, *, ready: bool = True, silent: bool = False) -> 
         json.dumps(node_inventory(replace(machine("azure-nd-h100-v5"), node=node)).to_wire())
     )
     conditions = [
-        _condition("True" if ready else "False", "Ready" if ready else "RegistrationFailed", kind="Ready"),
+        _condition("True" if ready else "False", "Ready" if ready else "WaitingForKubelet", kind="Ready"),
         _condition("False" if silent else "True", "NodeSilent" if silent else "Published", kind="Published"),
     ]
     return stored | {"status": {"conditions": [item.to_wire() for item in conditions]}}
@@ -102,14 +108,14 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
         "train",
         "train-0",
         core=100,
-        memory=80,
+        memory=81559,
         device=used[0].spec.device_name,
         isolation=DeviceIsolation(state="enforced", by="device"),
     )
     used[0] = with_status(
         used[0],
         mode="whole",
-        allocated=DeviceAmounts(core=100, memory=_gib(80)),
+        allocated=DeviceAmounts(core=100, memory=_mib(81559)),
         largest_free=None,
         allocations=(whole,),
     )
@@ -119,7 +125,7 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
             "notebook-a",
             "notebook-a",
             core=30,
-            memory=24,
+            memory=24 * 1024,
             device=used[1].spec.device_name,
             share_id="s1",
             isolation=mps,
@@ -128,7 +134,7 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
             "notebook-b",
             "notebook-b",
             core=20,
-            memory=16,
+            memory=16 * 1024,
             device=used[1].spec.device_name,
             share_id="s2",
             isolation=mps,
@@ -138,15 +144,15 @@ def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any
         used[1],
         mode="shared",
         allocated=DeviceAmounts(core=50, memory=_gib(40)),
-        largest_free=DeviceFragment(core=50, memory=_gib(40)),
+        largest_free=DeviceFragment(core=50, memory=_mib(81559 - 40 * 1024)),
         allocations=shares,
     )
-    mig = _held("small", "infer-7c9d-x2x", memory=10, device="gpu-2-mig-1g-10gb-0")
+    mig = _held("small", "infer-7c9d-x2x", memory=9984, device="gpu-2-mig-1g-10gb-0")
     used[2] = with_status(
         used[2],
         mode="mig",
-        allocated=DeviceAmounts(core=14, memory=_gib(10)),
-        largest_free=DeviceFragment(memory=_gib(40), profile="4g.40gb"),
+        allocated=DeviceAmounts(core=14, memory=_mib(9984)),
+        largest_free=DeviceFragment(memory=_mib(40448), profile="4g.40gb"),
         allocations=(mig,),
     )
     used[3] = with_status(

@@ -10,6 +10,7 @@ from driver.status.metric_family import Family, Sample, family
 __all__ = ["plugin_page"]
 
 _GIB: Final = 1024**3
+_CARD: Final = 81559 * 1024**2
 _SHARE: Final = ("node", "device", "namespace", "claim", "request", "share_id", "pod", "container")
 
 
@@ -34,11 +35,9 @@ def plugin_page(node: str) -> str:
         _of_devices(
             "rootport_gpu_memory_used_bytes", (), [((node, "gpu-0"), 71.5 * _GIB), ((node, "gpu-1"), 9.75 * _GIB)]
         ),
+        _of_devices("rootport_device_memory_capacity_bytes", (), [((node, f"gpu-{at}"), _CARD) for at in (0, 1, 10)]),
         _of_devices(
-            "rootport_device_memory_capacity_bytes", (), [((node, f"gpu-{at}"), 80 * _GIB) for at in (0, 1, 10)]
-        ),
-        _of_devices(
-            "rootport_device_memory_allocated_bytes", (), [((node, "gpu-0"), 80 * _GIB), ((node, "gpu-1"), 40 * _GIB)]
+            "rootport_device_memory_allocated_bytes", (), [((node, "gpu-0"), _CARD), ((node, "gpu-1"), 40 * _GIB)]
         ),
         _of_devices("rootport_device_core_allocated_ratio", (), [((node, "gpu-0"), 1), ((node, "gpu-1"), 0.5)]),
         _of_devices("rootport_gpu_temperature_celsius", (), [((node, "gpu-0"), 71), ((node, "gpu-1"), 40)]),

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from topologies import machine_file
 
 Run = Callable[..., Any]
 
-TOPOLOGY = "tests/data/topologies/nccl/rccl-4p4h.xml"
+TOPOLOGY = str(machine_file("rccl-4p4h"))
 HEADER = "apiVersion: rootport.dev/v1alpha1\nkind: NicPolicies\n"
 CLAIM = """\
 apiVersion: resource.k8s.io/v1
@@ -42,7 +43,7 @@ def test_slices_are_by_the_policies_of_the_file(rootport: Run, policies: Path) -
 
 
 def test_slices_are_of_the_vfs_and_the_speed_that_are_assumed(rootport: Run) -> None:
-    h100 = ("slices", "--topology", "examples/topologies/azure-nd-h100-v5.xml", "-o", "json")
+    h100 = ("slices", "--topology", "examples/machines/azure-nd-h100-v5.yaml", "-o", "json")
     assert '"bandwidth"' in rootport(*h100, "--nic-speed", 400).out
     assert '"rdma-vfs-0101-00-00-0"' in rootport(*h100, "--vfs-per-nic", 4).out
 
@@ -61,4 +62,4 @@ def test_a_mistake_is_told_with_its_line_and_field(rootport: Run, policies: Path
     policies.write_text(HEADER + "policies: [{vfs: some}]\n")
     ran = rootport(command, "--topology", TOPOLOGY, "--nic-policies", policies)
     assert ran.code == 2
-    assert f"{policies}:3: NicPolicies: policies[0].vfs: input should be 'pooled' or 'named', not 'some'" in ran.err
+    assert f"{policies}:3: NicPolicies: policies[0].vfs: 'some' is not known: expected 'pooled' or 'named'" in ran.err

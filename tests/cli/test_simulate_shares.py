@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from topologies import machine_file
 
 from driver.cli import render
+from driver.cli.grid import print_grid
 
-H100 = "examples/topologies/azure-nd-h100-v5.xml"
+H100 = str(machine_file("azure-nd-h100-v5"))
 ARGUMENTS = ("--topology", H100, "--gpu-model", "H100", "--gpu-memory", "80Gi")
 GPUS = [f"gpu-{number}-00-00-0" for number in ("0001", "0002", "0003", "0008")]
 Run = Callable[..., Any]
@@ -38,6 +42,15 @@ MIXED = "---\n".join(
 )
 
 
+EXAMPLES = [
+    pytest.param("half-gpu", 2, 2, (), id="two halves"),
+    pytest.param("half-gpu-vf", 2, 2, ("--vfs-per-nic", "2"), id="two halves, each with a VF of the NIC beside it"),
+    pytest.param("mps", 1, 2, (), id="two by MPS"),
+    pytest.param("three-pods-one-gpu", 1, 3, (), id="three of different sizes"),
+    pytest.param("inference", 2, 4, (), id="four quarters"),
+]
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
     def write(text: str) -> Path:
@@ -56,8 +69,8 @@ def test_shares_are_counted_as_parts_of_their_gpu(rootport: Run, write: Callable
     assert node["free"] == {"gpu": {"free": 4, "total": 8}, "rdma": {"free": 8, "total": 8}}
     assert node["devices"] == 16
     assert node["sharedGpus"] == {
-        GPUS[0]: {"mode": "gpu", "left": {"core": 20, "memory": 20 << 30}},
-        GPUS[1]: {"mode": "gpu-ratio", "left": {"core": 75, "memoryRatio": 75}},
+        GPUS[0]: {"mode": "shared", "left": {"core": 20, "memory": 20 << 30}},
+        GPUS[1]: {"mode": "ratio", "left": {"core": 75, "memoryRatio": 75}},
         GPUS[2]: {"mode": "mig", "left": {"slices": {"free": 7, "total": 8}}},
     }
     given = {one["name"]: one["devices"][0] for one in data["claims"]}
@@ -72,7 +85,26 @@ def test_shares_are_counted_as_parts_of_their_gpu(rootport: Run, write: Callable
     assert given["whole"]["consumedCapacity"] == {"core": "100", "memory": "80Gi"}
     assert len({one["shareID"] for one in given.values() if "shareID" in one}) == 4
     assert "shareID" not in given["partition"]
-    assert node["allocated"][GPUS[0]] == "default/half, default/third"
+    assert node["allocated"][GPUS[0]] == ["default/half", "default/third"]
+
+
+@pytest.mark.parametrize("model", ["H100", "A100-SXM4-80GB"])
+@pytest.mark.parametrize(("example", "copies", "pods", "flags"), EXAMPLES)
+def test_the_examples_of_shares_meet_on_one_card_of_80_gb_as_their_comments_say(
+    rootport: Run, tmp_path: Path, example: str, copies: int, pods: int, flags: tuple[str, ...], model: str
+) -> None:
+    text = Path(f"examples/{example}.yaml").read_text()
+    for number in range(copies):
+        copy = text.replace(f"ame: {example}", f"ame: {example}-{number}")  # of objects, and of the template in a pod
+        (tmp_path / f"{number}.yaml").write_text(copy)
+    arguments = ("--topology", machine_file("azure-nd-h100-v5"), "--gpu-model", model, *flags)
+    ran = rootport("simulate", *arguments, "--claims", tmp_path, "-o", "json")
+    assert ran.code == 0, ran.err
+    claims = json.loads(ran.out)["claims"]
+    assert len(claims) == pods
+    given = [device["device"] for claim in claims for device in claim["devices"] if device["device"].startswith("gpu")]
+    assert len(given) == len(claims)
+    assert len(set(given)) == 1
 
 
 def test_the_same_input_gives_the_same_bytes_with_shares_as_well(
@@ -90,12 +122,58 @@ def test_the_tables_tell_shares_and_what_is_left(rootport: Run, write: Callable[
     lines = {line.split()[0]: line.split() for line in out.splitlines() if line.split()}
     assert lines["azure-nd-h100-v5"][1:] == ["4", "of", "8", "8", "of", "8"]
     assert "FREE GPU-RATIO" not in out
-    assert "2 shares         20% core, 20Gi" in out
-    assert "1 percent share  75% core, 75% memory" in out
-    assert "1 MIG partition  7 of 8 memory slices" in out
-    assert "◀ default/half (50% core, 40Gi), default/third (30% core, 20Gi)" in out
+    assert "shared  2       20% core, 20Gi memory" in out
+    assert "ratio   1       75% core, 75% memory" in out
+    assert "mig     1       7 of 8 memory slices" in out
+    assert "default/third (30% core, 20Gi memory)" in " ".join(out.split())
     assert "◀ default/partition (1g.10gb)" in out
     assert f"{GPUS[3]}  NVIDIA H100 80GB HBM3  80 GiB  ◀ default/whole" in out
+
+
+def test_two_halves_of_40_gib_do_not_meet_on_an_h100(rootport: Run, write: Callable[[str], Path]) -> None:
+    two = "---\n".join(claim(name, "gpu", "core: 50, memory: 40Gi") for name in ("one", "two"))
+    out = rootport("simulate", "--topology", machine_file("azure-nd-h100-v5"), "--gpu-model", "H100",
+                   "--claims", write(two)).out  # fmt: skip
+    assert out.count("shared  1       50% core, 39.6Gi memory") == 2
+    assert "NVIDIA H100 80GB HBM3  79.6 GiB  ◀ default/one (50% core, 40Gi memory)" in out
+
+
+def sharing(strategy: str) -> str:
+    return (
+        "    config:\n    - requests: [gpu]\n      opaque:\n        driver: rootport.dev\n        parameters: "
+        f"{{apiVersion: rootport.dev/v1alpha1, kind: GpuConfig, sharing: {{strategy: {strategy}}}}}\n"
+    )
+
+
+def test_a_share_beside_one_with_another_strategy_cannot_be_prepared_as_on_a_node(
+    rootport: Run, write: Callable[[str], Path], tmp_path: Path
+) -> None:
+    first = claim("by-mps", "gpu", "core: 50, memory: 30Gi") + sharing("mps")
+    second = claim("in-turns", "gpu", "core: 20, memory: 10Gi") + sharing("timeSlicing")
+    third = claim("by-mps-too", "gpu", "core: 10, memory: 10Gi") + sharing("mps")
+    given = ("--claims", write(f"{first}---\n{second}---\n{third}"), "--out", tmp_path / "out")
+    ran = rootport("simulate", *ARGUMENTS, *given, "-o", "json")
+    assert ran.code == 1
+    claims = {one["name"]: one for one in json.loads(ran.out)["claims"]}
+    assert {one["devices"][0]["device"] for one in claims.values()} == {GPUS[0]}
+    assert {name: one.get("reason") for name, one in claims.items()} == {
+        "by-mps": None,
+        "in-turns": "PrepareFails",
+        "by-mps-too": None,
+    }
+    assert f"GPU {GPUS[0]} is in use by claim default/by-mps" in claims["in-turns"]["message"]
+    assert "kept apart by 'mps'" in claims["in-turns"]["message"]
+    assert "cdi" not in claims["in-turns"]
+    table = rootport("simulate", *ARGUMENTS, *given).out
+    assert "3 of 3 claims allocated, 1 cannot be prepared" in table
+
+
+def test_a_nominal_memory_size_is_told(rootport: Run, write: Callable[[str], Path]) -> None:
+    arguments = ("--topology", machine_file("azure-nd-h100-v5"), "--gpu-model", "MI350X")
+    told = "288 GiB, is the nominal size"
+    assert told in rootport("topo", *arguments[1:]).out
+    for command in (("slices", *arguments), ("simulate", *arguments, "--claims", write(claim("a", "gpu")))):
+        assert told in rootport(*command).err
 
 
 def test_the_tables_fit_80_columns(
@@ -107,7 +185,25 @@ def test_the_tables_fit_80_columns(
     tables = out.split("azure-nd-h100-v5: 8 GPUs")[0]
     assert all(len(line) <= 80 for line in tables.splitlines())
     assert "default/partition  gpu      mig-0003-00-00-0-1g-10gb-6  1g.10gb" in tables
-    assert [line for line in tables.splitlines() if "no node fits" in line]
+    assert "no room at 80 columns for: WHAT, SWITCH, NUMA" in tables
+    assert [line.split() for line in tables.splitlines() if "too-much" in line] == [
+        ["default/too-much", "CapacityTooLarge"]
+    ]
+
+
+def test_where_a_row_has_no_room_at_all_its_first_name_has_a_line_of_its_own() -> None:
+    screen = Console(width=30, file=io.StringIO())
+    rows = [("default/a-claim-with-a-name", "a-node-with-a-name", "more"), ("", "other", "x")]
+    print_grid(screen, ("CLAIM", "NODE", "WHAT"), rows, optional=("WHAT",))
+    assert isinstance(screen.file, io.StringIO)
+    assert screen.file.getvalue().splitlines() == [
+        "CLAIM",
+        "  NODE",
+        "default/a-claim-with-a-name",
+        "  a-node-with-a-name",
+        "  other",
+        "no room at 30 columns for: WHAT",
+    ]
 
 
 def test_without_shares_the_tables_are_as_they_were(rootport: Run, write: Callable[[str], Path]) -> None:

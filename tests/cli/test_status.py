@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli.observed_cluster import GIB, devices_of, inventory_object, small_cluster, with_status
+from cli.observed_cluster import CARD, GIB, devices_of, inventory_object, small_cluster, with_status
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 
@@ -76,16 +76,16 @@ def test_each_node_has_a_line_and_what_is_wrong_is_told_below(rootport: Run, pla
     lines = [re.split(r"\s{2,}", line) for line in ran.out.splitlines()]
     assert lines[0] == ["NODE", "STATE", "FREE GPUS", "FREE MEMORY", "LARGEST", "FREE NICS", "UNHEALTHY"]
     assert lines[1:6] == [
-        ["gpu-node-1", "Ready", "8/8", "640/640Gi", "80Gi", "8/8", "-"],
-        ["gpu-node-2", "Ready", "4/8", "430/640Gi", "80Gi", "6/8", "2"],
-        ["gpu-node-3", "NotReady", "8/8", "640/640Gi", "80Gi", "8/8", "-"],
-        ["gpu-node-10", "Silent", "0/8", "0/640Gi", "0", "0/8", "-"],
-        ["4 nodes", "20/32", "1710/2560Gi", "80Gi", "22/32", "2"],
+        ["gpu-node-1", "Ready", "8/8", "637.1/637.1Gi", "79.6Gi", "8/8", "-"],
+        ["gpu-node-2", "Ready", "4/8", "428.1/637.1Gi", "79.6Gi", "6/8", "2"],
+        ["gpu-node-3", "NotReady", "8/8", "637.1/637.1Gi", "79.6Gi", "8/8", "-"],
+        ["gpu-node-10", "Silent", "0/8", "0/637.1Gi", "0", "0/8", "-"],
+        ["4 nodes", "20/32", "1702.4/2548.7Gi", "79.6Gi", "22/32", "2"],
     ]
     assert ran.out.splitlines()[7:] == [
         "gpu-node-2: gpu-0008-00-00-0 is unhealthy (Xid79)",
         "gpu-node-2: rdma-0102-00-00-0 is unhealthy (LinkDown)",
-        "gpu-node-3: NotReady (RegistrationFailed)",
+        "gpu-node-3: NotReady (WaitingForKubelet)",
         "gpu-node-10: Silent (NodeSilent)",
         "`rootport status gpu-node-2` tells more",
     ]
@@ -160,6 +160,81 @@ def test_the_role_of_viewers_is_enough_and_is_named_to_those_who_lack_it(rootpor
     assert f"ClusterRole {CLUSTER_ROLE}" in ran.err
 
 
+def dumped(folder: Path) -> Path:
+    devices, inventories = small_cluster()
+    items = [json.loads(json.dumps(item.to_wire())) for item in devices]
+    whole = {"kind": "List", "apiVersion": "v1", "items": items}
+    (folder / "devices.json").write_text(json.dumps(whole))
+    typed = [item | {"apiVersion": "rootport.dev/v1alpha1", "kind": "NodeInventory"} for item in inventories]
+    (folder / "inventories.json").write_text(json.dumps(whole | {"items": typed}))
+    (folder / "other.json").write_text(json.dumps({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}}))
+    return folder
+
+
+def test_a_dump_is_shown_as_its_cluster_is(rootport: Run, tmp_path: Path) -> None:
+    ran = rootport("status", "--from", dumped(tmp_path))
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["gpu-node-1", "Ready"],
+        ["gpu-node-2", "Ready"],
+        ["gpu-node-3", "NotReady"],
+        ["gpu-node-10", "Silent"],
+    ]
+    (tmp_path / "again.json").write_bytes((tmp_path / "devices.json").read_bytes())
+    assert rootport("status", "--from", tmp_path).out == ran.out  # of an object that is there twice one counts
+
+
+def test_a_node_of_a_dump_is_shown(rootport: Run, tmp_path: Path) -> None:
+    ran = rootport("status", "gpu-node-2", "--from", dumped(tmp_path), "-o", "json")
+    answer = json.loads(ran.out)
+    assert (ran.code, answer["name"]) == (0, "gpu-node-2")
+    assert {item["spec"]["nodeName"] for item in answer["devices"]} == {"gpu-node-2"}
+    wrong = rootport("status", "gpu-node-77", "--from", tmp_path)
+    assert (wrong.code, "Rootport knows no node gpu-node-77" in wrong.err) == (2, True)
+
+
+def test_what_a_dump_lacks_is_told(rootport: Run, tmp_path: Path) -> None:
+    ran = rootport("status", "--from", REPO / "examples" / "explain")
+    assert ran.code == 2
+    assert "kubectl get devices.rootport.dev,nodeinventories -o json" in ran.err
+    (dumped(tmp_path) / "inventories.json").unlink()
+    ran = rootport("status", "--from", tmp_path)
+    assert (ran.code, "has no NodeInventory: was it dumped?" in ran.err) == (0, True)
+    assert "(NoInventory)" in ran.out
+    assert rootport("status", "--from", tmp_path, "-l", "a=b").code == 2
+
+
+def test_an_inventory_that_no_api_server_would_store_is_counted(rootport: Run, tmp_path: Path) -> None:
+    odd = {"apiVersion": "rootport.dev/v1alpha1", "kind": "NodeInventory", "metadata": {"name": "odd"}, "status": 3}
+    (dumped(tmp_path) / "odd.json").write_text(json.dumps(odd))
+    ran = rootport("status", "--from", tmp_path)
+    assert (ran.code, "left out: NodeInventory that no API server would store (1)" in ran.err) == (0, True)
+
+
+def test_devices_that_cannot_be_read_are_left_out_and_named_with_the_reason(rootport: Run, tmp_path: Path) -> None:
+    dump = dumped(tmp_path)
+    whole = json.loads((dump / "devices.json").read_text())
+    for number, item in enumerate(whole["items"][:5]):
+        item["spec"]["nodeName"] = number
+    (dump / "devices.json").write_text(json.dumps(whole))
+    ran = rootport("status", "--from", dump)
+    assert ran.code == 0
+    name = whole["items"][0]["metadata"]["name"]
+    assert f"Device objects that cannot be read (5): {name} (spec.nodeName: expected a string, not 0), " in ran.err
+    assert ran.err.endswith(" and 2 more\n")
+
+
+def test_a_broken_file_of_a_dump_is_left_out_and_named_and_alone_it_is_no_answer(rootport: Run, tmp_path: Path) -> None:
+    whole = rootport("status", "--from", dumped(tmp_path))
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"kind": "List", "items": [')
+    ran = rootport("status", "--from", tmp_path)
+    assert (ran.code, ran.out) == (0, whole.out)
+    assert ran.err == f"note: left out: {broken}:1: not valid JSON: it ends in the middle: was kubectl interrupted?\n"
+    assert rootport("status", "--from", broken).code == 2
+
+
 def test_a_nodes_tree_says_how_each_device_is_and_who_has_it() -> None:
     devices, inventories = small_cluster()
     devices = [device for device in devices if device.spec.node_name == "gpu-node-2"]
@@ -175,11 +250,15 @@ def test_a_nodes_tree_says_how_each_device_is_and_who_has_it() -> None:
         "◀ ml/train-0 (main)  claim train",
         "rdma-0101-00-00-0  Healthy  whole",
     ]
-    assert "gpu-0002-00-00-0  Healthy  shared: 50% core, 40/80Gi given\n◀ ml/notebook-a (main)  30% core, 24Gi" in text
+    assert (
+        "gpu-0002-00-00-0  Healthy  shared: 50% core, 40/79.6Gi given\n◀ ml/notebook-a (main)  30% core, 24Gi" in text
+    )
     assert "24Gi, enforced by MPS  claim notebook-a" in text
-    assert "MIG: 10/80Gi given, at most 40Gi more, room for 4g.40gb\n◀ ml/infer-7c9d-x2x (main)  gpu-2-mig-1g" in text
-    assert "gpu-0008-00-00-0  Unhealthy (Xid79)  80Gi\nXid79: The GPU has fallen off the bus." in text
-    assert "Healthy  free, 80Gi\nRowRemapPending: Reset the GPU" in text
+    assert (
+        "MIG: 9.7/79.6Gi given, at most 39.5Gi more, room for 4g.40gb\n◀ ml/infer-7c9d-x2x (main)  gpu-2-mig-1g" in text
+    )
+    assert "gpu-0008-00-00-0  Unhealthy (Xid79)  79.6Gi\nXid79: The GPU has fallen off the bus." in text
+    assert "Healthy  free, 79.6Gi\nRowRemapPending: Reset the GPU" in text
     assert "◀ ml: 3 more pods  claim train" in text
 
 
@@ -209,7 +288,7 @@ def test_a_gpu_whose_core_is_given_has_no_room_though_memory_is_left() -> None:
         allocated=DeviceAmounts(core=100, memory=Quantity.of(40 * GIB, binary=True)),
         largest_free=None,
     )
-    assert "Healthy  shared: 100% core, 40/80Gi given, no room for more" in _tree([full, *others])
+    assert "Healthy  shared: 100% core, 40/79.6Gi given, no room for more" in _tree([full, *others])
     assert "no room" not in _tree([gpu, *others])
 
 
@@ -263,14 +342,14 @@ def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> 
     assert (lost.state, lost.reason) == ("Silent", "NoInventory")
     figures = node_figures(lost)
     assert (figures.gpus.free, figures.memory.free, figures.largest, figures.nics.free) == (0, 0, 0, 0)
-    assert figures.memory.total == 8 * 80 * GIB
+    assert figures.memory.total == 8 * CARD
 
 
 @pytest.mark.parametrize(
     ("inventory", "word"),
     [
         (inventory_object("n"), NodeWord(state="Ready")),
-        (inventory_object("n", ready=False), NodeWord(state="NotReady", reason="RegistrationFailed")),
+        (inventory_object("n", ready=False), NodeWord(state="NotReady", reason="WaitingForKubelet")),
         (inventory_object("n", silent=True), NodeWord(state="Silent", reason="NodeSilent")),
         ({"metadata": {"name": "n"}}, NodeWord(state="NotReady", reason="PluginStarting")),
     ],

@@ -115,8 +115,21 @@ def test_a_node_is_asked_through_the_api_server(rootport: Run, plane: ControlPla
     assert (ran.code, ran.err) == (0, "")
     assert [line.split() for line in ran.out.splitlines()] == [
         ["GPU", "UTIL", "MEMORY", "GIVEN", "TEMP", "POWER", "HOLDERS"],
-        ["gpu-0", "97%", "71/80Gi", "100%", "80Gi", "71C", "652W", "ml/train-0"],
-        ["gpu-1", "5%", "9.7/80Gi", "50%", "40Gi", "40C", "90W", "ml/notebook-0", "30%,", "claim", "web/infer", "20%"],
+        ["gpu-0", "97%", "71.5/79.6Gi", "100%", "79.6Gi", "71C", "652W", "ml/train-0"],
+        [
+            "gpu-1",
+            "5%",
+            "9.7/79.6Gi",
+            "50%",
+            "40Gi",
+            "40C",
+            "90W",
+            "ml/notebook-0",
+            "30%,",
+            "claim",
+            "web/infer",
+            "20%",
+        ],
         ["gpu-10", "!", "-", "-", "-", "-", "-"],
     ]
 
@@ -146,6 +159,14 @@ def test_a_wrong_node_is_told(rootport: Run, plane: ControlPlane, arguments: lis
     ran = rootport("top", *arguments, "--kubeconfig", plane.kubeconfig)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
+
+
+@pytest.mark.needs_go
+def test_where_the_plugin_runs_without_a_pod_it_says_what_to_do_instead(rootport: Run, plane: ControlPlane) -> None:
+    ran = rootport("top", "node-9", "--kubeconfig", plane.kubeconfig)
+    assert "top asks each node's plugin by way of its pod" in ran.err
+    assert "install the DaemonSet" in ran.err
+    assert "read its page /metrics" in ran.err
 
 
 @pytest.mark.needs_go

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import shutil
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +21,7 @@ from cluster.hardware import make_host
 from cluster.images import build_busybox, build_pause, build_rootport
 from cluster.interfaces import add_interfaces
 from cluster.machine import missing_for_machines
-from cluster.node import NODE_NAME, RealCluster
+from cluster.node import NODE_NAME, RealCluster, remove_control_groups
 from cluster.rootport import CONTROLLER_HEALTH_PORT, HTTPS_PORT, PLUGIN_HEALTH_PORT, RunningRootport
 
 _FOLDER: Final = Path(tempfile.gettempdir()) / "rootport-cluster"
@@ -107,6 +109,7 @@ The dashboard, whose certificate nobody has signed, is at https://{address}:{HTT
   kubectl create token me
 
 Metrics: http://{address}:{CONTROLLER_HEALTH_PORT}/metrics of the controller, port {PLUGIN_HEALTH_PORT} of the plugin.
+`rootport top` asks plugins by way of their pods; here the plugin has none, so read its page instead.
 Let a GPU fail, and say that it is well again:
 
   echo "gpu2 xid 94" >> {gpu_state}/events
@@ -120,9 +123,17 @@ def _down() -> int:
         print("no cluster is running")
     else:
         os.kill(pid, signal.SIGKILL)  # the first process of its namespaces: everything in them ends with it
+        _wait_for_the_end(pid)
         print("the cluster has ended")
+    remove_control_groups()
     shutil.rmtree(_FOLDER, ignore_errors=True)
     return 0
+
+
+def _wait_for_the_end(pid: int) -> None:
+    """Wait until the first process of the namespaces has ended, which is after all others in them; 30 s at most."""
+    with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid)) as process:
+        select.select([process], [], [], 30)
 
 
 def _kubeconfig() -> Path:

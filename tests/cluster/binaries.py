@@ -4,6 +4,9 @@ Kubernetes, etcd and containerd come from Go modules, pinned with their hashes i
 plugins and busybox are Debian's. The cache is ``${XDG_CACHE_HOME:-~/.cache}/rootport/cluster/<key>``; the key says what
 it was built from, so a changed version never meets an old binary. Each file appears by rename: a build that was cut
 short goes on where it stopped.
+
+``KUBERNETES=v1.36.3`` in the environment builds and runs another version of Kubernetes than the default; each version
+has a folder with its pinned modules in ``modules/kubernetes``, and a cache of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +25,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Binaries", "ToolMissingError", "build", "build_peer", "cache_folder", "promtool"]
+__all__ = [
+    "KUBERNETES_MINOR",
+    "KUBERNETES_VERSION",
+    "Binaries",
+    "ToolMissingError",
+    "build",
+    "build_peer",
+    "cache_folder",
+    "promtool",
+]
 
-KUBERNETES_VERSION: Final = "v1.36.3"
 CONTAINERD_VERSION: Final = "v2.2.3"
 
 _MODULES: Final = Path(__file__).parent / "modules"
-_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
+
+
+def _version() -> str:
+    version = os.environ.get("KUBERNETES") or "v1.37.2"
+    known = sorted(folder.name for folder in (_MODULES / "kubernetes").glob("v*"))
+    if version not in known:
+        raise SystemExit(
+            f"KUBERNETES={version}: tests/cluster/modules/kubernetes has {' and '.join(known)};"
+            " another version needs a folder there, made as its README says"
+        )
+    return version
+
+
+KUBERNETES_VERSION: Final = _version()
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+KUBERNETES_MINOR: Final = int(_MINOR)
+"""Such as 37, for the few expectations that differ between the versions that the tests run on."""
+
+_VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 # Without these the server calls itself v0.0.0-master, and kubectl and the feature gates' emulation version go wrong.
 _KUBERNETES_FLAGS: Final = (
     f"-s -w -X {_VERSION_PACKAGE}.gitVersion={KUBERNETES_VERSION} -X {_VERSION_PACKAGE}.gitMajor={_MAJOR}"
@@ -157,9 +185,15 @@ def _key() -> str:
     digest = hashlib.sha256()
     for program in _GO:
         digest.update(repr(program).encode())
-    for file in sorted(_MODULES.glob("*/go.*")):
-        digest.update(file.read_bytes())
+    for module in ("containerd", "kubernetes"):
+        for file in sorted(_module_folder(module).glob("go.*")):
+            digest.update(file.read_bytes())
     return f"kubernetes-{KUBERNETES_VERSION}-{digest.hexdigest()[:12]}"
+
+
+def _module_folder(module: str) -> Path:
+    folder = _MODULES / module
+    return folder / KUBERNETES_VERSION if module == "kubernetes" else folder
 
 
 def _build_go(program: _GoProgram, folder: Path) -> None:
@@ -170,7 +204,7 @@ def _build_go(program: _GoProgram, folder: Path) -> None:
     command = [go, "build", "-trimpath", "-mod=readonly", f"-ldflags={program.flags}", f"-tags={program.tags}"]
     subprocess.run(
         [*command, "-o", fresh, program.package],
-        cwd=_MODULES / program.module,
+        cwd=_module_folder(program.module),
         env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": ""},
         stdout=sys.stderr,
         check=True,

@@ -1,4 +1,4 @@
-"""Rootport's CNI plugin, compiled for a test node whose state is not in the usual place."""
+"""Rootport's CNI plugin, compiled as for the image, for a test node whose state is not in the usual place."""
 
 from __future__ import annotations
 
@@ -19,5 +19,6 @@ def build_cni_program(program: Path, *, state: Path) -> Path:
         state: The folder that says which pods get interfaces, instead of ``/run/rootport/cni``.
     """
     define = f'-DSTATE_DIR="{state}"'
-    subprocess.run(["cc", "-static", "-O1", define, "-o", program, *sorted(_SOURCES.glob("*.c"))], check=True)
+    sources = sorted(_SOURCES.glob("*.c"))
+    subprocess.run(["cc", f"@{_SOURCES / 'cflags'}", define, "-o", program, *sources], check=True)
     return program

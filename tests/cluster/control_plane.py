@@ -14,15 +14,26 @@ from typing import Final, Self
 
 import yaml
 
-from cluster.binaries import Binaries
+from cluster.binaries import KUBERNETES_MINOR, Binaries
 from cluster.machine import Machine
 from cluster.processes import Process, Processes, wait_until
+from driver.adapters.kubernetes.resources import DEVICE_TAINT_RULE_VERSIONS
 
-__all__ = ["ADMIN_TOKEN", "ControlPlane", "KubectlError"]
+__all__ = ["ADMIN_TOKEN", "TAINT_RULES", "ControlPlane", "KubectlError", "gates_off"]
 
 ADMIN_TOKEN: Final = "admin"  # reachable from this computer alone, and gone with the test
+TAINT_RULES: Final = DEVICE_TAINT_RULE_VERSIONS[0 if KUBERNETES_MINOR >= 37 else 1]
+"""DeviceTaintRules in the newest version that the Kubernetes of the tests has."""
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _SERVICE_ADDRESS: Final = "10.96.0.1"
+
+
+def gates_off(*gates: str) -> str:
+    """``--feature-gates`` without these, and without those that need them: no program starts otherwise."""
+    # On by default since 1.37; before, the one is not known and the other is off.
+    needed_by = {"DRAConsumableCapacity": "DRAFractionalCapacityRange", "DRADeviceTaints": "DRADeviceTaintRules"}
+    too = [needed_by[gate] for gate in gates if gate in needed_by and KUBERNETES_MINOR >= 37]
+    return ",".join(f"{gate}=false" for gate in (*gates, *too))
 
 
 class ControlPlane:
@@ -35,7 +46,7 @@ class ControlPlane:
         full: Whether scheduler and controller-manager run as well.
         outlive: Whether it goes on when this process ends.
         feature_gates: The API server's, such as ``DRAPartitionableDevices=false``.
-        runtime_config: What it serves besides the defaults, such as ``resource.k8s.io/v1beta2=true``.
+        taint_rules: Whether it serves DeviceTaintRules (:data:`TAINT_RULES`) in Kubernetes before 1.37 too.
 
     Attributes:
         kubeconfig: The administrator's (group system:masters).
@@ -51,11 +62,12 @@ class ControlPlane:
         full: bool = False,
         outlive: bool = False,
         feature_gates: str = "",
-        runtime_config: str = "",
+        taint_rules: bool = False,
     ) -> None:
         self.folder = folder
-        self._runtime_config = runtime_config
-        self._feature_gates = feature_gates
+        serves_beta = taint_rules and TAINT_RULES.version != "v1"
+        self._runtime_config = f"{TAINT_RULES.group}/{TAINT_RULES.version}=true" if serves_beta else ""
+        self._feature_gates = ",".join(filter(None, (feature_gates, "DRADeviceTaintRules=true" if serves_beta else "")))
         self.binaries = binaries
         self.processes = Processes(folder / "logs", machine, outlive=outlive)
         self._full = full
@@ -145,11 +157,13 @@ class ControlPlane:
             f"--service-account-signing-key-file={self._keys / 'service-account.key'}",
             "--enable-admission-plugins=NodeRestriction",
             "--kubelet-preferred-address-types=InternalIP",
+            # Nobody reads the endpoints of the kubernetes service here, and 1.37 refuses a loopback address in them.
+            "--endpoint-reconciler-type=none",
             f"--feature-gates={self._feature_gates}",
             f"--runtime-config={self._runtime_config}",
             "--v=1",
         )
-        wait_until("the API server's certificate", self._certificate.exists, timeout_s=30)
+        wait_until("the API server's certificate", self._has_certificate, timeout_s=30)
         self._write_kubeconfig(self.kubeconfig, ADMIN_TOKEN)
         wait_until(f"the API server (log: {self._api_server.log})", self._ready, timeout_s=60)
 
@@ -266,9 +280,15 @@ class ControlPlane:
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(config))
 
-    def _ready(self) -> bool:
-        if self._api_server is not None and not self._api_server.alive():
+    def _has_certificate(self) -> bool:
+        assert self._api_server is not None
+        if not self._api_server.alive():
             raise RuntimeError(f"the API server ended: see {self._api_server.log}")
+        return self._certificate.exists()
+
+    def _ready(self) -> bool:
+        if not self._has_certificate():
+            return False
         context = ssl.create_default_context(cafile=str(self._certificate))
         try:
             with urllib.request.build_opener(

@@ -164,7 +164,7 @@ class RealCluster:
         self.machine.stop()
         self.processes.stop()
         self.control_plane.stop()
-        _remove_control_groups()
+        remove_control_groups()
 
     @property
     def _containerd_socket(self) -> Path:
@@ -259,9 +259,9 @@ state = "{folder}/state"
         (self.folder / "kubelet.yaml").write_text(yaml.safe_dump(config))
 
 
-def _remove_control_groups() -> None:
-    """Remove the empty ones: those of another cluster that runs at the same time are busy, and stay."""
-    for root in Path("/sys/fs/cgroup").glob("*/k8s.io"):
+def remove_control_groups(mounted_at: Path = Path("/sys/fs/cgroup")) -> None:
+    """Remove the pods' empty ones: those of another cluster that runs at the same time are busy, and stay."""
+    for root in (*mounted_at.glob("k8s.io"), *mounted_at.glob("*/k8s.io")):  # version 2, and the controllers of 1
         for folder in [*sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True), root]:
             with suppress(OSError):
                 folder.rmdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -107,7 +108,7 @@ class RunningRootport:
             assert self.plugin is not None
             if not self.plugin.alive():
                 raise RuntimeError(f"the plugin ended:\n{log.read_text()[-4000:]}")
-            return self.condition("Registered") == "True" and bool(self.slices())
+            return self.condition("Registered") == "True" and _are_complete(self.slices())
 
         wait_until(f"the plugin is registered and its slices are published (log: {log})", usable, timeout_s=60)
 
@@ -191,3 +192,10 @@ class RunningRootport:
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _are_complete(slices: list[dict[str, Any]]) -> bool:
+    """Whether there are slices, and all of each pool: they are written one by one."""
+    pools = [part["spec"]["pool"] for part in slices]
+    found = Counter(pool["name"] for pool in pools)
+    return bool(pools) and all(found[pool["name"]] == pool["resourceSliceCount"] for pool in pools)

@@ -128,8 +128,8 @@ def test_a_chain_without_its_program_does_not_count(node: Node) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        pytest.param("", "it is no JSON", id="empty"),
-        pytest.param(json.dumps(BRIDGE)[:-9], "it is no JSON", id="half written"),
+        pytest.param("", "it is not valid JSON", id="empty"),
+        pytest.param(json.dumps(BRIDGE)[:-9], "it is not valid JSON", id="half written"),
         pytest.param("[]", "no JSON object", id="a list"),
         pytest.param({"cniVersion": "1.0.0", "type": "bridge"}, "no list of plugins", id="a single plugin"),
         pytest.param({**BRIDGE, "plugins": []}, "no list of plugins", id="no plugin"),
@@ -137,9 +137,9 @@ def test_a_chain_without_its_program_does_not_count(node: Node) -> None:
         pytest.param({**BRIDGE, "cniVersion": "2.0.0"}, "cniVersion is '2.0.0'", id="a version from the future"),
         pytest.param({**BRIDGE, "cniVersion": ["1.0.0"]}, "cniVersion is", id="a list for a version"),
         pytest.param('{"a": 1, "a": 2}', "one key twice", id="a key twice"),
-        pytest.param('{"a": NaN}', "no number", id="NaN"),
+        pytest.param('{"a": NaN}', "it is not valid JSON", id="NaN"),
         pytest.param('{"a": 1e999}', "too large", id="a number that cannot be kept"),
-        pytest.param("[" * 100_000, "it is no JSON", id="nested without end"),
+        pytest.param("[" * 100_000, "it is not valid JSON", id="nested without end"),
         pytest.param(" " * (2**20 + 1), "more than 1 MiB", id="too large"),
     ],
 )

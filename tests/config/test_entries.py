@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from plan.builders import config, fpga, gpu, nic, parameters, vf
 
-from driver.api.resource_v1 import DeviceAllocationConfiguration
+from driver.api.resource_v1 import DeviceAllocationConfiguration, DeviceClaim, DeviceClaimConfiguration, DeviceRequest
 from driver.api.validation.errors import FieldError
 from driver.config import (
     FpgaConfig,
@@ -14,6 +14,7 @@ from driver.config import (
     RdmaConfig,
     RdmaInterface,
     RdmaVfParameters,
+    as_written,
     config_for,
     read_entries,
 )
@@ -210,3 +211,19 @@ def test_the_settings_of_another_requests_class_do_not_count() -> None:
     of_claim = config(parameters("RdmaConfig", interface={}))
     assert applied(of_class, of_claim, request="nic").vf is None
     assert applied(of_class, of_claim, request="tagged").vf == RdmaVfParameters(vlan=5)
+
+
+def test_an_entry_has_the_requests_again_that_the_allocator_left_out() -> None:
+    # Kubernetes 1.37 names no request where an entry is for all of them, whether or not the claim's author named them.
+    for_nic = DeviceClaimConfiguration(requests=("nic",), opaque=config(WITH_CM).opaque)
+    for_all = DeviceClaimConfiguration(opaque=config(WITHOUT_CM).opaque)
+    claim = DeviceClaim(requests=(DeviceRequest(name="nic"),), config=(for_nic, for_all))
+    allocated = (config(WITH_CM, source="FromClass"), config(WITH_CM), config(WITHOUT_CM))
+    assert [entry.requests for entry in as_written(allocated, claim)] == [("nic",), ("nic",), ()]
+
+
+def test_an_entry_of_a_chosen_alternative_is_found_behind_one_of_another() -> None:
+    of_gpu = DeviceClaimConfiguration(requests=("r/gpu",), opaque=config(parameters("GpuConfig")).opaque)
+    of_nic = DeviceClaimConfiguration(requests=("r/nic",), opaque=config(WITH_CM).opaque)
+    claim = DeviceClaim(requests=(DeviceRequest(name="r"),), config=(of_gpu, of_nic))
+    assert [entry.requests for entry in as_written((config(WITH_CM),), claim)] == [("r/nic",)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -112,21 +113,24 @@ def test_no_strategy_is_chosen_before_it_is_known_what_the_claim_was_given() -> 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (parameters("GpuConfig", sharring={}), {".sharring": "unknown field; known are apiVersion, kind, sharing"}),
+        (
+            parameters("GpuConfig", sharring={}),
+            {".sharring": "unknown field; did you mean sharing?"},
+        ),
         (
             parameters("GpuConfig", sharing={"strategie": "exclusive"}),
-            {".sharing.strategie": "unknown field; known are strategy, timeSlicing, mps, hamiCore"},
+            {".sharing.strategie": "unknown field; did you mean strategy?"},
         ),
         (parameters("GpuConfig", sharing="exclusive"), {".sharing": "expected an object"}),
         (
             parameters("GpuConfig", sharing={"strategy": "greedy"}),
             {".sharing.strategy": "'greedy' is not known: expected 'exclusive', 'timeSlicing', 'mps' or 'hamiCore'"},
         ),
-        (parameters("RdmaConfig", rdmaCM="yes"), {".rdmaCM": "input should be a valid boolean, not 'yes'"}),
-        (parameters("RdmaConfig", rdmaCM=1), {".rdmaCM": "input should be a valid boolean, not 1"}),
+        (parameters("RdmaConfig", rdmaCM="yes"), {".rdmaCM": "expected true or false, not 'yes'"}),
+        (parameters("RdmaConfig", rdmaCM=1), {".rdmaCM": "expected true or false, not 1"}),
         (
             parameters("RdmaConfig", rdma_cm=True),
-            {".rdma_cm": "unknown field; known are apiVersion, kind, rdmaCM, environment, interface, vf"},
+            {".rdma_cm": "unknown field; did you mean rdmaCM?"},
         ),
         (
             {"apiVersion": "rootport.dev/v1", "kind": "GpuConfig"},
@@ -188,10 +192,17 @@ def test_all_mistakes_are_told_at_once() -> None:
                 ".mps": "is only for strategy mps, but the strategy is exclusive",
             },
         ),
+        # As NVIDIA's own driver writes them.
+        ({"strategy": "TimeSlicing"}, {".strategy": "'TimeSlicing' is not known: did you mean timeSlicing?"}),
+        ({"strategy": "mps", "mpsConfig": {}}, {".mpsConfig": "unknown field; did you mean mps?"}),
+        (
+            {"strategy": "mps", "mps": {"defaultActiveThreadPercentage": 50}},
+            {".mps.defaultActiveThreadPercentage": "unknown field; did you mean activeThreadPercentage?"},
+        ),
         ({"hamiCore": {}}, {".hamiCore": "is only for strategy hamiCore, but the strategy is not set"}),
         (
             {"strategy": "MPS", "mps": {}},
-            {".strategy": "'MPS' is not known: expected 'exclusive', 'timeSlicing', 'mps' or 'hamiCore'"},
+            {".strategy": "'MPS' is not known: did you mean mps?"},
         ),
         (
             {"strategy": "timeSlicing", "timeSlicing": {"interval": "rm -rf /"}},
@@ -200,7 +211,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         (
             {"strategy": "mps", "mps": {"activeThreadPercentage": 0, "pinnedDeviceMemoryLimit": "0", "limit": 1}},
             {
-                ".mps.activeThreadPercentage": "input should be greater than or equal to 1, not 0",
+                ".mps.activeThreadPercentage": "must be at least 1, not 0",
                 ".mps.pinnedDeviceMemoryLimit": "0 is not an amount of memory: expected whole bytes, such as 10Gi",
                 ".mps.limit": "unknown field; known are activeThreadPercentage, pinnedDeviceMemoryLimit",
             },
@@ -208,7 +219,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         (
             {"strategy": "mps", "mps": {"activeThreadPercentage": 33.3, "pinnedDeviceMemoryLimit": "all"}},
             {
-                ".mps.activeThreadPercentage": "input should be a valid integer, not 33.3",
+                ".mps.activeThreadPercentage": "expected a whole number, not 33.3",
                 ".mps.pinnedDeviceMemoryLimit": "'all' is not a quantity: expected a number with an optional suffix "
                 "such as 500m, 80Gi or 1e3",
             },
@@ -216,13 +227,20 @@ def test_all_mistakes_are_told_at_once() -> None:
         (
             {"strategy": "mps", "mps": {"activeThreadPercentage": 101, "pinnedDeviceMemoryLimit": "-1Gi"}},
             {
-                ".mps.activeThreadPercentage": "input should be less than or equal to 100, not 101",
+                ".mps.activeThreadPercentage": "must be at most 100, not 101",
                 ".mps.pinnedDeviceMemoryLimit": "-1Gi is not an amount of memory: expected whole bytes, such as 10Gi",
             },
         ),
         (
             {"strategy": "mps", "mps": {"pinnedDeviceMemoryLimit": "500m"}},
             {".mps.pinnedDeviceMemoryLimit": "500m is not an amount of memory: expected whole bytes, such as 10Gi"},
+        ),
+        (
+            {"strategy": "mps", "mps": {"pinnedDeviceMemoryLimit": "8"}},
+            {
+                ".mps.pinnedDeviceMemoryLimit": "MPS limits memory in units of 1Mi, and this is 8 bytes; "
+                "did you mean 8Gi?"
+            },
         ),
         (
             {"strategy": "hamiCore", "hamiCore": {"corePolicy": "off"}},
@@ -232,6 +250,9 @@ def test_all_mistakes_are_told_at_once() -> None:
     ],
     ids=[
         "settings-of-others",
+        "strategy-of-nvidias-driver",
+        "settings-of-nvidias-driver",
+        "field-of-nvidias-driver",
         "settings-without-strategy",
         "strategy-in-capitals",
         "interval",
@@ -239,6 +260,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "mps-fractions",
         "mps-too-much",
         "mps-half-a-byte",
+        "mps-without-unit",
         "core-policy",
         "no-object",
     ],
@@ -340,3 +362,16 @@ def test_what_is_accepted_has_settings_of_its_own_strategy_alone(
     else:
         assert isinstance(parsed, tuple)
         assert all(error.path.startswith(WHERE) for error in parsed)
+
+
+@pytest.mark.parametrize("many", [[{}] * 1_000_000, dict.fromkeys(map(str, range(300_000)))], ids=["list", "object"])
+def test_what_is_far_too_large_is_not_walked(many: object) -> None:
+    tracemalloc.start()
+    try:
+        _, peak = tracemalloc.get_traced_memory()
+        errors = parse_config(parameters("GpuConfig", many=many), "here")
+        _, peak_after = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "more than 10240 bytes" in str(errors)
+    assert peak_after - peak < 1_000_000

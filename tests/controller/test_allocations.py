@@ -89,16 +89,16 @@ def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[]
     controller = start()
     eventually("device objects", lambda: written(nodes))
     first = allocate(nodes, "first", share(0, 30, "20Gi"))
-    shows(nodes, "shared", core=30, memory="20Gi")
+    shows(nodes, "shared", core=30, memory="20480Mi")
     second = allocate(nodes, "second", share(1, 50, "40Gi"))
-    found = shows(nodes, "shared", core=80, memory="60Gi")
+    found = shows(nodes, "shared", core=80, memory="61440Mi")
     assert {(item["namespace"], item["claim"], item["uid"], item["shareID"]) for item in found["allocations"]} == {
         ("default", "first", first, SHARES[0]),
         ("default", "second", second, SHARES[1]),
     }
     assert is_free(nodes, "node-a.gpu-0000-11-00-0")
     nodes.api.delete(RESOURCE_CLAIMS, "first", namespace="default")
-    shows(nodes, "shared", core=50, memory="40Gi")
+    shows(nodes, "shared", core=50, memory="40960Mi")
     patch = {"status": {"allocation": None}}
     nodes.api.merge_patch(RESOURCE_CLAIMS, "second", patch, namespace="default", subresource="status")
     shows(nodes, None)
@@ -109,7 +109,7 @@ def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[]
 def test_a_device_shows_what_the_plugin_says_of_isolation(nodes: Nodes, start: Callable[[], Controller]) -> None:
     start()
     allocate(nodes, "told", share(0, 30, "20Gi"))
-    assert "isolation" not in shows(nodes, "shared", core=30, memory="20Gi")["allocations"][0]
+    assert "isolation" not in shows(nodes, "shared", core=30, memory="20480Mi")["allocations"][0]
     isolation = {"state": "enforced", "by": "MPS", "version": "580.95.05"}
     data = {"apiVersion": "rootport.dev/v1alpha1", "kind": "PreparedDevice", "gpu": GPU, "mode": "shared"}
     entry = {"driver": "rootport.dev", "pool": "node-a", "device": GPU, "shareID": SHARES[0]}
@@ -127,7 +127,7 @@ def test_a_restart_writes_what_changed_meanwhile_and_nothing_else(
     first = start()
     allocate(nodes, "stays", share(0, 30, "20Gi"))
     allocate(nodes, "goes", {"pool": "node-a", "device": "rdma-0000-20-00-0"})
-    shows(nodes, "shared", core=30, memory="20Gi")
+    shows(nodes, "shared", core=30, memory="20480Mi")
     eventually("the NIC's claim", lambda: status(nodes, "node-a.rdma-0000-20-00-0").get("mode") == "whole")
     eventually("the condition", lambda: nodes.published("node-a").get("status") == "True")
     assert first.stop() == 0
@@ -142,7 +142,7 @@ def test_a_restart_writes_what_changed_meanwhile_and_nothing_else(
 def test_somebody_elses_change_of_a_status_is_undone(nodes: Nodes, start: Callable[[], Controller]) -> None:
     start()
     allocate(nodes, "whole", share(0, 100, "80Gi"))
-    wanted = shows(nodes, "whole", core=100, memory="80Gi")
+    wanted = shows(nodes, "whole", core=100, memory="81920Mi")
     nodes.api.merge_patch(DEVICES, NAME, {"status": {"mode": "mig", "allocations": None}}, subresource="status")
     eventually("the former status", lambda: status(nodes) == wanted)
 
@@ -167,10 +167,11 @@ def test_claims_of_other_drivers_and_of_other_nodes_change_nothing(
 def test_kubectl_shows_it(nodes: Nodes, installed: ControlPlane, start: Callable[[], Controller]) -> None:
     start()
     allocate(nodes, "shown", share(0, 30, "20Gi"))
-    shows(nodes, "shared", core=30, memory="20Gi")
+    shows(nodes, "shared", core=30, memory="20480Mi")
     head, row = installed.kubectl("get", "devices.rootport.dev", NAME).splitlines()
     assert head.split() == ["NAME", "MODEL", "STATE", "MODE", "CORE%", "USED", "FREE"]
-    assert row.split()[-5:] == ["Unknown", "shared", "30", "20Gi", "60Gi"]
+    assert row.split()[-5:] == ["Unknown", "shared", "30", "20480Mi", "61440Mi"]
     assert (
-        json.loads(installed.kubectl("get", "devices.rootport.dev", NAME, "--output=json"))["spec"]["memory"] == "80Gi"
+        json.loads(installed.kubectl("get", "devices.rootport.dev", NAME, "--output=json"))["spec"]["memory"]
+        == "81920Mi"
     )

@@ -28,7 +28,7 @@ from driver.model.inventory import Inventory
 
 pytestmark = pytest.mark.needs_go
 
-GIB = 1 << 30
+MIB = 1 << 20
 GPU, OTHER, NIC = "gpu-0000-10-00-0", "gpu-0000-11-00-0", "rdma-0000-20-00-0"
 SINCE = "2026-01-02T03:04:05Z"
 
@@ -68,7 +68,7 @@ def start(nodes: Nodes, installed: ControlPlane, tmp_path: Path) -> Iterator[Cal
 
 
 def machine() -> Inventory:
-    card = {"memory_bytes": 80 * GIB, "model": "NVIDIA H100 80GB HBM3"}
+    card = {"memory_bytes": 81559 * MIB, "model": "NVIDIA H100 80GB HBM3"}
     return node(gpu("10", **card), gpu("11", **card), nic("20"), name="node-a")
 
 
@@ -165,9 +165,9 @@ def test_a_claims_change_is_shown_within_a_second_with_its_pods_and_containers(
         assert took < 1, f"{took:.2f} s"
         (given,) = status["allocations"]
         assert given["pods"] == [{"name": "trainer", "uid": uid, "containers": ["check", "train"]}]
-        assert status["allocated"] == {"core": 30, "memory": "20Gi"}
-        assert status["largestFree"] == {"core": 70, "memory": "60Gi"}
-        assert status["allocatable"] == status["capacity"] == {"core": 100, "memory": "80Gi"}
+        assert status["allocated"] == {"core": 30, "memory": "20480Mi"}
+        assert status["largestFree"] == {"core": 70, "memory": "61079Mi"}
+        assert status["allocatable"] == status["capacity"] == {"core": 100, "memory": "81559Mi"}
         nodes.api.delete(PODS, "trainer", namespace="default")
         began = time.monotonic()
         nodes.api.merge_patch(
@@ -205,7 +205,7 @@ def test_a_fault_turns_the_device_and_tells_its_pod_and_recovery_undoes_it(
         assert found["message"] == "The GPU fell off the bus."
         status = device(nodes)["status"]
         assert (status["state"], status["allocatable"]) == ("Unhealthy", {"core": 0, "memory": "0"})
-        assert status["allocated"] == {"core": 30, "memory": "20Gi"}
+        assert status["allocated"] == {"core": 30, "memory": "20480Mi"}
         assert "largestFree" not in status
         eventually("degraded", lambda: condition(nodes, OTHER, "Degraded").get("reason") == "ThermalSlowdown")
         assert is_healthy(nodes, OTHER, NIC)
@@ -287,5 +287,5 @@ def test_the_table_fits_a_terminal(nodes: Nodes, start: Callable[..., Controller
     table = installed.kubectl("get", "devices", "--selector=rootport.dev/node=node-a").splitlines()
     assert table[0].split() == ["NAME", "MODEL", "STATE", "MODE", "CORE%", "USED", "FREE"]
     assert max(map(len, table)) <= 100
-    assert table[1].split()[-5:] == ["Healthy", "shared", "30", "20Gi", "60Gi"]
+    assert table[1].split()[-5:] == ["Healthy", "shared", "30", "20480Mi", "61079Mi"]
     assert datetime.fromisoformat(condition(nodes)["lastTransitionTime"]) <= datetime.now(UTC)

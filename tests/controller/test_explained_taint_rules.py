@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from cluster.binaries import Binaries
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import TAINT_RULES, ControlPlane
 from cluster.driver import install
 from simulated_nodes import NAMESPACE, eventually
 
 from controller.explanations.mirror import Mirror
 from controller.explanations.watches import ExplanationWatches
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.resources import DEVICE_TAINT_RULES, JsonObject
+from driver.adapters.kubernetes.resources import JsonObject
 
 pytestmark = pytest.mark.needs_go
 
@@ -24,8 +24,7 @@ def with_rules(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFact
     with ControlPlane(
         tmp_path_factory.mktemp("taint-rules"),
         cluster_binaries,
-        feature_gates="DRADeviceTaintRules=true",
-        runtime_config="resource.k8s.io/v1beta2=true",
+        taint_rules=True,
     ) as plane:
         install(plane)
         yield plane
@@ -35,7 +34,7 @@ def rule(name: str, value: str) -> JsonObject:
     taint = {"key": "example.com/broken", "value": value, "effect": "NoSchedule"}
     selector = {"driver": "rootport.dev", "pool": "node-a"}
     return {
-        "apiVersion": "resource.k8s.io/v1beta2",
+        "apiVersion": TAINT_RULES.api_version,
         "kind": "DeviceTaintRule",
         "metadata": {"name": name},
         "spec": {"deviceSelector": selector, "taint": taint},
@@ -53,14 +52,14 @@ def test_the_controller_knows_a_rule_from_its_making_to_its_end(with_rules: Cont
         with mirror.use() as state:
             return {name: f"{rule.pool} {rule.taint.value}" for name, rule in state.taint_rules.items()}
 
-    api.create(DEVICE_TAINT_RULES, rule("from-before", "a"))
+    api.create(TAINT_RULES, rule("from-before", "a"))
     threads = watches.start(stop)
     try:
         eventually("the first list", lambda: watches.are_synced)
         assert taints() == {"from-before": "node-a a"}
-        api.create(DEVICE_TAINT_RULES, rule("new", "b"))
+        api.create(TAINT_RULES, rule("new", "b"))
         eventually("the new rule", lambda: taints().get("new") == "node-a b")
-        api.delete(DEVICE_TAINT_RULES, "from-before")
+        api.delete(TAINT_RULES, "from-before")
         eventually("its end", lambda: set(taints()) == {"new"})
     finally:
         stop.set()

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from controller.essences import inventory_with_health, news_of_inventory
-from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
-from controller.explanations.mirror import Mirror
+from controller.essences import inventory_with_health, news_of_inventory, news_of_node, said_of_claim
+from controller.explanations.annotated import MESSAGE, REASON, UNKNOWN, AnnotatedClaims
+from controller.explanations.mirror import BusyError, Mirror
 from controller.explanations.names import hide_names
+from controller.explanations.pieces import ON_DEMAND, Pieces
 from controller.explanations.records import Outcome, annotations_patch, pending_event
 from controller.explanations.routes import explain_routes
-from controller.explanations.turns import BusyError
+from controller.explanations.tidying import Tidying
+from controller.explanations.watches import pod_essence
 from controller.packed import pack, packed, unpacked
 from controller.serving.callers import Caller, NotAuthenticatedError
-from controller.serving.exchange import Request, Response
+from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
+from driver.explain.cluster import Kind
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
-from driver.explain.reading import read_inventory
+from driver.explain.reading import read_inventory, read_node, read_pod
 from driver.explain.reasons import Reason
+from driver.explain.state import ClusterState
+from driver.explain.wire import to_wire
 
 CLAIM = ObjectRef(kind="ResourceClaim", namespace="mine", name="train")
 NOW = datetime(2026, 5, 1, 12, 0, 1, tzinfo=UTC)
@@ -134,13 +141,37 @@ def test_a_late_event_of_the_watch_does_not_undo_an_own_write() -> None:
     claims = AnnotatedClaims()
     claims.see(metadata(5, None))
     assert claims.all() == ()
-    claims.see(metadata(9, "B"))
-    claims.see(metadata(7, "A"))
-    assert claims.said("mine/a") == {REASON: "B", MESSAGE: "m"}
-    claims.see(metadata(8, "C", uid="another"))  # made anew under the same name, as the watch shows it
-    assert claims.said("mine/a")[REASON] == "C"
+    claims.see(metadata(9, "DevicesInUse"))
+    claims.see(metadata(7, "NodeTainted"))
+    assert claims.said("mine/a") == {REASON: "DevicesInUse", MESSAGE: "m"}
+    claims.see(metadata(8, "FeatureOff", uid="another"))  # made anew under the same name, as the watch shows it
+    assert claims.said("mine/a")[REASON] == "FeatureOff"
     claims.see(metadata(12, None, uid="another"))
     assert (claims.said("mine/a"), claims.all()) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        pytest.param("DevicesInUse", "all are in use", ("DevicesInUse", "all are in use"), id="own"),
+        pytest.param("A" * 100_000, "", (UNKNOWN, ""), id="a long reason"),
+        pytest.param("devicesinuse", "", (UNKNOWN, ""), id="another spelling"),
+        pytest.param("", "", (UNKNOWN, ""), id="no reason"),
+        pytest.param("Fits", "a\x1b[2J\u202e\nb", ("Fits", "a [2J b"), id="unprintable"),
+        pytest.param("Fits", "x" * 200_000, ("Fits", "x" * 1021 + "…"), id="a long message"),
+    ],
+)
+def test_annotations_say_what_rootport_can_have_written_and_no_more(
+    reason: str, message: str, said: tuple[str, str]
+) -> None:
+    claims = AnnotatedClaims()
+    claims.see(metadata(1, None) | {"annotations": {REASON: reason, MESSAGE: message}})
+    assert tuple(claims.said("mine/a").values()) == said
+
+
+def test_a_watch_keeps_nothing_else_of_a_claims_annotations() -> None:
+    wire = metadata(1, None) | {"annotations": {"other": "x" * 10_000, REASON: "y" * 10_000, MESSAGE: "z" * 10_000}}
+    assert len(repr(said_of_claim({"metadata": wire}))) < 2000
 
 
 def test_what_is_packed_comes_back_without_managed_fields() -> None:
@@ -152,6 +183,110 @@ def test_what_is_packed_comes_back_without_managed_fields() -> None:
     assert kept["spec"] == {"driver": "d", "pool": {"name": "p"}}
     assert unpacked(kept) == {"metadata": {"name": "s", "uid": "u"}, "spec": wire["spec"]}
     assert wire["metadata"]["managedFields"] == [1]
+
+
+def test_an_object_that_breaks_the_state_is_skipped_and_the_next_one_is_taken_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skipped = SkippedObjects()
+    mirror = Mirror(skipped=skipped)
+
+    def broken(state: ClusterState, kind: Kind, wire: dict[str, Any]) -> None:
+        put(state, kind, wire)
+        if wire["metadata"]["name"] == "bad":
+            raise RecursionError("on purpose")
+
+    put = ClusterState.put
+    monkeypatch.setattr(ClusterState, "put", broken)
+    for name in ("bad", "good"):
+        mirror.put("Node", name, pack({"metadata": {"name": name}}))
+    with mirror.use() as state:
+        assert state.nodes.keys() == {"good"}
+        assert state.left_out.mattering(Kind.NODE) == (1, "bad")
+    assert skipped.so_far() == {("nodes", "Failed"): 1}
+    monkeypatch.undo()
+    mirror.put("Node", "bad", pack({"metadata": {"name": "bad"}, "spec": {"unschedulable": True}}))
+    with mirror.use() as state:
+        assert state.nodes.keys() == {"good", "bad"}
+        assert state.left_out.mattering(Kind.NODE) == (0, "")
+
+
+def test_an_explanation_that_an_unreadable_object_may_change_is_not_certain_and_names_no_other_namespace() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "any"}}
+    broken = {"devices": {"results": [{"driver": "d", "pool": 5, "device": "x"}]}}
+    slices = {"driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}
+    mirror = Mirror()
+    for kind, wire in (
+        ("Node", {"metadata": {"name": "n"}}),
+        ("DeviceClass", {"metadata": {"name": "any"}, "spec": {}}),
+        ("ResourceSlice", {"metadata": {"name": "s"}, "spec": slices | {"devices": [{"name": "x"}]}}),
+        (
+            "ResourceClaim",
+            {"metadata": {"namespace": "mine", "name": "train"}, "spec": {"devices": {"requests": [request]}}},
+        ),
+        (
+            "ResourceClaim",
+            {"metadata": {"namespace": "theirs", "name": "secret"}, "status": {"allocation": broken}},
+        ),
+        (
+            "Pod",
+            {
+                "metadata": {"namespace": "mine", "name": "p", "uid": "u"},
+                "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "train"}]},
+            },
+        ),
+    ):
+        metadata = wire["metadata"]
+        mirror.put(kind, "/".join(metadata[key] for key in ("namespace", "name") if key in metadata), pack(wire))
+    found = Pieces(mirror, threading.Event()).explain(CLAIM, ON_DEMAND)
+    assert (found.reason, found.fits, found.is_known) == (Reason.OBJECT_UNREADABLE, False, False)
+    hidden = hide_names(found, namespace="mine", others=mirror.namespaces)
+    assert "secret" not in json.dumps(to_wire(hidden))
+    mirror.remove("ResourceClaim", "theirs/secret")
+    assert Pieces(mirror, threading.Event()).explain(CLAIM, ON_DEMAND).fits
+
+
+def test_of_a_pod_with_extended_resources_what_it_requests_is_kept_and_of_one_without_devices_nothing() -> None:
+    requests = {"cpu": "1", "nvidia.com/gpu": "2"}
+    containers = [{"name": "side", "env": [1], "resources": {}}, {"name": "main", "resources": {"requests": requests}}]
+    wire: dict[str, Any] = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}}
+    kept = pod_essence(json.loads(json.dumps(wire)))
+    assert kept is not None
+    assert kept["spec"]["containers"] == [{}, {"resources": {"requests": requests}}]
+    assert read_pod(kept).containers == read_pod(wire).containers
+    wire["spec"]["containers"][1]["resources"] = {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}
+    assert pod_essence(wire) is None
+
+
+def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_looked_at() -> None:
+    requests = {f"example.com/r{number}": "1" for number in range(100_000)}
+    containers: list[dict[str, Any]] = [{"name": "main", "resources": {"requests": requests}}]
+    kept = pod_essence({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
+    assert kept is not None
+    assert len(kept["spec"]["containers"][0]["resources"]["requests"]) == 257
+    assert read_pod(kept).has_more_resources
+
+
+def test_of_a_node_the_extended_resources_that_it_has_are_told() -> None:
+    allocatable = {"cpu": "8", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"}
+    wire = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
+    assert read_node(news_of_node(wire)).extended == {"nvidia.com/gpu": 4}
+
+
+def test_every_namespace_is_tidied_in_turn_however_much_another_annotates() -> None:
+    tidying = Tidying()
+    theirs = [f"theirs/{number:04}" for number in range(5000)]
+    for key in tidying.chosen([*theirs, "zzz/mine"], 10):
+        tidying.tried(key)
+    assert "zzz/mine" in tidying.chosen([*theirs, "zzz/mine", "zzz/other"], 10)
+    many = [f"n{number:03}/{claim}" for number in range(30) for claim in ("a", "b")]
+    had: list[str] = []
+    for _ in range(6):
+        chosen = tidying.chosen(many, 10)
+        for key in chosen:
+            tidying.tried(key)
+        had += chosen
+    assert sorted(had) == many
 
 
 def test_a_heartbeat_is_no_change_and_a_taint_is_one() -> None:

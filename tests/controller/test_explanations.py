@@ -16,9 +16,9 @@ from controller.explanations.routes import explain_routes
 from controller.explanations.service import Explanations
 from controller.publisher import Publisher, PublisherOptions
 from controller.serving.callers import Callers
-from controller.serving.exchange import Request
+from driver.adapters.http_server.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import NotFoundError
+from driver.adapters.kubernetes.errors import NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import EVENTS_K8S_IO, NODES, PODS, RESOURCE_CLAIMS, JsonObject
 from driver.errors import InputError
 from driver.explain.explanation import ObjectRef
@@ -258,6 +258,49 @@ def test_a_claim_that_fits_is_left_alone(nodes: Nodes, lead: Callable[..., Leade
     rounds(nodes)
     assert not said(nodes, "fits")
     assert not events(nodes, fits)
+
+
+def test_a_claim_that_is_too_large_for_annotations_keeps_no_other_waiting(
+    nodes: Nodes, lead: Callable[..., Leader], caplog: pytest.LogCaptureFixture
+) -> None:
+    largest(nodes, "a-large")
+    body = {"metadata": {"annotations": {MESSAGE: "x" * 200}}}
+    with pytest.raises(UnavailableError, match="request is too large") as refused:
+        nodes.api.merge_patch(RESOURCE_CLAIMS, "a-large", body, namespace="mine")
+    assert refused.value.status == 500
+    large = pod(nodes, "a-large-0", "a-large")
+    leader = lead()
+    eventually("the event", lambda: events(nodes, large))
+    eventually("the refusal", lambda: "annotations refused" in caplog.messages)
+    claim(nodes, "waits", namespace="theirs", count=2)
+    told(nodes, pod(nodes, "waits-0", "waits", namespace="theirs"), "waits")
+    assert "pending claims are told of later" not in caplog.messages
+    assert not said(nodes, "a-large")
+    leader.stop()
+
+
+def largest(nodes: Nodes, name: str) -> None:
+    """A claim that is as large as etcd takes it, but for some bytes."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev", "count": 2}}
+
+    def create(count: int) -> bool:
+        labels = {f"l{index:05}": "x" * 63 for index in range(count)}
+        body = {"metadata": {"name": name, "namespace": "mine", "labels": labels}}
+        try:
+            nodes.api.create(RESOURCE_CLAIMS, body | {"spec": {"devices": {"requests": [request]}}})
+        except UnavailableError:
+            return False
+        return True
+
+    fits, too_many = 20_800, 21_100  # etcd's limit of 1.5 MiB is between
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if create(middle):
+            fits = middle
+            nodes.api.delete(RESOURCE_CLAIMS, name, namespace="mine")
+        else:
+            too_many = middle
+    assert create(fits)
 
 
 def test_a_controller_tells_by_itself_and_without_errors(nodes: Nodes, start: Callable[[], Controller]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster.binaries import Binaries
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ControlPlane, gates_off
 from layout.machines import nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
@@ -27,7 +27,7 @@ def without_gates(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
     with ControlPlane(
         tmp_path_factory.mktemp("without-gates"),
         cluster_binaries,
-        feature_gates="DRAPartitionableDevices=false,DRAConsumableCapacity=false,DRADeviceTaints=false",
+        feature_gates=gates_off("DRAPartitionableDevices", "DRAConsumableCapacity", "DRADeviceTaints"),
     ) as plane:
         plane.kubectl("apply", f"--filename={CRDS}")
         plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from cluster.binaries import Binaries
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import TAINT_RULES, ControlPlane
 from layout.machines import gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
@@ -17,7 +17,7 @@ from controller.cluster_view import ClusterView
 from controller.liveness import LivenessTracker
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError
-from driver.adapters.kubernetes.resources import DEVICE_TAINT_RULES, NODE_INVENTORIES, RESOURCE_SLICES, JsonObject
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES, JsonObject
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.objects.health import device_faults
@@ -37,8 +37,7 @@ def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
     with ControlPlane(
         tmp_path_factory.mktemp("control-plane"),
         cluster_binaries,
-        feature_gates="DRADeviceTaintRules=true",
-        runtime_config="resource.k8s.io/v1beta2=true",
+        taint_rules=True,
     ) as plane:
         yield plane
 
@@ -52,7 +51,14 @@ def edited_by_hand(installed: ControlPlane) -> None:
 class Plugins(Nodes):
     """Nodes whose plugins tell of their devices' health."""
 
-    def say(self, *faults: Fault, node: str = "node-a", watched: tuple[str, ...] = (GPU,), ready: str = "well") -> None:
+    def say(
+        self,
+        *faults: Fault,
+        node: str = "node-a",
+        watched: tuple[str, ...] = (GPU,),
+        ready: str = "well",
+        registered: tuple[str, str] = ("True", "Registered"),
+    ) -> None:
         """What the plugin says from now on; what it said before and not again is over."""
         condition = {
             "type": "Ready",
@@ -61,8 +67,9 @@ class Plugins(Nodes):
             "message": ready,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
+        registration = condition | {"type": "Registered", "status": registered[0], "reason": registered[1]}
         status = {
-            "conditions": [condition],
+            "conditions": [condition, registration],
             "watched": list(watched),
             "faults": [fault.to_wire() for fault in device_faults(NodeHealth(faults=faults))],
         }
@@ -139,6 +146,28 @@ def test_a_fault_taints_the_device_and_its_end_lifts_the_taint(nodes: Plugins, s
         eventually("no taints", lambda: not nodes.taints())
     assert len(nodes.visible("node-a")) == 29
     assert {one["spec"]["pool"]["generation"] for one in nodes.slices("node-a")} == {1}
+
+
+def test_all_devices_of_a_node_whose_plugin_the_kubelet_refuses_are_tainted_until_it_takes_it(
+    nodes: Plugins, start: Callable[[], Controller]
+) -> None:
+    nodes.add(MACHINE)
+    nodes.add(MACHINE.renamed("node-b"))
+    start()
+    published(nodes)
+    refused = "rootport.dev/cannot-prepare=Refused:NoSchedule"
+    with nodes.beating("node-a", "node-b"):
+        # The summary says what it said before: something else was wrong already.
+        nodes.say(xid(), registered=("False", "Refused"))
+        eventually("taints of all", lambda: len(nodes.taints()) == 3)
+        taints = nodes.taints()
+        assert taints.pop(GPU) == [XID, refused]
+        assert list(taints.values()) == [[refused]] * 2
+        eventually("the condition", lambda: refused in nodes.published("node-a")["message"])
+        assert nodes.taints("node-b") == {}
+        nodes.say(registered=("Unknown", "WaitingForKubelet"))
+        eventually("no taints", lambda: not nodes.taints())
+        eventually("the condition", lambda: refused not in nodes.published("node-a")["message"])
 
 
 def test_only_the_slice_of_the_unhealthy_device_is_written(nodes: Plugins, start: Callable[[], Controller]) -> None:
@@ -250,12 +279,12 @@ def test_device_taint_rules_are_left_alone_and_their_taints_are_in_no_slice(
     nodes: Plugins, start: Callable[[], Controller]
 ) -> None:
     rule: JsonObject = {
-        "apiVersion": "resource.k8s.io/v1beta2",
+        "apiVersion": TAINT_RULES.api_version,
         "kind": "DeviceTaintRule",
         "metadata": {"name": "service"},
         "spec": {"deviceSelector": {"driver": "rootport.dev", "pool": "node-a", "device": GPU}, "taint": MINE},
     }
-    before = nodes.api.create(DEVICE_TAINT_RULES, rule)
+    before = nodes.api.create(TAINT_RULES, rule)
     nodes.add(MACHINE)
     start()
     published(nodes)
@@ -263,9 +292,9 @@ def test_device_taint_rules_are_left_alone_and_their_taints_are_in_no_slice(
     eventually("the taint", lambda: nodes.taints() == {GPU: [XID]})
     nodes.say()
     eventually("no taints", lambda: not nodes.taints())
-    after = nodes.api.get(DEVICE_TAINT_RULES, "service")
+    after = nodes.api.get(TAINT_RULES, "service")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
-    nodes.api.delete(DEVICE_TAINT_RULES, "service")
+    nodes.api.delete(TAINT_RULES, "service")
 
 
 def test_health_makes_a_node_be_looked_at_and_conditions_do_not(nodes: Plugins) -> None:

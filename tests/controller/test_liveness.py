@@ -106,3 +106,27 @@ def test_each_change_is_told_once() -> None:
     assert it.changed(28) == ("n",)
     it.forget("n")
     assert it.changed(100) == ()
+
+
+def test_a_plugin_that_released_its_lease_is_heard_no_more_once_none_has_come_in_its_place() -> None:
+    it = tracker()
+    it.observe("n", "t1", 100)
+    assert it.changed(100) == ("n",)
+    it.observe("n", "t1", 102, is_released=True)
+    it.observe("n", "t1", 103, is_released=True)
+    assert it.is_heard("n", 106.9)
+    assert it.changed(106.9) == ()
+    assert not it.is_heard("n", 107)
+    assert it.changed(107) == ("n",)
+    assert it.liveness("n", 107) is Liveness.FRESH
+    it.observe("n", "t2", 110)
+    assert it.is_heard("n", 120)
+
+
+def test_a_plugin_that_is_killed_is_heard_no_more_once_it_is_not_fresh() -> None:
+    it = tracker()
+    it.observe("n", "t1", 100)
+    hear(it, 100, 126)
+    assert it.is_heard("n", 125)
+    assert not it.is_heard("n", 126)
+    assert it.is_heard("another", 126)

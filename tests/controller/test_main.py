@@ -23,6 +23,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
 def test_help_teaches() -> None:
     told = run("--help")
     assert told.returncode == 0
+    assert told.stdout.startswith("Usage: rootport-controller ")  # and not python -m controller
     for word in (
         "--kubeconfig",
         "--explain-names",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -220,9 +221,10 @@ def test_a_link_that_is_down_is_written_once_and_the_time_that_the_api_server_ad
 
 
 def test_more_devices_than_a_slice_holds_are_several_slices(nodes: Nodes, start: Callable[..., Controller]) -> None:
-    nodes.add(node(*(fpga(f"{bus:02x}") for bus in range(192)), name="node-a"))
+    nics = [nic(f"{bus:02x}") for bus in range(128)]
+    nodes.add(node(*nics, *(fpga(f"{bus:02x}") for bus in range(128, 192)), name="node-a"))
     start()
-    eventually("192 FPGAs", lambda: len(nodes.visible("node-a")) == 192)
+    eventually("128 NICs and 64 FPGAs", lambda: len(nodes.visible("node-a")) == 192)
     slices = nodes.slices("node-a")
     assert [item["spec"]["pool"]["resourceSliceCount"] for item in slices] == [2, 2]
     nodes.tell(machine())
@@ -269,6 +271,48 @@ def test_a_restart_with_nothing_changed_writes_nothing(nodes: Nodes, start: Call
     eventually("two resyncs", lambda: second.log.read_text().count("looking at everything") >= 3)
     assert nodes.versions() == before
     assert not second.told("slices written|devices written")
+
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ready",
+    "message": "claims can be prepared",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize("is_released", [True, False], ids=["ended", "killed"])
+def test_a_node_is_said_to_be_ready_no_longer_than_its_plugin_is_heard(
+    nodes: Nodes, start: Callable[..., Controller], *, is_released: bool
+) -> None:
+    def ready() -> JsonObject:
+        conditions = nodes.api.get(NODE_INVENTORIES, "node-a")["status"]["conditions"]
+        return next(item for item in conditions if item["type"] == "Ready")
+
+    def say() -> None:
+        body: JsonObject = {"metadata": {"name": "node-a"}, "status": {"conditions": [READY]}}
+        nodes.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")
+
+    nodes.add(machine())
+    start(*(() if is_released else QUICK))
+    with nodes.beating("node-a"):
+        published(nodes)
+        say()
+    if is_released:
+        nodes.api.merge_patch(LEASES, "node-a", {"spec": {"holderIdentity": ""}}, namespace=NAMESPACE)
+    assert ready()["status"] == "True"
+    eventually("it is not known", lambda: ready()["status"] == "Unknown", timeout_s=15)
+    assert ready()["reason"] == "PluginNotHeard"
+    assert len(nodes.visible("node-a")) == 3
+    eventually("the other condition stays", lambda: nodes.published("node-a"))
+    with nodes.beating("node-a"):
+        say()
+        eventually("it is ready", lambda: ready()["status"] == "True")
+        before = nodes.versions()
+        time.sleep(1)
+        assert nodes.versions() == before
+        assert nodes.published("node-a")["status"] == "True"
 
 
 def test_a_silent_node_loses_its_slices_and_gets_them_back(nodes: Nodes, start: Callable[..., Controller]) -> None:
@@ -492,6 +536,33 @@ def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Node
         eventually("one device seen", lambda: len(view.devices("node-a")) == 1)
         assert work.run("node-a") is None
         assert not nodes.devices("node-a")
+
+
+def test_a_pass_whose_writes_take_long_ends_after_a_second_and_the_next_goes_on(nodes: Nodes) -> None:
+    now = 0.0
+
+    def pause() -> None:
+        nonlocal now
+        now += 0.6
+
+    nodes.add(machine())
+    with watching(nodes, lambda _label: None) as view:
+        work = DevicePass(
+            nodes.api,
+            view=view,
+            policies=lambda: DEFAULT_POLICIES,
+            features=SliceFeatures(nodes.api),
+            stop=threading.Event(),
+            pause=pause,
+            clock=lambda: now,
+        )
+        eventually("the view", lambda: view.devices_are_synced)
+        assert work.run("node-a") is not None
+        assert len(nodes.devices("node-a")) == 2
+        eventually("two devices seen", lambda: len(view.devices("node-a")) == 2)
+        eventually("everything", lambda: work.run("node-a") is None)
+        assert len(nodes.devices("node-a")) == 3
+        assert all("conditions" in item["status"] for item in nodes.devices("node-a"))
 
 
 def test_device_objects_that_were_there_before_are_looked_at_however_late_they_are_read(nodes: Nodes) -> None:

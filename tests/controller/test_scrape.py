@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster.control_plane import ControlPlane
+from cluster.pods import claim, manifest, pod
 from layout.machines import gpu, nic, node
 from prometheus_client.parser import text_string_to_metric_families
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
@@ -65,13 +66,25 @@ def test_a_scrape_tells_of_nodes_writes_and_passes(
             eventually(
                 "the node's figures", lambda: value(scraped(port), "rootport_node_gpus_free", node="node-a") == 2
             )
+            waits = pod("waits", claim="waits")
+            waits["spec"]["serviceAccountName"] = "waits"
+            account = {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "waits", "namespace": "default"},
+            }
+            waiting = manifest(account, claim("waits", gpu=9), waits)
+            installed.kubectl("apply", "--filename=-", input=waiting)
             eventually(
-                "a round of explanations",
+                "an explanation",
                 lambda: value(scraped(port), "rootport_pass_duration_seconds_count", **{"pass": "explain"}) >= 1,
             )
         found = scraped(port)
     finally:
         controller.kill()
+        installed.kubectl(
+            "delete", "pod/waits", "resourceclaim/waits", "--ignore-not-found", "--grace-period=0", "--force"
+        )
     assert value(found, "rootport_leader") == 1
     assert value(found, "rootport_api_writes_total", resource="devices.rootport.dev", verb="patch") == 3
     assert value(found, "rootport_api_writes_total", resource="resourceslices.resource.k8s.io", verb="create") >= 1

@@ -266,6 +266,47 @@ def test_a_slice_that_cannot_become_ours_is_deleted(fields: dict[str, Any], name
     assert server.visible() == ["a"]
 
 
+def test_a_slice_whose_name_was_taken_gets_the_other_one_and_is_known_by_it() -> None:
+    server = Server()
+    other = slice_name(NODE, UID, 0, other="0a1b2c3d4e")
+    changes = slice_changes(pool([A], [B]), (), node_uid=UID, other_names={slice_name(NODE, UID, 0): other})
+    assert [write.name for write in changes.create] == [other, slice_name(NODE, UID, 1)]
+    server.apply(changes)
+    # The next process does not know who had taken what.
+    assert not publish(server, pool([A], [B]))
+    changes = publish(server, pool([device("c")], [B]))
+    assert ([write.name for write in changes.replace], changes.delete) == ([other], ())
+    assert server.visible() == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        slice_name("node-b", UID, 0, other="0a1b2c3d4e"),
+        slice_name(NODE, "another", 0, other="0a1b2c3d4e"),
+        slice_name(NODE, UID, 1, other="0a1b2c3d4e"),
+        "fffff-rootport.dev-node-a",
+    ],
+)
+def test_a_slice_of_the_pool_with_any_other_name_is_deleted(name: str) -> None:
+    server = Server()
+    publish(server, pool([A]))
+    (stored,) = server.objects.values()
+    server.objects[name] = copy.deepcopy(stored) | {"metadata": stored["metadata"] | {"name": name}}
+    changes = publish(server, pool([A]))
+    assert [item.name for item in changes.delete] == [name]
+    assert server.visible() == ["a"]
+
+
+def test_of_two_names_of_one_slice_the_first_one_stays() -> None:
+    server = Server()
+    publish(server, pool([A]))
+    (stored,) = server.objects.values()
+    name = slice_name(NODE, UID, 0, other="0a1b2c3d4e")
+    server.objects[name] = copy.deepcopy(stored) | {"metadata": stored["metadata"] | {"name": name}}
+    assert [item.name for item in publish(server, pool([A])).delete] == [name]
+
+
 def test_a_lost_owner_is_set_again() -> None:
     server = Server()
     publish(server, pool([A]))
@@ -327,8 +368,9 @@ def test_withdrawal_deletes_everything() -> None:
 @pytest.mark.parametrize(
     "node", ["n", "a.b-c.example", "x" * 253, "a" * 231 + ".b"], ids=["short", "dots", "long", "dot"]
 )
-def test_names_are_names_and_sort_by_index(node: str) -> None:
-    names = [slice_name(node, UID, index) for index in (0, 1, 15, 16, 255)]
+@pytest.mark.parametrize("other", ["", "0a1b2c3d4e"])
+def test_names_are_names_and_sort_by_index(node: str, other: str) -> None:
+    names = [slice_name(node, UID, index, other=other) for index in (0, 1, 15, 16, 255)]
     assert names == sorted(names)
     for name in names:
         assert len(name) <= 253

@@ -22,7 +22,7 @@ from driver.adapters.catalogue import (
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
 
-GIB = 1024**3
+MIB = 1024**2
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_unknown_name_lists_near_ones_in_a_short_message(name: str) -> None:
             {"pci_id": "10de:20b0"},
             GpuFacts(
                 model="NVIDIA A100-SXM4-40GB",
-                memory_bytes=40 * GIB,
+                memory_bytes=40960 * MIB,
                 architecture="Ampere",
                 cuda_compute_capability="8.0",
                 mig_profiles=load().mig_profiles["A100 40GB"],
@@ -90,18 +90,25 @@ def test_an_unknown_name_lists_near_ones_in_a_short_message(name: str) -> None:
         ),
         pytest.param(
             {"pci_id": "1002:740c"},
-            GpuFacts(memory_bytes=64 * GIB, architecture="gfx90a"),
+            GpuFacts(memory_bytes=65520 * MIB, architecture="gfx90a"),
             id="one-id-for-two-models-tells-what-they-share",
         ),
         pytest.param(
             {"pci_id": "1002:740c", "architecture": "gfx90a", "compute_units": 110},
-            GpuFacts(model="AMD Instinct MI250X", memory_bytes=64 * GIB, architecture="gfx90a"),
+            GpuFacts(model="AMD Instinct MI250X", memory_bytes=65520 * MIB, architecture="gfx90a"),
             id="compute-units-tell-them-apart",
         ),
         pytest.param(
             {"architecture": "gfx908", "compute_units": 120},
-            GpuFacts(model="AMD Instinct MI100", memory_bytes=32 * GIB, architecture="gfx908"),
+            GpuFacts(model="AMD Instinct MI100", memory_bytes=32752 * MIB, architecture="gfx908"),
             id="amd-architecture-and-compute-units",
+        ),
+        pytest.param(
+            {"pci_id": "1002:75a0"},
+            GpuFacts(
+                model="AMD Instinct MI350X", memory_bytes=294912 * MIB, memory_is_nominal=True, architecture="gfx950"
+            ),
+            id="a-size-that-no-driver-was-seen-to-report-is-nominal",
         ),
         pytest.param(
             {"architecture": "gfx942", "compute_units": 304},
@@ -115,6 +122,29 @@ def test_only_what_all_fitting_models_agree_on_is_taken(known: dict[str, object]
     assert gpu_facts(**known) == facts  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("pci_id", "mebibytes"),
+    [
+        ("10de:2330", 81559),  # H100 80GB HBM3
+        ("10de:2331", 81559),  # H100 PCIe
+        ("10de:2321", 95830),  # H100 NVL
+        ("10de:2335", 143771),  # H200
+        ("10de:2901", 183359),  # B200
+        ("10de:2941", 189471),  # GB200
+        ("10de:31c2", 284208),  # GB300
+        ("10de:27b8", 23034),  # L4
+        ("10de:26b9", 46068),  # L40S
+        ("10de:1eb8", 15360),  # T4
+        ("10de:2237", 23028),  # A10G
+        ("10de:20b0", 40960),  # A100 40GB
+        ("10de:20b2", 81920),  # A100 80GB
+    ],
+)
+def test_a_cards_memory_is_what_nvml_reports_and_not_what_its_name_says(pci_id: str, mebibytes: int) -> None:
+    facts = gpu_facts(pci_id=pci_id)
+    assert (facts.memory_bytes, facts.memory_is_nominal, facts.memory_note) == (mebibytes * MIB, False, None)
+
+
 def test_flags_win_over_the_pci_id() -> None:
     facts = gpu_facts(pci_id="10de:20b0", hardware=HardwareFacts(gpu_model="h100", gpu_memory_bytes=7))
     assert (facts.model, facts.memory_bytes, facts.architecture) == ("NVIDIA H100 80GB HBM3", 7, "Hopper")
@@ -123,6 +153,15 @@ def test_flags_win_over_the_pci_id() -> None:
 def test_a_memory_flag_alone_keeps_the_model() -> None:
     facts = gpu_facts(pci_id="10de:20b0", hardware=HardwareFacts(gpu_memory_bytes=7))
     assert (facts.model, facts.memory_bytes) == ("NVIDIA A100-SXM4-40GB", 7)
+
+
+def test_a_nominal_size_is_said_until_the_user_gives_the_exact_one() -> None:
+    facts = gpu_facts(hardware=HardwareFacts(gpu_model="mi300a"))
+    assert facts.memory_note == (
+        "AMD Instinct MI300A: the memory, 128 GiB, is the nominal size; the driver may report less"
+    )
+    exact = gpu_facts(hardware=HardwareFacts(gpu_model="mi300a", gpu_memory_bytes=facts.memory_bytes))
+    assert exact.memory_note is None
 
 
 def test_an_unknown_model_with_its_memory_is_taken_as_written() -> None:
@@ -160,7 +199,9 @@ def test_the_catalogue_is_well_formed() -> None:
     catalogue = load()
     assert [name for name, count in Counter(gpu.name for gpu in catalogue.gpus).items() if count > 1] == []
     for gpu in catalogue.gpus:
-        assert isinstance(gpu.memory_gib, int)
+        assert isinstance(gpu.memory_mib, int)
+        # sysfs tells no memory of NVIDIA's: on a node NVML does, and a note about a nominal size would stay beside it.
+        assert not (gpu.nominal and gpu.name.startswith("NVIDIA"))
         assert len(gpu.name) <= 64
         if gpu.name.startswith("AMD"):
             assert gpu.architecture.startswith("gfx")
@@ -215,7 +256,7 @@ def test_mig_profiles_are_those_that_the_stub_nvml_tells() -> None:
             told.instances,
         )
         assert [(place.start, place.size) for place in profile.placements] == list(told.placements)
-        assert profile.memory_bytes == told.mebibytes << 20
+        assert profile.memory_bytes == told.mebibytes * MIB
         assert profile.multiprocessors == told.multiprocessors
         engines = (profile.copy_engines, profile.decoders, profile.encoders, profile.jpeg_engines, profile.ofa_engines)
         assert engines == told.engines

@@ -5,24 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from topologies import REAL_MACHINE_FILES, nccl_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.errors import InputError
 from driver.model.devices import GpuLink, LinkKind, LinkLayer
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress
 
-REPO = Path(__file__).parents[2]
-FILES = sorted(
-    [*(REPO / "tests/data/topologies/nccl").glob("*.xml"), *(REPO / "examples/topologies").glob("*.xml")],
-    key=lambda path: path.name,
-)
-GIB = 1024**3
+MIB = 1024**2
 
 
 def real(name: str, hardware: HardwareFacts = HardwareFacts()) -> Inventory:  # noqa: B008 - frozen
-    return read_topology(next(path for path in FILES if path.stem == name), hardware=hardware)
+    return read_topology(nccl_file(name), hardware=hardware)
 
 
 def written(tmp_path: Path, body: str, **options: object) -> Inventory:
@@ -48,28 +44,28 @@ BRIDGE = "0x060400"
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "nics", "model", "memory_gib"),
+    ("name", "gpus", "nics", "model", "memory_mib"),
     [
-        ("aws-g5.48xlarge", 8, 1, "NVIDIA A10G", 24),
-        ("aws-p4d.24xlarge", 8, 4, "NVIDIA A100-SXM4-40GB", 40),
+        ("aws-g5.48xlarge", 8, 1, "NVIDIA A10G", 23028),
+        ("aws-p4d.24xlarge", 8, 4, "NVIDIA A100-SXM4-40GB", 40960),
         ("azure-nd-a100-v4", 8, 8, None, None),
         ("azure-nd-h100-v5", 8, 8, None, None),
-        ("rccl-16p1h", 16, 8, "AMD Instinct MI250", 64),
-        ("rccl-4p4h", 16, 16, "AMD Instinct MI100", 32),
-        ("rccl-8p_90a", 8, 0, None, 64),
-        ("rccl-8p_pcie_2nic", 8, 2, "AMD Instinct MI60", 32),
-        ("rccl-8p_rome_4nics", 8, 4, "AMD Instinct MI100", 32),
-        ("rccl-8p_ts1_n4", 8, 2, "AMD Instinct MI60", 32),
+        ("rccl-16p1h", 16, 8, "AMD Instinct MI250", 65520),
+        ("rccl-4p4h", 16, 16, "AMD Instinct MI100", 32752),
+        ("rccl-8p_90a", 8, 0, None, 65520),
+        ("rccl-8p_pcie_2nic", 8, 2, "AMD Instinct MI60", 32768),
+        ("rccl-8p_rome_4nics", 8, 4, "AMD Instinct MI100", 32752),
+        ("rccl-8p_ts1_n4", 8, 2, "AMD Instinct MI60", 32768),
     ],
 )
 def test_a_real_file_gives_its_machine(
-    name: str, gpus: int, nics: int, model: str | None, memory_gib: int | None
+    name: str, gpus: int, nics: int, model: str | None, memory_mib: int | None
 ) -> None:
     inventory = real(name)
     assert (len(inventory.gpus), len(inventory.nics), len(inventory.fpgas)) == (gpus, nics, 0)
     assert inventory.source is InventorySource.NCCL_TOPOLOGY
     assert {gpu.model for gpu in inventory.gpus} == {model}
-    assert {gpu.memory_bytes for gpu in inventory.gpus} == {memory_gib and memory_gib * GIB}
+    assert {gpu.memory_bytes for gpu in inventory.gpus} == {memory_mib and memory_mib * MIB}
     assert [gpu.index for gpu in inventory.gpus] == list(range(gpus))
     assert [nic.index for nic in inventory.nics] == list(range(nics))
     assert all(nic.ports for nic in inventory.nics)
@@ -79,7 +75,7 @@ def test_a_real_file_gives_its_machine(
 
 
 def test_every_file_of_the_repository_is_in_the_table_above() -> None:
-    assert len(FILES) == 10
+    assert len(REAL_MACHINE_FILES) == 10
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_a_chain_of_switches_is_kept_without_those_of_the_card() -> None:
 def test_the_root_is_named_after_the_topmost_physical_bus(name: str, root: str) -> None:
     inventory = real(name)
     assert inventory.gpus[0].pcie.root == root
-    assert any("does not record PCIe roots" in note for note in inventory.notes)
+    assert any("records no PCIe roots" in note for note in inventory.notes)
 
 
 def test_links_are_read_with_their_peers() -> None:
@@ -177,10 +173,13 @@ def test_a_switch_without_a_class_is_known_by_what_is_below_it(tmp_path: Path) -
     assert {device.pcie.switch for device in inventory.devices()} == {"0000:01:00.0"}
 
 
-def test_a_switch_written_several_times_at_one_place_is_one_switch() -> None:
-    inventory = real("rccl-4p4h")
-    assert len({gpu.pcie.switches for gpu in inventory.gpus}) == 2
-    assert any("0000:c5:00.0 stands 8 times" in note for note in inventory.notes)
+def test_a_switch_written_several_times_at_one_place_is_one_switch(tmp_path: Path) -> None:
+    # As NCCL's AMD port dumps a switch: once for each GPU and NIC below it.
+    pairs = ((f"0000:c{i}:00.0", f"0000:d{i}:00.0") for i in range(8))
+    switches = (pci("0000:c5:01.0", BRIDGE, pci(gpu, GPU) + pci(nic, IB)) for gpu, nic in pairs)
+    inventory = written(tmp_path, cpu(pci("0000:b1:00.0", BRIDGE, "".join(switches))))
+    assert {device.pcie.switches for device in inventory.devices()} == {("0000:b1:00.0", "0000:c5:01.0")}
+    assert any("0000:c5:01.0 stands 8 times" in note for note in inventory.notes)
 
 
 def test_a_nic_used_through_sockets_is_left_out_and_that_is_said() -> None:
@@ -328,9 +327,18 @@ def test_amd_architectures(tmp_path: Path, gcn: str, architecture: str | None) -
 def test_flags_describe_gpus_that_the_file_does_not() -> None:
     inventory = real("azure-nd-h100-v5", HardwareFacts(gpu_model="h100"))
     assert {(gpu.model, gpu.memory_bytes, gpu.architecture) for gpu in inventory.gpus} == {
-        ("NVIDIA H100 80GB HBM3", 80 * GIB, "Hopper")
+        ("NVIDIA H100 80GB HBM3", 81559 * MIB, "Hopper")
     }
     assert not any("--gpu" in note for note in inventory.notes)
+
+
+def test_a_nominal_memory_size_is_one_note_that_says_what_to_do() -> None:
+    notes = [note for note in real("rccl-8p_ts1_n4").notes if "nominal" in note]
+    (note,) = notes
+    assert note.startswith("AMD Instinct MI60: the memory, 32 GiB, is the nominal size; the driver may report less;")
+    assert "--gpu-memory" in note
+    exact = real("rccl-8p_ts1_n4", HardwareFacts(gpu_memory_bytes=32752 * MIB))
+    assert not any("nominal" in note for note in exact.notes)
 
 
 def test_an_unknown_model_flag_is_an_error() -> None:
@@ -373,3 +381,33 @@ def test_unknown_elements_and_attributes_are_ignored(tmp_path: Path) -> None:
 
 def test_reading_is_deterministic() -> None:
     assert real("rccl-16p1h") == real("rccl-16p1h")
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "is_noted"),
+    [
+        ("azure-nd-h100-v5", None, True),
+        ("azure-nd-h100-v5", "H100", True),
+        ("aws-p4d.24xlarge", None, True),
+        ("azure-nd-h100-v5", "L40S", False),
+        ("aws-g5.48xlarge", None, False),
+        ("rccl-8p_pcie_2nic", None, False),
+    ],
+)
+def test_that_no_nvlinks_are_recorded_is_noted_where_the_gpus_may_have_some(
+    name: str, model: str | None, is_noted: bool
+) -> None:
+    notes = real(name, HardwareFacts(gpu_model=model)).notes
+    assert any(note.startswith("The file records no NVLinks") for note in notes) is is_noted
+
+
+def test_a_link_of_a_gpu_to_itself_is_no_link(tmp_path: Path) -> None:
+    """Azure's file for the NC A100 v4 series has such ones."""
+
+    def gpu(address: str, target: str) -> str:
+        return pci(address, GPU, f'<gpu dev="{address[3]}"><nvlink target="{target}" count="12" tclass="{GPU}"/></gpu>')
+
+    alone = written(tmp_path, cpu(gpu("0000:00:00.0", "0000:00:00.0") + gpu("0001:00:00.0", "0001:00:00.0")))
+    assert [each.links for each in alone.gpus] == [(), ()]
+    joined = written(tmp_path, cpu(gpu("0000:00:00.0", "0001:00:00.0") + gpu("0001:00:00.0", "0000:00:00.0")))
+    assert all(each.links for each in joined.gpus)

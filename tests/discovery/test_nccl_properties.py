@@ -10,16 +10,13 @@ from xml.sax.saxutils import quoteattr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from topologies import REAL_MACHINE_FILES, nccl_file
 
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.errors import InputError
 from driver.model.inventory import Inventory
 
-REPO = Path(__file__).parents[2]
-FILES = sorted(
-    [*(REPO / "tests/data/topologies/nccl").glob("*.xml"), *(REPO / "examples/topologies").glob("*.xml")],
-    key=lambda path: path.name,
-)
+FILES = [nccl_file(path.stem) for path in REAL_MACHINE_FILES]
 
 
 @dataclass

@@ -13,7 +13,7 @@ from driver.model.devices import Fpga, Gpu
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 
-GIB = 1024**3
+MIB = 1024**2
 
 
 def discovered(tree: SysfsTree) -> Inventory:
@@ -30,7 +30,7 @@ class TestGpus:
         tree.nvidia_gpu(tree.host_bridge("pci0000:00"), "0000:01:00.0")
         (gpu,) = discovered(tree).gpus
         assert (gpu.minor, gpu.uuid, gpu.driver_version) == (None, None, None)
-        assert (gpu.model, gpu.memory_bytes) == ("NVIDIA H100 80GB HBM3", 80 * GIB)
+        assert (gpu.model, gpu.memory_bytes) == ("NVIDIA H100 80GB HBM3", 81559 * MIB)
 
     def test_a_gpu_that_nobody_knows_is_listed_without_a_model(self, tree: SysfsTree) -> None:
         tree.nvidia_gpu(tree.host_bridge("pci0000:00"), "0000:01:00.0", device=0xFFFE)
@@ -82,7 +82,17 @@ class TestGpus:
         bridge = tree.host_bridge("pci0000:00")
         tree.function(bridge, "0000:0c:00.0", class_code=0x120000, vendor=0x1002, device=0x74A1)
         (gpu,) = discovered(tree).gpus
-        assert (gpu.model, gpu.memory_bytes, gpu.uuid) == ("AMD Instinct MI300X", 192 * GIB, None)
+        assert (gpu.model, gpu.memory_bytes, gpu.uuid) == ("AMD Instinct MI300X", 196592 * MIB, None)
+
+    def test_a_gpu_of_which_the_driver_tells_no_memory_has_the_nominal_one_and_a_note(self, tree: SysfsTree) -> None:
+        bridge = tree.host_bridge("pci0000:00")
+        for bus in ("0c", "0d"):
+            tree.function(bridge, f"0000:{bus}:00.0", class_code=0x120000, vendor=0x1002, device=0x74A0)
+        inventory = discovered(tree)
+        assert {gpu.memory_bytes for gpu in inventory.gpus} == {128 * 1024 * MIB}
+        assert [note for note in inventory.notes if "MI300A: the memory, 128 GiB, is the nominal size" in note] == [
+            "AMD Instinct MI300A: the memory, 128 GiB, is the nominal size; the driver may report less."
+        ]
 
     @pytest.mark.parametrize("vendor", [0x1A03, 0x102B, 0x8086], ids=["ASPEED", "Matrox", "Intel"])
     def test_a_display_controller_of_another_vendor_is_left_out_with_a_note(self, tree: SysfsTree, vendor: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sysfs_tree import ROOT_PORT, SysfsTree, dgx
+from sysfs_tree import SysfsTree, dgx
 
 from driver.adapters.host import HostRoot
 from driver.adapters.sysfs import discover
@@ -101,6 +101,17 @@ def test_a_function_that_cannot_be_identified_is_left_out_and_named(
     assert [gpu.minor for gpu in inventory.gpus] == [1]
     assert len(inventory.nics) == 2
     assert inventory.notes == (f"0000:13:00.0: its {attribute} cannot be read as a PCI {attribute}; it was left out",)
+
+
+def test_a_copy_of_sysfs_without_an_attribute_gives_one_note(tree: SysfsTree) -> None:
+    for file in (tree.root / "sys/devices").rglob("vendor"):
+        file.unlink()
+    inventory = discovered(tree)
+    assert tuple(inventory.devices()) == ()
+    [of_functions] = [note for note in inventory.notes if "vendor" in note]
+    assert of_functions.startswith("12 PCI functions were left out: the file vendor of each is missing")
+    assert "0000:12:01.0 and 8 more" in of_functions
+    assert not any("no PCI function was found" in note for note in inventory.notes)
 
 
 @pytest.mark.parametrize("spoil", BAD_FILES)
@@ -339,11 +350,10 @@ def test_a_folder_without_sysfs_is_the_users_error(tmp_path: Path, folders: tupl
         discover(HostRoot(tmp_path), node="n")
 
 
-def test_a_tree_whose_every_function_is_broken_gives_a_hundred_notes_and_a_count(tmp_path: Path) -> None:
+def test_a_tree_whose_every_entry_is_broken_gives_a_hundred_notes_and_a_count(tmp_path: Path) -> None:
     tree = SysfsTree(tmp_path)
-    port = tree.bridge(tree.host_bridge("pci0000:00"), "0000:00:01.0", ROOT_PORT)
-    for number in range(150):
-        tree.write(f"{tree.nvidia_gpu(port, f'0000:01:{number // 8:02x}.{number % 8}')}/class", "broken")
+    for number in range(151):
+        tree.write(f"bus/pci/devices/broken-{number}/class", "broken")
     inventory = discovered(tree)
     assert inventory.gpus == ()
     assert len(inventory.notes) == 101

@@ -1,11 +1,11 @@
-"""Discovery on the /sys of real machines (tests/data/topologies/sysfs); what is expected was read there by hand."""
+"""Discovery on the /sys of real machines (sysfs_machines.py); what is expected was read there by hand."""
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
+import sysfs_machines
 
 from driver.adapters.host import HostRoot
 from driver.adapters.sysfs import discover
@@ -14,25 +14,12 @@ from driver.model.devices import LinkLayer, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
-ARCHIVES = Path(__file__).parent.parent / "data" / "topologies" / "sysfs"
 
-
-@pytest.fixture(scope="module")
-def xeon(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpacked("hwloc-40intel64-2g2n4c+pcilocality.tar.bz2", tmp_path_factory.mktemp("xeon"))
-
-
-@pytest.fixture(scope="module")
-def gb10(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpacked("hwloc-nvidia-dgx-gb10.tar.bz2", tmp_path_factory.mktemp("gb10"))
-
-
-def unpacked(name: str, folder: Path) -> Path:
-    """The machine's root; without the thousands of files about its processors and file systems, which take seconds."""
-    with tarfile.open(ARCHIVES / name) as archive:
-        members = [member for member in archive if not {"system", "cpuset", "block"} & set(Path(member.name).parts)]
-        archive.extractall(folder, members, filter="data")
-    return folder / members[0].name
+@pytest.fixture(scope="module", name="xeon")
+def _xeon(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("xeon") / "machine"
+    sysfs_machines.xeon(root)
+    return root
 
 
 def test_a_xeon_with_an_infiniband_hca(xeon: Path) -> None:
@@ -86,8 +73,9 @@ def test_an_archive_without_the_pci_bus_is_read_by_walking_the_devices(xeon: Pat
         (xeon / "bus-pci").rename(xeon / "sys/bus/pci")
 
 
-def test_a_gb10_whose_archive_has_no_pci_devices(gb10: Path) -> None:
-    assert discover(HostRoot(gb10), node="gb10") == Inventory(
+def test_a_gb10_whose_archive_has_no_pci_devices(tmp_path: Path) -> None:
+    sysfs_machines.gb10(tmp_path)
+    assert discover(HostRoot(tmp_path), node="gb10") == Inventory(
         node="gb10",
         source=InventorySource.SYSFS,
         notes=(
@@ -99,11 +87,6 @@ def test_a_gb10_whose_archive_has_no_pci_devices(gb10: Path) -> None:
     )
 
 
-def test_the_folder_around_an_archive_is_the_users_error(xeon: Path) -> None:
+def test_the_folder_around_a_machines_tree_is_the_users_error(xeon: Path) -> None:
     with pytest.raises(InputError, match=r"holds no sysfs .*give the folder that has sys below it"):
         discover(HostRoot(xeon.parent), node="xeon")
-
-
-def test_an_archive_that_is_not_unpacked_is_the_users_error() -> None:
-    with pytest.raises(InputError, match=r"not a folder .*unpack an archive first"):
-        HostRoot(ARCHIVES / "hwloc-nvidia-dgx-gb10.tar.bz2")

@@ -12,17 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sysfs_tree import DOWNSTREAM_PORT, ROOT_PORT, UPSTREAM_PORT, SysfsTree
+from topologies import nccl_file
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nccl import read_topology
 from driver.adapters.nccl_tree import Kind, read_pci_tree
 from driver.adapters.nccl_xml import read_document
 from driver.adapters.sysfs import discover
+from driver.adapters.topology_file import read_topology
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
-
-REPOSITORY = Path(__file__).parent.parent.parent
-TOPOLOGIES = (REPOSITORY / "tests" / "data" / "topologies" / "nccl", REPOSITORY / "examples" / "topologies")
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ def places(inventory: Inventory) -> dict[PciAddress, tuple[tuple[PciAddress, ...
     ],
 )
 def test_sysfs_and_nccl_agree_on_where_a_real_machines_devices_are(name: str, tmp_path: Path) -> None:
-    topology = next(folder / f"{name}.xml" for folder in TOPOLOGIES if (folder / f"{name}.xml").exists())
+    topology = nccl_file(name)
     by_nccl = places(read_topology(topology))
     by_sysfs = places(discover(HostRoot(same_machine(topology, tmp_path).root), node="n"))
     # NCCL's reader leaves out NICs that NCCL could not use; sysfs does not know.

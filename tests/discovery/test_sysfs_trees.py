@@ -13,7 +13,7 @@ from driver.model.devices import Gpu, LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 
-GIB = 1024**3
+MIB = 1024**2
 
 
 def discovered(tree: SysfsTree) -> Inventory:
@@ -41,7 +41,7 @@ def test_a_dgx_is_found_whole(tmp_path: Path) -> None:
         vendor="nvidia",
         uuid=uuid_of(0),
         model="NVIDIA H100 80GB HBM3",
-        memory_bytes=80 * GIB,
+        memory_bytes=81559 * MIB,
         architecture="Hopper",
         cuda_compute_capability="9.0",
         driver_version="580.95.05",

@@ -77,7 +77,7 @@ def test_half_a_gpu(rootport: RunningRootport) -> None:
 
     assert len(seen_gpus(rootport, log)) == 1
     assert variables(log, "CORE") == ["50"]
-    assert variables(log, "MEMORY") == [str(40 << 30)]
+    assert variables(log, "MEMORY") == [str(39 << 30)]
 
 
 def test_three_pods_on_one_gpu(rootport: RunningRootport) -> None:

@@ -33,12 +33,18 @@ def veths(rootport: RunningRootport) -> Iterator[tuple[str, ...]]:
     names = tuple(name for nic in rootport.host.vf_nics for name in nic.interfaces)
     machine = rootport.cluster.machine
     add_interfaces(machine, names)
-    before = interfaces(machine)
+
+    def mtus() -> dict[str, int | None]:
+        # Only theirs: pods of earlier tests may still have interfaces that are about to go.
+        there = interfaces(machine)
+        return {name: there.get(name) for name in names}
+
+    before = mtus()
     yield names
     rootport.delete_all()
     rootport.wait_until_clean()
     try:
-        wait_until("the interfaces are back", lambda: interfaces(machine) == before, timeout_s=20)
+        wait_until("the interfaces are back", lambda: mtus() == before, timeout_s=20)
     finally:
         remove_interfaces(machine, names)
 

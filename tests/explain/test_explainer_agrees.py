@@ -12,6 +12,8 @@ from driver.adapters.problems import Problem
 from driver.allocator import AllocationError, Allocator, Features
 from driver.api.resource_v1 import Node
 from driver.api.validation import with_defaults
+from driver.budget import Budget
+from driver.explain import verdicts
 from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
@@ -22,6 +24,12 @@ Json = dict[str, Any]
 
 _SEEDS: Final = 25
 _BLOCKED: Final = {Reason.CLASS_MISSING, Reason.CLAIM_INVALID, Reason.FEATURE_OFF, Reason.TOO_MANY_DEVICES}
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hardest of the problems take a node most of the time that it may take: on a busy machine more."""
+    monkeypatch.setattr(verdicts, "_NODE_S", 60.0)
 
 
 @pytest.mark.parametrize("flavour", [*FLAVOURS, *LATER_FLAVOURS])
@@ -75,7 +83,7 @@ def _allocates(problem: Problem, node: Node) -> bool:
 
 def _explained(made: Json, problem: Problem, nodes: list[str]) -> Explanation:
     state, subject = _state(made, problem, nodes)
-    return Explainer(state, proposals=False).explain(subject)
+    return Explainer(state, proposals=False).explain(subject, budget=Budget(600.0))
 
 
 def _state(made: Json, problem: Problem, nodes: list[str]) -> tuple[ClusterState, ObjectRef]:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from builders_explain import allocated, claim_wire, node_wire, pod_wire
+from builders_explain import (
+    allocated,
+    claim_wire,
+    class_wire,
+    cluster,
+    device_wire,
+    exactly,
+    node_wire,
+    pod_wire,
+    slice_wire,
+)
 
+from driver.budget import Budget
 from driver.explain.cluster import NodeState
+from driver.explain.explainer import Explainer
+from driver.explain.explanation import ObjectRef
 from driver.explain.placement import placement
 from driver.explain.reading import read_claim_state, read_node, read_pod
 from driver.explain.reasons import Reason
@@ -93,6 +107,16 @@ def test_the_tolerations_that_admission_gives_every_pod_do_not_let_it_on_a_node_
     assert found is Reason.NODE_NOT_READY
 
 
+def test_of_a_node_selector_of_thousands_of_labels_a_few_are_told() -> None:
+    wanted = {f"key-{number:05}": "x" * 63 for number in range(10_000)}
+    found = placement(read_pod(pod_wire("p", nodeSelector=wanted)), node(zone="a"), ())
+
+    assert found is not None
+    assert "key-00000=" in found.message
+    assert "and more, which node n1 does not have" in found.message
+    assert len(found.message) < 500
+
+
 def test_a_node_selector_leaves_out_nodes_with_other_labels() -> None:
     found = placement(read_pod(pod_wire("p", nodeSelector={"zone": "b", "rack": "1"})), node(zone="a"), ())
 
@@ -155,3 +179,16 @@ def test_without_a_pod_only_what_no_usual_pod_tolerates_decides() -> None:
     assert verdict(None, node(GPU_TAINT)) is None
     assert verdict(None, node(cordoned=True)) is Reason.NODE_UNSCHEDULABLE
     assert verdict(None, node(NOT_READY)) is Reason.NODE_NOT_READY
+
+
+def test_as_many_tolerations_and_taints_as_requests_hold_cost_no_more_than_the_budget() -> None:
+    taints = [{"key": f"gpu-{number}", "effect": "NoSchedule"} for number in range(10_000)]
+    pod = pod_wire("p", "c", tolerations=[{"key": "other", "operator": "Exists"}] * 18_000)
+    device = slice_wire("n1", device_wire("gpu-0"))
+    state = cluster(
+        class_wire("any"), claim_wire("c", exactly("r", "any")), pod, node_wire("n1", taints=taints), device
+    )
+    began = time.thread_time()
+    found = Explainer(state).explain(ObjectRef(kind="Pod", namespace="ml", name="p"), budget=Budget(0.5))
+    assert time.thread_time() - began < 2.0
+    assert found.is_cut

@@ -196,9 +196,11 @@ def test_a_class_that_was_meant(world: World) -> None:
     assert operations(found[0]) == [{"op": "add", "path": path, "value": "gpu.d"}]
 
 
-def test_a_class_that_nobody_knows_is_to_be_made(world: World) -> None:
+@pytest.mark.parametrize("name", ["quantum", "gpu.nvidia.com"])
+def test_a_class_that_nobody_knows_or_of_another_driver_is_to_be_made(world: World, name: str) -> None:
+    world.add_class("gpu.rootport.dev")
     world.add_node("n", device_wire("a"))
-    found = world.ask(world.wire(exactly(cls="quantum")))
+    found = world.ask(world.wire(exactly(cls=name)))
     assert [(item.kind, item.verified) for item in found] == [(ChangeKind.CREATE_OBJECT, False)]
 
 
@@ -301,6 +303,29 @@ def test_an_attribute_of_a_constraint_that_was_meant(world: World) -> None:
     world.add_node("n", *(device_wire(f"a{number}", rail=1) for number in range(2)))
     found = world.ask(world.wire(exactly(count=2), constraints=[{"matchAttribute": "d/rial"}]))
     assert [item["value"] for item in operations(found[0])] == ["d/rail"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "meant"),
+    [
+        (
+            'device.capacity["d"].memory.compareTo(quantity("40GB")) >= 0',
+            'device.capacity["d"].memory.compareTo(quantity("40Gi")) >= 0',
+        ),
+        ('device.attributes["d"].profile == "1g.5gb"', 'device.attributes["d"].profile == "1g.10gb"'),
+        (
+            'device.attributes["d"].?profile.orValue("") == "1g.5gb"',
+            'device.attributes["d"].?profile.orValue("") == "1g.10gb"',
+        ),
+    ],
+    ids=["bytes in another notation", "of equals the nearest number", "what stands in for an absent value"],
+)
+def test_the_value_that_was_meant_is_written(world: World, expression: str, meant: str) -> None:
+    profiles = ("1g.10gb", "1g.20gb", "3g.40gb")
+    world.add_node("n", *(device_wire(f"a{at}", profile=text, capacity={"memory": "80Gi"})
+                          for at, text in enumerate(profiles)))  # fmt: skip
+    found = world.ask(world.wire(exactly("r", expression)))
+    assert [item["value"] for item in operations(found[0])] == [meant]
 
 
 def test_pairs_are_left_out_with_their_constraints(world: World) -> None:

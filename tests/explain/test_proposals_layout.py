@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from builders_explain import Json
 from explain.nearest_worlds import World, exactly
-from layout.machines import TOPOLOGIES, gpu, nic, node
+from layout.machines import gpu, nic, node
 from layout.mig_machines import mig_gpu
+from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.manifests import read_manifest_text, read_manifests
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.explain.cluster import Kind
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.layout import resource_slices
@@ -150,7 +151,7 @@ def test_a_gpu_and_a_nic_that_are_farther_apart() -> None:
 
 
 def azure() -> World:
-    topology = next(path for path in TOPOLOGIES if path.stem == "azure-nd-h100-v5")
+    topology = machine_file("azure-nd-h100-v5")
     return cluster(read_topology(topology, hardware=HardwareFacts(gpu_model="H100")))
 
 

@@ -323,12 +323,12 @@ def test_a_class_of_a_newer_api_is_read_as_far_as_it_is_known() -> None:
     assert read_class(wire).spec.selectors[0].cel is not None
 
 
-@pytest.mark.parametrize("version", ["resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3"])
-def test_taint_rules_of_both_versions_are_read(version: str) -> None:
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+def test_taint_rules_of_all_versions_are_read(version: str) -> None:
     taint = {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     spec = {"deviceSelector": {"driver": "d", "pool": "p", "device": "x"}, "taint": taint}
 
-    rule = read_taint_rule({"apiVersion": version, "metadata": {"name": "r"}, "spec": spec})
+    rule = read_taint_rule({"apiVersion": f"resource.k8s.io/{version}", "metadata": {"name": "r"}, "spec": spec})
 
     assert (rule.name, rule.driver, rule.pool, rule.device) == ("r", "d", "p", "x")
     assert (rule.taint.key, rule.taint.value, rule.taint.effect) == ("k", "v", "NoExecute")

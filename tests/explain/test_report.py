@@ -57,8 +57,8 @@ def test_nodes_that_would_do_are_not_said_not_to_fit() -> None:
     # kube-scheduler stops at a selector that ends with an error, whatever other nodes have.
     finding = Finding(reason=Reason.SELECTOR_FAILS, message="the selector ends with an error", nodes=1)
     text = report_text(replace(SAMPLES["devices in use"], findings=(finding,), nodes_fitting=1))
-    assert text.startswith("pod ml/train-0 does not fit, although 1 of 3 nodes would do: SelectorFails\n")
-    assert "     1  would do\n" in text
+    assert text.startswith("pod ml/train-0 does not fit, although 1 of 3 nodes has room: SelectorFails\n")
+    assert "     1  with room\n" in text
 
 
 def test_what_no_node_decides_is_not_put_on_the_nodes() -> None:

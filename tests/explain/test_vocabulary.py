@@ -121,7 +121,7 @@ def test_a_value_is_suggested(vocabulary: Vocabulary, attribute: str, value: str
         pytest.param("gpu.rootport.dev", None, id="known"),
         pytest.param("gpu.rootport.com", "gpu.rootport.dev", id="typo"),
         pytest.param("gpu", "gpu.rootport.dev", id="short"),
-        pytest.param("gpu.nvidia.com", "gpu.rootport.dev", id="another-driver"),
+        pytest.param("gpu.nvidia.com", None, id="another-driver"),
         pytest.param("GPU.rootport.dev", "gpu.rootport.dev", id="case"),
         pytest.param("tpu.google.com", None, id="nothing-near"),
     ],
@@ -152,3 +152,16 @@ def test_a_class_of_rootports_own_is_to_be_installed_and_no_other_one_is_meant()
     assert there.class_hint("something.else.example") == ""
     of_manifests = {item.device_class.metadata.name for item in read_manifest_text(device_classes_text(), "x").classes}
     assert of_manifests == OWN_CLASSES
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gpu.nvidia.com", ""),
+        ("dranet.net", ""),
+        ("gpu.rootport.com", "did you mean gpu.rootport.dev?"),
+        ("gpu", "did you mean gpu.rootport.dev?"),
+    ],
+)
+def test_a_class_of_another_domain_is_not_taken_for_a_slip_of_the_pen(name: str, hint: str) -> None:
+    assert Vocabulary(["gpu.rootport.dev", "rdma.rootport.dev"]).class_hint(name) == hint

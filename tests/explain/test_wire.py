@@ -22,7 +22,11 @@ def test_the_whole_answer() -> None:
     assert (wire["apiVersion"], wire["kind"]) == ("rootport.dev/v1alpha1", "Explanation")
     assert wire["subject"] == {"kind": "Pod", "namespace": "ml", "name": "train-0"}
     assert wire["claims"] == [{"kind": "ResourceClaim", "namespace": "ml", "name": "train", "uid": "4f1c"}]
-    assert (wire["fits"], wire["reason"], wire["nodes"]) == (False, "DevicesInUse", {"total": 3, "fitting": 0})
+    assert (wire["fits"], wire["reason"], wire["nodes"]) == (
+        False,
+        "DevicesInUse",
+        {"total": 3, "fitting": 0, "unknown": 0},
+    )
     assert wire["requests"][0]["steps"][2] == {
         "step": "inUse",
         "left": 3,

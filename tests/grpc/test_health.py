@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from kubeletplugin.claim_service import DeviceHealth
-from kubeletplugin.grpc_server.health import MAX_STREAMS, HealthFeed
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2 as protocol
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2_grpc as protocol_grpc
+from kubeletplugin.grpc_server.health import ALPHA_SERVICE, MAX_STREAMS, HealthFeed
+from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
+from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc
 
 GOOD = DeviceHealth(pool="node-1", device="gpu-0", healthy=True)
@@ -25,6 +25,18 @@ def watch(node, server=None):
     server = server or node.servers[-1]
     client = protocol_grpc.DRAResourceHealthStub(node.channel(server.endpoint))
     return client.NodeWatchResources(protocol.NodeWatchResourcesRequest(), timeout=20)
+
+
+def test_a_kubelet_before_1_37_gets_the_same_list_by_the_name_that_it_knows(node) -> None:
+    node.health.set(BAD)
+    node.started()
+    ask = node.channel(node.servers[-1].endpoint).unary_stream(
+        f"/{ALPHA_SERVICE}/NodeWatchResources",
+        request_serializer=protocol.NodeWatchResourcesRequest.SerializeToString,
+        response_deserializer=protocol.NodeWatchResourcesResponse.FromString,
+    )
+    by_old_name, by_new_name = next(ask(protocol.NodeWatchResourcesRequest(), timeout=20)), next(watch(node))
+    assert told(by_old_name) == told(by_new_name) == {"gpu-0": "UNHEALTHY"}
 
 
 def told(response) -> dict[str, str]:

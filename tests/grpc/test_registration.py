@@ -22,7 +22,12 @@ def test_the_plugin_introduces_itself_whatever_the_authority(node, authority) ->
     info = kubelet(node, server, authority).GetInfo(protocol.InfoRequest(), timeout=10)
     assert (info.type, info.name) == ("DRAPlugin", "rootport.dev")
     assert info.endpoint == str(node.plugin_dir / "dra-0a1b-2c.sock")
-    assert list(info.supported_versions) == ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+    assert list(info.supported_versions) == [
+        "v1.DRAPlugin",
+        "v1beta1.DRAPlugin",
+        "v1.DRAResourceHealth",
+        "v1alpha1.DRAResourceHealth",
+    ]
     assert server.registration_socket == node.registry_dir / "rootport.dev-0a1b-2c-reg.sock"
 
 

@@ -85,15 +85,29 @@ def explanations(controller_kubeconfig: Path) -> Explanations:
 
 
 @pytest.fixture
+def page() -> list[Exception]:
+    """Why there are no metrics; empty while there are."""
+    return []
+
+
+@pytest.fixture
 def client(
     controller_kubeconfig: Path,
     overview: Overview,
     explanations: Explanations,
     leader: Leader,
+    page: list[Exception],
 ) -> Iterator[Callable[[str], Client]]:
     """Clients with a token each."""
     callers = Callers(KubernetesApi.connect(kubeconfig=controller_kubeconfig))
-    routes = api_routes(overview, explanations, callers=callers, problem=lambda: leader.problem)
+
+    def metrics(_accept: str) -> tuple[str, bytes]:
+        for error in page:
+            raise error
+        return "text/plain", b"rootport_leader 1\n"
+
+    pages = {"/metrics": metrics}
+    routes = api_routes(overview, explanations, callers=callers, problem=lambda: leader.problem, pages=pages)
     server = SecureServer(0, {**dashboard_routes(), **routes}, timeout_s=5.0, max_streams=9)
     certificate, authority = issue(("127.0.0.1",), now=datetime.now(UTC), valid=timedelta(hours=1))
     server.use(certificate.pem, certificate.key)

@@ -13,7 +13,7 @@ from controller.explanations.mirror import Mirror
 from controller.explanations.pending import PendingClaim, PendingClaims
 from controller.packed import pack
 from controller.serving.callers import Caller
-from controller.serving.exchange import Request
+from driver.adapters.http_server.exchange import Request
 
 
 class Cluster:

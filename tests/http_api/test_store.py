@@ -57,7 +57,7 @@ def test_a_node_is_shown_with_its_devices_and_their_statuses(overview: Overview)
     assert (shown.core.used, shown.mode, shown.model) == (50, "shared", "NVIDIA H100 80GB HBM3")
     (device,) = overview.devices("a")
     assert device["metadata"] == {"name": "a.gpu-0"}
-    assert (device["spec"]["minor"], device["status"]["allocated"]["memory"]) == (0, "40Gi")
+    assert (device["spec"]["minor"], device["status"]["allocated"]["memory"]) == (0, "40960Mi")
     version, wires = overview.wires()
     assert (version, [json.loads(wire)["name"] for wire in wires]) == (overview.version, ["a", "b"])
     assert json.loads(wires[1])["reason"] == "NvmlMissing"

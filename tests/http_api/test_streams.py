@@ -19,9 +19,9 @@ from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
 from controller.serving.certificates import issue
-from controller.serving.exchange import Request, Response
 from controller.serving.secure_server import SecureServer
 from controller.serving.self_signed import SelfSigned
+from driver.adapters.http_server.exchange import Request, Response
 
 Serve = Callable[..., SecureServer]
 

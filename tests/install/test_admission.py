@@ -221,6 +221,21 @@ def test_the_controller_touches_no_other_drivers_slices(installed: ControlPlane,
     assert "of driver rootport.dev alone, not of other.example.com" in said
 
 
+@pytest.mark.usefixtures("_no_slices_left")
+@pytest.mark.parametrize(
+    "user", [(), (f"--as=system:node:{_MINE}", "--as-group=system:nodes")], ids=["administrator", "kubelet"]
+)
+def test_nobody_takes_the_names_of_the_drivers_slices(installed: ControlPlane, user: tuple[str, ...]) -> None:
+    taken = f"00000-rootport.dev-{_OTHER}-0123456789"
+    text = json.dumps(_labelled(slice_of("other.example.com", name=taken)))
+    said = installed.kubectl("create", "--filename=-", *user, input=text, check=False)
+    assert f"the name {taken} is for a ResourceSlice of driver rootport.dev" in said
+    for near in (f"00000-rootport-dev-{_OTHER}", f"x00000-rootport.dev-{_OTHER}", f"{_OTHER}-rootport.dev-0"):
+        installed.kubectl(
+            "create", "--filename=-", *user, input=json.dumps(_labelled(slice_of("other.example.com", name=near)))
+        )
+
+
 def _patch(plane: ControlPlane, kubeconfig: Path, kind: str, name: str, *, check: bool = True) -> str:
     """Change an object as the plugin does: by a patch alone, without reading it first."""
     body = _lease(name) if kind == "lease" else inventory(name)

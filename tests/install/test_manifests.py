@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 from install.installation import FOLDER, OTHER, document, documents
 
@@ -67,8 +70,10 @@ def test_the_variables_in_the_arguments_are_set(kind: str, name: str) -> None:
 
 def test_the_plugin_mounts_these_folders_of_the_host_and_writes_to_four() -> None:
     spec = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["template"]["spec"]
-    folders = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
-    mounts = spec["containers"][0]["volumeMounts"]
+    folders = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    all_mounts = spec["containers"][0]["volumeMounts"]
+    mounts = [mount for mount in all_mounts if mount["name"] in folders]
+    assert {mount["mountPath"] for mount in all_mounts if mount not in mounts} == {"/etc/rootport"}
     assert {(folders[mount["name"]], mount["mountPath"], mount.get("readOnly", False)) for mount in mounts} == {
         ("/var/lib/kubelet/plugins/rootport.dev", "/var/lib/kubelet/plugins/rootport.dev", False),
         ("/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins_registry", False),
@@ -117,15 +122,7 @@ def test_a_server_takes_everything_as_it_is(installed: ControlPlane) -> None:
 def test_the_cni_component_adds_flags_that_the_plugin_has_and_the_folders_that_they_name(
     installed: ControlPlane, tmp_path: Path
 ) -> None:
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(FOLDER, tmp_path.resolve())],
-        "components": [os.path.relpath(FOLDER / "components" / "cni", tmp_path.resolve())],
-    }
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    made = installed.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path)
-    installed.kubectl("apply", "--filename=-", "--dry-run=server", "--validate=strict", input=made)
+    made = _with_component(installed, "cni", tmp_path)
     (plugin,) = (item for item in yaml.safe_load_all(made) if item["kind"] == "DaemonSet")
     spec = plugin["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -134,12 +131,33 @@ def test_the_cni_component_adds_flags_that_the_plugin_has_and_the_folders_that_t
     with command.make_context("plugin", ["--node-name=n", *added]) as context:
         folders = {str(context.params[name]) for name in ("cni_conf_dir", "cni_bin_dir")}
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     assert folders < mounts.keys()
     # Both sides name the files by one path.
     assert all(volumes[mounts[path]["name"]] == path for path in (*folders, "/run/netns"))
     assert mounts["/run/netns"]["mountPropagation"] == "HostToContainer"
     assert len(mounts) == len(container["volumeMounts"])
+
+
+@pytest.mark.needs_go
+def test_the_network_policies_name_the_pods_and_the_ports_that_there_are(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    made = [item for item in yaml.safe_load_all(_with_component(installed, "network-policy", tmp_path)) if item]
+    policies = {item["metadata"]["name"]: item["spec"] for item in made if item["kind"] == "NetworkPolicy"}
+    workloads = [item for item in made if item["kind"] in _WORKLOADS]
+    assert policies.keys() == {item["metadata"]["name"] for item in workloads}
+    for workload in workloads:
+        policy, template = policies[workload["metadata"]["name"]], workload["spec"]["template"]
+        chosen = policy["podSelector"]["matchLabels"]
+        assert [chosen.items() <= item["spec"]["template"]["metadata"]["labels"].items() for item in workloads].count(
+            True
+        ) == 1
+        assert chosen.items() <= template["metadata"]["labels"].items()
+        ports = {rule["ports"][0]["port"] for rule in policy["ingress"]}
+        assert ports == {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+        # What asks nobody for a token is not for everybody.
+        assert all("from" in rule for rule in policy["ingress"] if rule["ports"][0]["port"] == "health")
 
 
 @pytest.mark.needs_go
@@ -151,6 +169,45 @@ def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPla
     text = control_plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path)
     assert text.count("image: registry.example.com/rootport:0.1.0.dev0\n") == len(_WORKLOADS)
     assert "image: rootport" not in text
+
+
+def _documented() -> dict[str, dict[str, Any]]:
+    """The kustomizations in the user's pages, and those that their parts make of the one before them, by place."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in sorted((FOLDER.parent / "docs/user").glob("*.md")):
+        whole: dict[str, Any] = {}
+        for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
+            if "kind: Kustomization\n" in text:
+                whole = yaml.safe_load(text)
+            elif not whole or not text.startswith(("components:", "configMapGenerator:", "patches:")):
+                continue
+            found[f"{page.stem}-{number}"] = whole | yaml.safe_load(text)
+    return found
+
+
+@pytest.mark.needs_go
+@pytest.mark.parametrize("place", sorted(_documented()))
+def test_a_documented_kustomization_renders_as_its_page_says(
+    cluster_binaries: Binaries, tmp_path: Path, place: str
+) -> None:
+    kustomization = _documented()[place]
+    (tmp_path / "rootport").symlink_to(FOLDER.parent)
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    policies = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\npolicies: [{modes: [gpu]}]\n"
+    (tmp_path / "gpu-policies.yaml").write_text(policies)
+    command = [cluster_binaries["kubectl"], "kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    made = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(ran.stdout)}
+    if "configMapGenerator" in kustomization:
+        assert made["ConfigMap", "rootport-gpu-policies"]["data"] == {"gpu-policies.yaml": policies}
+        assert ("ConfigMap", "rootport-nic-policies") in made
+    if "release:" in str(kustomization.get("patches")):
+        monitors = [item for (kind, _), item in made.items() if kind in {"PodMonitor", "PrometheusRule"}]
+        assert [item["metadata"]["labels"] for item in monitors] == [{"release": "kube-prometheus-stack"}] * 3
+    if "port: https" in str(kustomization.get("patches")):
+        (endpoint,) = made["PodMonitor", "rootport-controller"]["spec"]["podMetricsEndpoints"]
+        assert (endpoint["port"], endpoint["scheme"], endpoint["honorLabels"]) == ("https", "https", True)
 
 
 @pytest.mark.needs_go
@@ -179,7 +236,28 @@ def test_pod_security(installed: ControlPlane, kind: str, level: str, reason: st
     assert reason in said if reason else "created" in said
 
 
+def _with_component(plane: ControlPlane, component: str, folder: Path) -> str:
+    """What a user's kustomization with this component makes; the API server takes it."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(FOLDER, folder.resolve())],
+        "components": [os.path.relpath(FOLDER / "components" / component, folder.resolve())],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    made = plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
+    plane.kubectl("apply", "--filename=-", "--dry-run=server", "--validate=strict", input=made)
+    return made
+
+
 def _container(kind: str, name: str) -> dict[str, Any]:
     (container,) = document(kind, name)["spec"]["template"]["spec"]["containers"]
     found: dict[str, Any] = container
     return found
+
+
+def test_the_images_base_is_named_by_digest() -> None:
+    dockerfile = (FOLDER.parent / "Dockerfile").read_text()
+    (base,) = re.findall(r"^ARG BASE=(.*)$", dockerfile, re.MULTILINE)
+    assert re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base)
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}", "dependencies"}

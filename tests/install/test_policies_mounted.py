@@ -1,4 +1,4 @@
-"""The controller is told of the files of the installed ConfigMaps, of which either may be absent."""
+"""Controller and plugin are told of the files of the installed ConfigMaps, of which each may be absent."""
 
 from __future__ import annotations
 
@@ -23,3 +23,16 @@ def test_the_file_of_policies_comes_from_its_config_map(kind: str) -> None:
     sources = {one["configMap"]["name"]: one["configMap"] for one in volume["projected"]["sources"]}
     assert sources[f"rootport-{kind}-policies"]["optional"] is True
     assert path.name in CONFIG_MAPS[f"rootport-{kind}-policies"]["data"]
+
+
+def test_the_plugin_reads_the_same_gpu_policies_as_the_controller() -> None:
+    (daemon_set,) = yaml.safe_load_all((REPO / "resourceclasses/workloads/kubelet-plugin.yaml").read_text())
+    spec = daemon_set["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    (file,) = (arg.partition("=")[2] for arg in container["args"] if arg.startswith("--gpu-policies="))
+    path = PurePosixPath(file)
+    (mount,) = (item for item in container["volumeMounts"] if item["mountPath"] == str(path.parent))
+    assert mount["readOnly"] is True
+    (volume,) = (item for item in spec["volumes"] if item["name"] == mount["name"])
+    assert volume["configMap"] == {"name": "rootport-gpu-policies", "optional": True}
+    assert path.name in CONFIG_MAPS["rootport-gpu-policies"]["data"]

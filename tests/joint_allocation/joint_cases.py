@@ -14,15 +14,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from driver.adapters.nccl import read_topology
+from topologies import REAL_MACHINE_FILES
+
+from driver.adapters.topology_file import read_topology
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.inventory import Inventory
 from driver.pairs import PairsWish, Scope, claim_spec
 
-__all__ = ["TOPOLOGIES", "JointCase", "best_levels", "joint_cases", "levels_of"]
+__all__ = ["JointCase", "best_levels", "joint_cases", "levels_of"]
 
-_REPO: Final = Path(__file__).parents[2]
-TOPOLOGIES: Final = sorted((*_REPO.glob("examples/topologies/*.xml"), *_REPO.glob("tests/data/topologies/nccl/*.xml")))
 _COUNTS: Final = (1, 2, 4, 8)
 
 
@@ -87,7 +87,7 @@ class JointCase:
 
 def joint_cases() -> Iterator[JointCase]:
     """1, 2, 4 and 8 pairs, and groups of two GPUs with one NIC, at every scope, on every machine."""
-    for topology in TOPOLOGIES:
+    for topology in REAL_MACHINE_FILES:
         inventory = read_topology(topology)
         for scope in Scope:
             for count in _COUNTS:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from joint_cases import TOPOLOGIES, JointCase, best_levels, joint_cases, levels_of
+from joint_cases import JointCase, best_levels, joint_cases, levels_of
+from topologies import REAL_MACHINE_FILES, machine_file
 
 from driver.adapters.manifests import read_manifest_text
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.allocator import Allocator, search
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
@@ -52,7 +53,7 @@ def test_groups_are_as_near_as_the_machine_has_them(case: JointCase, monkeypatch
 
 
 def test_the_cases_are_of_every_kind() -> None:
-    assert len(TOPOLOGIES) == 10
+    assert len(REAL_MACHINE_FILES) == 10
     assert {level for case in CASES for level in case.levels or ()} == {"switch", "root", "numa"}
     assert any(case.levels is None for case in CASES)
 
@@ -66,7 +67,7 @@ def every_assignment(gpus: Sequence[str], nics: Sequence[str], count: int) -> li
     ]
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("count", [1, 2])
 def test_counting_finds_what_trying_every_assignment_finds(topology: Path, count: int) -> None:
     """The expectations of the cases, proven plainly where there are few enough ways."""
@@ -87,7 +88,7 @@ def test_counting_finds_what_trying_every_assignment_finds(topology: Path, count
     assert (None if best is None or "apart" in best else tuple(sorted(best))) == found
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda path: path.stem)
 def test_one_pair_is_at_the_least_distance_there_is(topology: Path) -> None:
     inventory = read_topology(topology)
     every = [distance(inventory, gpu.address, nic.address) for gpu in inventory.gpus for nic in inventory.nics]
@@ -102,7 +103,7 @@ def test_one_pair_is_at_the_least_distance_there_is(topology: Path) -> None:
 
 def test_a_gpu_without_a_switch_does_not_take_the_switch_rung() -> None:
     """One pair is under a switch, the other GPUs are under none: the switch's constraint would not keep them off."""
-    inventory = read_topology(next(path for path in TOPOLOGIES if path.stem == "azure-nd-h100-v5"))
+    inventory = read_topology(machine_file("azure-nd-h100-v5"))
     gpus = (inventory.gpus[0], *(replace(gpu, pcie=replace(gpu.pcie, switches=())) for gpu in inventory.gpus[1:]))
     mixed = replace(inventory, gpus=gpus)
     results = allocated(mixed, PairsWish(gpus=4, nics=4))
@@ -117,7 +118,7 @@ def test_a_gpu_without_a_switch_does_not_take_the_switch_rung() -> None:
 
 
 def test_half_gpus_of_a_claim_are_of_different_gpus() -> None:
-    inventory = read_topology(next(path for path in TOPOLOGIES if path.stem == "azure-nd-a100-v4"))
+    inventory = read_topology(machine_file("azure-nd-a100-v4"))
     results = allocated(inventory, PairsWish(gpus=4, nics=4, gpu_core=Quantity("50")))
     assert results is not None
     assert len({result["device"] for result in results}) == 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from kubernetes.config import incluster_config
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, UnavailableError
+from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.kubernetes.resources import DEVICES, NODES
 from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.errors import InputError
@@ -108,19 +110,6 @@ def test_names_and_selectors_are_quoted(scripted: Any, scripted_api: Any, answer
     assert "labelSelector=a%3Db%2Cc%20in%20%28d%29&fieldSelector=metadata.name%3Dx%26limit%3D1" in scripted.requests[1]
 
 
-def test_a_list_whose_continue_token_expires_starts_anew(scripted: Any, scripted_api: Any, answer: Answers) -> None:
-    def page(name: str, **metadata: str) -> Any:
-        return answer({"metadata": metadata, "items": [{"metadata": {"name": name}}]})
-
-    expired = answer({"kind": "Status", "reason": "Expired", "code": 410}, 410)
-    whole = answer({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": n}} for n in ("a", "c")]})
-    scripted.answers = [page("a", **{"continue": "t", "resourceVersion": "5"}), expired, whole]
-    listing = scripted_api.list(NODES)
-    assert [item["metadata"]["name"] for item in listing.items] == ["a", "c"]
-    assert listing.resource_version == "9"
-    assert scripted.requests[-1] == "GET /api/v1/nodes"
-
-
 def test_a_kubeconfigs_token_is_sent_and_who_we_are(scripted: Any, scripted_api: Any, answer: Answers) -> None:
     scripted.answers = [answer()]
     scripted_api.get(NODES, "n")
@@ -185,6 +174,45 @@ def test_a_broken_kubeconfig_is_one_message(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match="not a usable kubeconfig"):
         KubernetesApi.connect(kubeconfig=path)
+
+
+@pytest.mark.parametrize("text", ["foo", "{current-context: x, contexts: 3}", "3"])
+def test_a_file_that_is_no_kubeconfig_is_not_explained_in_words_of_python(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    for connect in (KubernetesApi.connect, cluster_context):
+        with pytest.raises(InputError, match="expected clusters, contexts and users"):
+            connect(kubeconfig=path)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo no ticket >&2; exit 3", "process returned 3"),
+        ("echo garbage", "failed to decode process output"),
+        (
+            """echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {}}'""",
+            "token",
+        ),
+    ],
+    ids=["fails", "garbage", "empty"],
+)
+def test_a_credential_plugin_that_fails_is_one_message(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, reason: str
+) -> None:
+    path = tmp_path / "config"
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script]}
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://h"}}],
+        "users": [{"name": "u", "user": {"exec": plugin}}],
+    }
+    path.write_text(json.dumps(config))
+    for connect in (KubernetesApi.connect, cluster_context):
+        with pytest.raises(InputError, match=rf"credential plugin \(exec\) gives no credentials: .*{reason}"):
+            connect(kubeconfig=path)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_missing_kubeconfig_is_one_message(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -209,7 +211,87 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(
             api.create(CONFIG_MAPS, config_map(name, namespace))
             changes.wait_for(f"{namespace}/{name}")
     (record,) = [record for record in caplog.records if record.exc_info]
-    assert f"key={namespace}/bad on_change failed" in record.getMessage()
+    assert record.getMessage() == "object skipped"
+    told = vars(record)
+    assert re.fullmatch(rf"{namespace}/bad@\d+ on_change", told["object"])
+    assert told["error"] == "on purpose"
+    assert api.skipped.so_far() == {("configmaps", "Failed"): 1}
+
+
+def test_an_object_that_cannot_be_processed_is_absent_until_it_can(
+    api: KubernetesApi, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def picky(stored: JsonObject) -> JsonObject:
+        return stored | {"length": len(stored["data"]["x"]) // (stored["data"]["x"] != "bad")}
+
+    for name, x in (("a", "bad"), ("b", "good"), ("c", "good")):
+        api.create(CONFIG_MAPS, config_map(name, namespace, x=x))
+    changes = Changes()
+    arguments: dict[str, Any] = {"namespace": namespace, "label_selector": LABEL, "transform": picky}
+    reflector = Reflector(api, CONFIG_MAPS, on_change=changes, **arguments)
+    with running(reflector):
+        assert {stored["metadata"]["name"] for stored in reflector.objects()} == {"b", "c"}
+        changes.wait_for(f"{namespace}/b", f"{namespace}/c")
+        api.merge_patch(CONFIG_MAPS, "b", {"data": {"x": "bad"}}, namespace=namespace)
+        changes.wait_for(f"{namespace}/b")
+        assert reflector.get(f"{namespace}/b") is None
+        api.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "mended"}}, namespace=namespace)
+        changes.wait_for(f"{namespace}/a")
+        assert {stored["metadata"]["name"] for stored in reflector.objects()} == {"a", "c"}
+    again = Reflector(api, CONFIG_MAPS, on_change=changes, **arguments)
+    with running(again):
+        assert {stored["metadata"]["name"] for stored in again.objects()} == {"a", "c"}
+    assert api.skipped.so_far() == {("configmaps", "Failed"): 3}
+    told = [vars(record)["object"] for record in caplog.records if record.getMessage() == "object skipped"]
+    assert [text.partition("@")[0] for text in told] == [f"{namespace}/a", f"{namespace}/b"]  # each version once
+    assert all(record.exc_info for record in caplog.records if record.getMessage() == "object skipped")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": []},
+        {"metadata": {"labels": [1]}},
+        {"metadata": {"name": "", "namespace": 1, "resourceVersion": {}}},
+        {"metadata": {"name": None, "managedFields": 1}, "spec": []},
+    ],
+    ids=str,
+)
+def test_objects_of_no_shape_end_neither_list_nor_watch(
+    scripted: Any, scripted_api: KubernetesApi, answer: Callable[..., Any], stored: JsonObject
+) -> None:
+    def named(name: str) -> JsonObject:
+        return {"metadata": {"name": name, "resourceVersion": "2"}}
+
+    lines = [
+        {"type": kind, "object": item} for kind in ("ADDED", "DELETED", "BOOKMARK") for item in (stored, named("x"))
+    ]
+    lines.append({"type": "ADDED", "object": named("last")})
+    listing = {"metadata": {"resourceVersion": "1"}, "items": [stored, None, 7, named("first")]}
+    watched = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    scripted.answers = [answer(listing), answer(watched), *[answer(status=503)] * 100]
+    changes = Changes()
+    reflector = Reflector(scripted_api, NODES, on_change=changes)
+    with running(reflector):
+        changes.wait_for("first", "last")
+        names = {str(stored["metadata"]["name"]) for stored in reflector.objects()}
+    assert {"first", "last"} <= names
+
+
+def test_only_stop_ends_it(
+    api: KubernetesApi, namespace: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise RecursionError("on purpose")
+
+    monkeypatch.setattr(api, "list", broken)
+    with running(Reflector(api, CONFIG_MAPS, namespace=namespace, on_change=lambda _: None)):
+        pass
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage() == "reflector resource=configmaps state=failed"
 
 
 def test_a_callback_may_ask_the_cache(api: KubernetesApi, namespace: str) -> None:

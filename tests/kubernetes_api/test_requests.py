@@ -14,6 +14,7 @@ from driver.adapters.kubernetes.errors import (
     ExpiredError,
     ForbiddenError,
     InvalidError,
+    NamespaceTerminatingError,
     NotFoundError,
     UnavailableError,
 )
@@ -98,6 +99,16 @@ def test_a_refusal_names_the_fields_at_fault() -> None:
     body = {"kind": "Status", "message": "m", "reason": "Invalid", "details": {"causes": causes}}
     error = refusal(Request(verb="create", resource=DEVICES), 422, json.dumps(body).encode(), {})
     assert error.causes == ("spec.x: too long", "no field")
+
+
+def test_a_namespace_that_is_being_deleted_is_as_good_as_gone() -> None:
+    causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": "namespace a is being …"}]
+    body = {"kind": "Status", "message": "m", "reason": "Forbidden", "details": {"causes": causes}}
+    request = Request(verb="create", resource=RESOURCE_CLAIMS, namespace="a")
+    error = refusal(request, 403, json.dumps(body).encode(), {})
+    assert type(error) is NamespaceTerminatingError
+    assert isinstance(error, NotFoundError)
+    assert "RBAC" not in str(error)
 
 
 def test_what_rbac_forbids_names_verb_subresource_and_group() -> None:

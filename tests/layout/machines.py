@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
@@ -15,11 +14,6 @@ from driver.model.pci import PciAddress, PciePath
 
 NAMED_VFS = NicPolicies.model_validate(
     {"apiVersion": "rootport.dev/v1alpha1", "kind": "NicPolicies", "policies": [{"vfs": "named"}]}
-)
-
-_TESTS = Path(__file__).parents[1]
-TOPOLOGIES = sorted(
-    (*(_TESTS.parent / "examples/topologies").glob("*.xml"), *_TESTS.glob("data/topologies/nccl/*.xml"))
 )
 
 

@@ -7,17 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from layout.machines import NAMED_VFS, buses, gpu, nic, node, published, value
+from layout.machines import NAMED_VFS, address, buses, gpu, nic, node, published, value
 from layout.mig_machines import A30, A100, H100, MIB, dgx_h100, instance, mig_gpu, profile
 
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
+from driver.api.policies import ExtraAttribute
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, ResourceSlice
 from driver.api.validation import validate_slices
 from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
-from driver.model.devices import MigPlacement, MigProfile, MigSupport
+from driver.model.devices import Gpu, GpuLink, LinkKind, MigPlacement, MigProfile, MigSupport
 from driver.model.inventory import InventorySource
 from driver.model.parts import allocatable_devices
+from driver.model.pci import PciePath
 
 
 def policies(*rules: dict[str, Any]) -> GpuPolicies:
@@ -349,6 +351,68 @@ def test_eight_h100s_in_every_way_take_less_than_100_kb() -> None:
     assert len(devices(slices)) == 8 * (1 + 1 + 25)
     size = sum(len(json.dumps(part.to_wire(), separators=(",", ":")).encode()) for part in slices)
     assert size < 100_000  # docs/design/layout.md quotes the figure
+
+
+# What a policy publishes beyond that.
+
+
+def extra(**names: str) -> GpuPolicies:
+    """``uuid="model"``: gpu.nvidia.com/uuid has the value of model."""
+    entries = [{"name": f"gpu.nvidia.com/{name}", "from": source} for name, source in names.items()]
+    return policies({"extraAttributes": entries})
+
+
+def published_by(rules: GpuPolicies, *found: Gpu) -> dict[str, Device]:
+    slices = resource_slices(node(*found), policies=rules)
+    assert validate_slices(slices) == ()
+    return {device.name: device for device in devices(slices)}
+
+
+def test_a_policy_publishes_attributes_by_the_names_of_another_driver() -> None:
+    rules = extra(productName="model", uuid="uuid", version="driverVersion", link="nvlinkDomain")
+    whole, ratio = published_by(
+        rules, gpu("0a", uuid="GPU-1", model="NVIDIA L4", driver_version="580.159.03", memory_bytes=24 << 30)
+    ).values()
+    for device in (whole, ratio):
+        assert value(device, "gpu.nvidia.com/productName") == value(device, "model") == "NVIDIA L4"
+        assert value(device, "gpu.nvidia.com/uuid") == "GPU-1"
+        assert device.attributes["gpu.nvidia.com/version"].version_value == "580.159.3"
+        assert "gpu.nvidia.com/link" not in device.attributes  # nor is nvlinkDomain
+
+
+def test_a_partition_publishes_what_all_of_its_gpu_have_in_common() -> None:
+    rules = extra(productName="model", profile="profile", parentUUID="parentUUID", uuid="uuid", bus="parent", i="index")
+    found = published_by(rules, mig_gpu("0a", uuid="GPU-1", model="H100"))
+    partition = found["mig-0000-0a-00-0-1g-10gb-6"]
+    of_nvidia = {name: value(partition, name) for name in partition.attributes if name.startswith("gpu.nvidia.com/")}
+    assert of_nvidia == {
+        "gpu.nvidia.com/productName": "H100",
+        "gpu.nvidia.com/profile": "1g.10gb",
+        "gpu.nvidia.com/parentUUID": "GPU-1",
+        "gpu.nvidia.com/bus": "0000:0a:00.0",
+    }
+    assert "gpu.nvidia.com/parentUUID" not in found["gpu-0000-0a-00-0"].attributes
+
+
+def test_partitions_name_their_gpu_only_where_a_policy_wants_it() -> None:
+    name = "mig-0000-0a-00-0-1g-10gb-6"
+    assert {"parent", "parentUUID"}.isdisjoint(published_by(policies(), mig_gpu("0a", uuid="GPU-1"))[name].attributes)
+    rules = policies({"extraAttributes": [{"name": "rootport.dev/parent", "from": "parent"}]})
+    assert value(published_by(rules, mig_gpu("0a", uuid="GPU-1"))[name], "parent") == "0000:0a:00.0"
+
+
+def test_a_gpu_with_every_attribute_has_room_for_as_many_extra_ones_as_there_can_be() -> None:
+    full = mig_gpu(
+        "0a", pcie=PciePath(root="pci0000:00", switches=(address("f0"),), numa_node=0), uuid="GPU-1", model="H100",
+        architecture="Hopper", driver_version="580.1.2", cuda_driver_version="13.0", cuda_compute_capability="9.0",
+        links=(GpuLink(kind=LinkKind.NVLINK, peer=address("0b"), count=18),),
+    )  # fmt: skip
+    peer = gpu("0b", links=["0a"])
+    entries = [{"name": f"a.b/c{number}", "from": "type"} for number in range(ExtraAttribute.MOST)]
+    found = published_by(policies({"extraAttributes": entries, "maxShares": 4}), full, peer)
+    whole = found[full.name]
+    assert len(whole.attributes) - ExtraAttribute.MOST == 15
+    assert len(whole.attributes) + len(whole.capacity) <= 32
 
 
 def test_a_slice_with_counters_has_at_most_64_devices_and_one_without_128() -> None:

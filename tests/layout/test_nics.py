@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from layout.machines import NAMED_VFS, TOPOLOGIES, address, gpu, nic, node, published, value
+from layout.machines import NAMED_VFS, address, gpu, nic, node, published, value
 from layout.mig_machines import dgx_h100
+from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
+from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import Device
 from driver.api.validation import validate_slices
 from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
@@ -255,6 +257,68 @@ def test_what_a_claim_may_set_of_a_vf_is_no_attribute_of_it() -> None:
     assert published(node(set_up), nic_policies=NAMED_VFS) == published(node(plain), nic_policies=NAMED_VFS)
 
 
+# What a policy says of rails, and publishes beyond Rootport's own attributes.
+
+
+def rails(*entries: dict[str, Any]) -> list[int | str | None]:
+    """What three NICs have by these rules; by convention they have rails 0, 1 and 2."""
+    nics = (
+        nic("0a", rail=0, rdma_device="mlx5_0", if_names=("eth1", "ib0")),
+        nic("0b", rail=1, rdma_device="mlx5_1", if_names=("ib1",)),
+        nic("0c", None, "f1", rail=2, rdma_device="mlx5_2"),
+    )
+    return sorted_by_name(published(node(*nics), nic_policies=policies(rails=entries)))
+
+
+def sorted_by_name(devices: list[Device]) -> list[int | str | None]:
+    return [value(device, "rail") for device in sorted(devices, key=lambda device: device.name)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "wanted"),
+    [
+        pytest.param([{"rail": 7, "ifNames": ["ib0"]}, {"rail": 6, "ifNames": ["ib*"]}], [7, 6, None], id="interfaces"),
+        pytest.param([{"rail": 5, "rdmaDevices": ["mlx5_[01]"]}], [5, 5, None], id="RDMA devices"),
+        pytest.param([{"rail": 4, "pciAddresses": ["0000:0b:00.0"]}], [None, 4, None], id="PCI addresses"),
+        pytest.param([{"rail": 3, "pcieSwitches": ["0000:f1:00.0"]}], [None, None, 3], id="switches"),
+        pytest.param([{"rail": 3, "ifNames": ["*"], "rdmaDevices": ["mlx5_2"]}], [None, None, 3], id="all must match"),
+        pytest.param([], [None, None, None], id="none has a rail"),
+    ],
+)
+def test_a_policy_says_which_nics_are_on_which_rail(entries: list[dict[str, Any]], wanted: list[int | None]) -> None:
+    assert rails(*entries) == wanted
+
+
+def test_without_a_word_of_the_policy_rails_are_by_convention() -> None:
+    nics = (nic("0a", model="CX7", rail=0), nic("0b", model="CX6", rail=1))
+    rules = policies(models=["CX6"], rails=[{"rail": 9, "ifNames": ["*"]}])
+    assert sorted_by_name(published(node(*nics), nic_policies=rules)) == [0, 9]
+
+
+@pytest.mark.parametrize("vfs", ["pooled", "named"])
+def test_vfs_are_on_the_rail_that_the_policy_gives_their_nic(vfs: str) -> None:
+    rules = policies(vfs=vfs, rails=[{"rail": 9, "rdmaDevices": ["mlx5_0"]}])
+    found = published(node(nic("0a", vfs=2, rdma_device="mlx5_0", rail=0)), nic_policies=rules)
+    assert {value(device, "rail") for device in found} == {9}
+
+
+@pytest.mark.parametrize("vfs", [0, 2])
+@pytest.mark.parametrize("mode", ["pooled", "named"])
+def test_a_nic_with_every_attribute_has_room_for_as_many_extra_ones_as_there_can_be(mode: str, vfs: int) -> None:
+    (described, *_) = eight_nics(vfs)
+    described = replace(
+        described, vfs=tuple(replace(vf, pcie=described.pcie, rail=0, model="VF", if_names=("e",),
+                                     rdma_device="m", ports=described.ports) for vf in described.vfs)
+    )  # fmt: skip
+    entries = [{"name": f"dra.net/name{number}", "from": "vendor"} for number in range(ExtraAttribute.MOST)]
+    inventory = replace(node(described), rdma_netns_mode=RdmaNetnsMode.SHARED)
+    slices = resource_slices(inventory, nic_policies=policies(vfs=mode, extraAttributes=entries))
+    assert validate_slices(slices) == ()
+    for device in (device for part in slices for device in part.spec.devices):
+        assert value(device, "dra.net/name11") == "nvidia"
+        assert len(device.attributes) + len(device.capacity) <= 32
+
+
 # Size.
 
 
@@ -295,7 +359,7 @@ def test_eight_nics_add_little_to_the_slices_of_eight_h100s(vfs: int, limit: int
 
 
 def test_a_real_machine_of_eight_h100s_and_eight_nics_takes_less_than_100_kb() -> None:
-    topology = next(path for path in TOPOLOGIES if path.stem == "azure-nd-h100-v5")
+    topology = machine_file("azure-nd-h100-v5")
     inventory = read_topology(topology, hardware=HardwareFacts(gpu_model="H100"))
     assert (len(inventory.gpus), len(inventory.nics)) == (8, 8)
     assert size(inventory) < 100_000  # docs/design/layout.md quotes the figure

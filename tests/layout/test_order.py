@@ -11,14 +11,15 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
-from layout.machines import NAMED_VFS, TOPOLOGIES, address, buses, fpga, gpu, nic, node, published, value
+from layout.machines import NAMED_VFS, address, buses, fpga, gpu, nic, node, published, value
+from topologies import REAL_MACHINE_FILES
 
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.api.resource_v1 import Device
 from driver.model.devices import MigSupport
 from driver.model.inventory import Inventory
 
-MACHINES = {path.stem: path for path in TOPOLOGIES}
+MACHINES = {path.stem: path for path in REAL_MACHINE_FILES}
 
 
 def machine(name: str) -> Inventory:

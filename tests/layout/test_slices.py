@@ -6,21 +6,25 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout.machines import NAMED_VFS, TOPOLOGIES, fpga, gpu, nic, node, path
-from layout.mig_machines import A30, A100, H100
+from layout.machines import NAMED_VFS, fpga, gpu, nic, node, path
+from layout.mig_machines import A30, A100, H100, mig_gpu
+from topologies import REAL_MACHINE_FILES, machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
 from driver.adapters.policies_file import read_policies
-from driver.api.gpu_policies import GpuPolicies
-from driver.api.nic_policies import NicPolicies
+from driver.adapters.topology_file import read_topology
+from driver.api.gpu_policies import ExtraGpuAttribute, GpuPolicies
+from driver.api.nic_policies import ExtraNicAttribute, NicPolicies
+from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
+from driver.errors import InputError
 from driver.layout import attributes, left_out, resource_slices
 from driver.model.devices import (
     Fpga,
@@ -48,13 +52,13 @@ def to_bytes(slices: tuple[ResourceSlice, ...]) -> bytes:
     return json.dumps([item.to_wire() for item in slices]).encode()
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda topology: topology.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda topology: topology.stem)
 def test_every_topology_file_gives_valid_slices(topology: Path) -> None:
     assert validate_slices(resource_slices(read_topology(topology))) == ()
 
 
 def test_azure_nd_h100_v5_gives_the_reviewed_slices() -> None:
-    topology = next(path for path in TOPOLOGIES if path.stem == GOLDEN.stem)
+    topology = machine_file(GOLDEN.stem)
     facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
     policies = read_policies(GOLDEN.parent / "without-mig.yaml", GpuPolicies)
     slices = resource_slices(read_topology(topology, node="h100", hardware=facts), policies=policies)
@@ -167,6 +171,16 @@ MIG = st.builds(
     instances=st.just(()) | st.lists(INSTANCES, max_size=2).map(tuple),
 )
 PERCENTS = st.sampled_from([{}, {"minimum": 10, "step": 15}, {"minimum": 100}, {"minimum": 50, "step": 50}])
+
+
+def extra_attributes(entry: type[ExtraAttribute]) -> st.SearchStrategy[list[dict[str, str]]]:
+    """Up to as many as there can be, of sources that devices of the kind may have."""
+    sources = st.sampled_from(get_args(entry.model_fields["source"].annotation))
+    names = st.sampled_from([f"gpu.nvidia.com/name{number}" for number in range(ExtraAttribute.MOST)])
+    entries = st.fixed_dictionaries({"name": names, "from": sources})
+    return st.lists(entries, max_size=ExtraAttribute.MOST, unique_by=lambda entry: entry["name"])
+
+
 AMOUNTS = st.sampled_from(["1", "1Mi", "7k", "3Gi", "80Gi", "1Ei"])
 RULES = st.lists(
     st.fixed_dictionaries(
@@ -178,6 +192,7 @@ RULES = st.lists(
             "memoryRatio": PERCENTS,
             "memory": st.fixed_dictionaries({}, optional={"minimum": AMOUNTS, "step": AMOUNTS}),
             "maxShares": st.integers(1, 100),
+            "extraAttributes": extra_attributes(ExtraGpuAttribute),
         },
     ),
     max_size=3,
@@ -195,6 +210,7 @@ NIC_RULES = st.lists(
             "vfs": st.sampled_from(["pooled", "named"]),
             "sharing": st.booleans(),
             "bandwidth": st.fixed_dictionaries({}, optional={"minimum": AMOUNTS, "step": AMOUNTS}),
+            "extraAttributes": extra_attributes(ExtraNicAttribute),
         },
     ),
     max_size=1,
@@ -314,6 +330,23 @@ def test_any_node_gives_each_vf_once_by_its_name_or_from_a_pool_or_says_why_not(
 def test_random_nodes_reach_more_than_one_slice() -> None:
     big = node(*(nic(f"{bus:02x}", pcie=path(), vfs=100) for bus in range(1, 4)), gpu("0a"), fpga("0b"))
     assert len(resource_slices(big, nic_policies=NAMED_VFS)) == 3
+
+
+def test_a_node_that_would_have_more_devices_in_its_slices_than_any_machine_is_refused() -> None:
+    wide = tuple(
+        MigProfile(
+            name=f"{size}g",
+            profile_id=size,
+            compute_slices=0,
+            memory_bytes=size << 30,
+            max_instances=99,
+            placements=tuple(MigPlacement(start=start, size=size) for start in range(33 - size)),
+        )
+        for size in (16, 17, 18, 19)
+    )
+    gpus = [mig_gpu(f"{bus:02x}", wide) for bus in range(1, 65)]
+    with pytest.raises(InputError, match="more than 4096 devices, or these would consume more than 16384 counters"):
+        resource_slices(node(*gpus))
 
 
 def test_attributes_are_documented_for_users() -> None:

@@ -178,3 +178,13 @@ def test_more_taints_than_a_device_may_have_never_cost_the_one_for_its_health() 
     (item,) = tainted(node(gpu("10")), fault(name), other={name: tuple(map(mine, range(16)))})
     assert len(item.spec.devices[0].taints) == 16
     assert item.spec.devices[0].taints[0].key == "rootport.dev/unhealthy"
+
+
+@pytest.mark.parametrize(("reason", "value"), [("CannotStart", "CannotStart"), ("no reason", "unknown")])
+def test_where_the_plugin_can_prepare_nothing_all_devices_of_the_node_are_tainted(reason: str, value: str) -> None:
+    machine = node(mig_gpu("10"), gpu("11"), nic("20", vfs=4), fpga("30"))
+    health = NodeHealth(cannot_prepare=reason)
+    wanted = DeviceTaint(key="rootport.dev/cannot-prepare", value=value, effect="NoSchedule")
+    devices = [device for item in resource_slices(machine, health=health) for device in item.spec.devices]
+    assert len(devices) == 30
+    assert {device.taints for device in devices} == {(wanted,)}

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.manifests import read_manifest_text
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.api.validation import with_defaults
 from driver.explain.cluster import Kind
 from driver.explain.state import ClusterState
 from driver.layout import resource_slices
-from driver.lint import LintCode, LintFinding, Severity, lint_claim, lint_class
+from driver.lint import LintCode, LintFinding, Severity, check_claim, lint_claim, lint_class, unread, unrecorded
 from driver.pairs import PairsWish, Scope, claim_spec
 from resourceclasses import device_classes_text
 
-H100 = Path(__file__).parents[2] / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+H100 = machine_file("azure-nd-h100-v5")
 CLASSES = {
     item.device_class.metadata.name: item.device_class
     for item in read_manifest_text(device_classes_text(), "resourceclasses").classes
@@ -87,7 +87,7 @@ def parameters(**values: Any) -> list[dict[str, Any]]:
 
 
 def lint(claim: ResourceClaim, state: ClusterState | None = None) -> tuple[LintFinding, ...]:
-    return lint_claim(claim, classes=CLASSES, state=state)
+    return lint_claim(claim, classes=CLASSES | OTHER, state=state)
 
 
 def told(findings: tuple[LintFinding, ...]) -> list[tuple[str, str]]:
@@ -96,6 +96,15 @@ def told(findings: tuple[LintFinding, ...]) -> list[tuple[str, str]]:
 
 EXACTLY = "spec.devices.requests[0].exactly"
 SELECTOR = f"{EXACTLY}.selectors[0].cel.expression"
+MEMORY = 'device.capacity["rootport.dev"].memory'
+OTHER = {"other.example.com": DeviceClass.model_validate({"metadata": {"name": "other.example.com"}})}
+OF_ALL_KINDS = DeviceClass.model_validate(
+    {
+        "metadata": {"name": "kinds.example.com"},
+        "spec": {"selectors": [{"cel": {"expression": 'device.driver == "rootport.dev"'}}]},
+    }
+)
+OTHER[OF_ALL_KINDS.metadata.name] = OF_ALL_KINDS
 STATIC = [
     pytest.param(
         claim_of(request(device_class="gpu.rootport.com")),
@@ -134,8 +143,15 @@ STATIC = [
     ),
     pytest.param(
         claim_of(request("gpu", "gpu.rootport.dev", 'device.attributes["nvidia.com"].model == "x"')),
-        "unknown-attribute", "error", SELECTOR, ("nvidia.com/model", "did you mean rootport.dev/model?"),
+        "unknown-attribute", "warning", SELECTOR,
+        ("nvidia.com/model, unless the administrator's policies publish it", "did you mean rootport.dev/model?"),
         id="domain",
+    ),
+    pytest.param(
+        claim_of(request("p", "mig.rootport.dev", count=2), constraints=[match("gpu.nvidia.com/parentUUID")]),
+        "constraint-attribute", "warning", "spec.devices.constraints[0].matchAttribute",
+        ("never holds unless the administrator's policies publish it",),
+        id="constraint-of-another-domain",
     ),
     pytest.param(
         claim_of(request("gpu", "gpu.rootport.dev", f"has({OWN}.nvlink) && {OWN}.nvlink == 1")),
@@ -203,6 +219,86 @@ STATIC = [
         id="memory-without-core",
     ),
     pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f"{OWN}.index < '3'")),
+        "selector-fails", "error", SELECTOR,
+        ("no such overload", "for every device", "gives up on the pod", "rootport.dev/index is a whole number"),
+        id="types-that-have-no-order",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f'{OWN}.uuid.startsWith("GPU-") || {OWN}.uuid < 5')),
+        "selector-fails", "warning", SELECTOR, ("may end with an error (no such overload", "uuid is a string"),
+        id="types-that-have-no-order-where-a-value-decides",
+    ),
+    pytest.param(
+        claim_of(request("g", "gpu.rootport.dev", f'{OWN}.index == 1 || {MEMORY}.isLessThan(quantity("40GB"))')),
+        "selector-fails", "warning", SELECTOR, ("'40GB' is not a quantity", "may end with an error"),
+        id="no-quantity-where-a-value-decides",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f"{OWN}.index")),
+        "selector-fails", "error", SELECTOR, ("could not be converted to bool", "a whole number"),
+        id="selector-that-is-a-number",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f'{OWN}.type == "gpu" && 1/0 == 1')),
+        "selector-fails", "error", SELECTOR, ("1/0 == 1 ends with an error", "division by zero"),
+        id="division-by-zero",
+    ),
+    pytest.param(
+        claim_of(request("g", "gpu.rootport.dev", f'{MEMORY}.compareTo(quantity("40GB")) >= 0')),
+        "selector-fails", "error", f"{EXACTLY}.selectors[0].cel.expression",
+        ("'40GB' is not a quantity", "did you mean 40G, or 40Gi in powers of 1024?"),
+        id="no-quantity",
+    ),
+    pytest.param(
+        claim_of(request("g", "other.example.com", 'device.capacity["x"].m.isLessThan(quantity("4 GiB"))')),
+        "selector-fails", "error", SELECTOR, ("'4 GiB' is not a quantity", "did you mean 4Gi?"),
+        id="no-quantity-for-a-device-of-another-driver",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f"{OWN}.model == 5")),
+        "comparison-of-types", "error", SELECTOR,
+        ("is never true", "rootport.dev/model is a string", "the constant is a whole number"),
+        id="string-and-number",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f'{OWN}.cudaComputeCapability in ["9.0", "8.0"]')),
+        "comparison-of-types", "error", SELECTOR, ("is a version", 'compareTo(semver("9.0.0"))'),
+        id="version-and-strings",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu.rootport.dev", f'{OWN}.model != 5 && !({OWN}.type == "x")')),
+        "comparison-of-types", "warning", SELECTOR, ("is always true",),
+        id="always-unlike",
+    ),
+    pytest.param(
+        claim_of(request(capacity={"core": "50", "memory": "40"})),
+        "small-amount", "warning", f"{EXACTLY}.capacity.requests[memory]", ("asks for 40 bytes; did you mean 40Gi?",),
+        id="forty-bytes",
+    ),
+    pytest.param(
+        claim_of(nic(capacity={"bandwidth": "100000"})),
+        "small-amount", "warning", f"{EXACTLY}.capacity.requests[bandwidth]", ("did you mean 100000M?",),
+        id="bits",
+    ),
+    pytest.param(
+        claim_of(request("g", "gpu.rootport.dev", f'{MEMORY}.isGreaterThan(quantity("40"))')),
+        "small-amount", "warning", SELECTOR, ("compares memory with 40 bytes; did you mean 40Gi?",),
+        id="forty-bytes-in-a-selector",
+    ),
+    pytest.param(
+        claim_of(), "asks-for-nothing", "warning", "spec.devices.requests", ("no request", "no device"), id="nothing"
+    ),
+    pytest.param(
+        claim_of(
+            request(), request("x", "other.example.com"),
+            config=[{"requests": ["gpu"], "opaque": {"driver": "gpu.nvidia.com", "parameters": {}}}],
+        ),
+        "foreign-parameters", "warning", "spec.devices.config[0].opaque.driver",
+        ("'gpu.nvidia.com'", "the devices of request gpu are of driver rootport.dev", "nobody reads them"),
+        id="parameters-for-another-driver",
+    ),
+    pytest.param(
         claim_of(*(request(f"gpu-{index}") for index in range(12))),
         "slow-search", "warning", "spec.devices.requests", ("479,001,600 combinations",),
         id="many-alike-requests",
@@ -242,6 +338,33 @@ def test_what_is_wrong_on_every_cluster_is_told(
         pytest.param(claim_of(request(count=8), constraints=[match("rootport.dev/numaNode")]), id="count"),
         pytest.param(claim_of(request(capacity={"core": "50", "memory": "10Gi"})), id="share"),
         pytest.param(
+            claim_of(
+                request(
+                    "g", "gpu.rootport.dev", f"int({OWN}.model.substring(0, 1)) + {OWN}.index > 1 || {OWN}.index == 1"
+                )
+            ),
+            id="an-error-for-some-values-alone",
+        ),
+        pytest.param(
+            claim_of(request("n", "rdma.rootport.dev", f'{OWN}.rdmaDevice.split("_")[1] == "3"')),
+            id="a-value-in-parts-that-no-sample-has",
+        ),
+        pytest.param(
+            claim_of(request("g", "gpu.rootport.dev", f"semver({OWN}.model).major() == 2")), id="a-value-that-is-parsed"
+        ),
+        pytest.param(
+            claim_of(request("g", "gpu.rootport.dev", f'{OWN}.cudaComputeCapability.compareTo(semver("9.0.0")) >= 0')),
+            id="versions",
+        ),
+        pytest.param(
+            claim_of(
+                request(),
+                request("x", "other.example.com"),
+                config=[{"opaque": {"driver": "gpu.nvidia.com", "parameters": {}}}],
+            ),
+            id="parameters-for-another-driver-that-has-a-part",
+        ),
+        pytest.param(
             claim_of(request("x", "other.example.com", 'device.attributes["o"].x == 1', capacity={"mem": "1"})),
             id="another-drivers-class",
         ),
@@ -262,8 +385,7 @@ def test_what_is_wrong_on_every_cluster_is_told(
     ],
 )
 def test_nothing_is_said_of_what_is_right(claim: ResourceClaim) -> None:
-    other = DeviceClass.model_validate({"metadata": {"name": "other.example.com"}})
-    assert not lint_claim(claim, classes=CLASSES | {"other.example.com": other})
+    assert not lint(claim)
 
 
 PUBLISHED = [
@@ -290,7 +412,7 @@ PUBLISHED = [
     ),
     pytest.param(
         claim_of(request(capacity={"core": "10", "memory": "200Gi"})),
-        "capacity-unavailable", f"{EXACTLY}.capacity.requests[memory]", ("200Gi", "more than 80Gi"),
+        "capacity-unavailable", f"{EXACTLY}.capacity.requests[memory]", ("200Gi", "more than 81559Mi"),
         id="size",
     ),
     pytest.param(
@@ -299,9 +421,9 @@ PUBLISHED = [
         id="bandwidth",
     ),
     pytest.param(
-        claim_of(request("gpu", "gpu.rootport.dev", f"{OWN}.index < '3'")),
-        "selector-fails", SELECTOR, ("no such overload", "gives up on the pod"),
-        id="type-of-value",
+        claim_of(request("gpu", "gpu.rootport.dev", f"8 / {OWN}.index > 1")),
+        "selector-fails", SELECTOR, ("division by zero", "gives up on the pod"),
+        id="a-value-for-which-it-fails",
     ),
     pytest.param(
         claim_of(request(count=8), nic(), constraints=[match("rootport.dev/numaNode")]),
@@ -327,6 +449,28 @@ def test_what_fits_no_published_device_is_told(
     assert finding.path == path
     for word in words:
         assert word in f"{finding.message} ({finding.hint})"
+
+
+def test_where_it_is_known_what_is_published_an_attribute_of_another_domain_is_there_or_not(
+    cluster: ClusterState,
+) -> None:
+    selector = 'device.attributes["gpu.nvidia.com"].productName == "x"'
+    claim = claim_of(request("p", "gpu.rootport.dev", selector, count=2), constraints=[match("gpu.nvidia.com/uuid")])
+    found = {finding.code.value: finding.severity.value for finding in lint(claim, cluster)}
+    assert (found["unknown-attribute"], found["constraint-attribute"]) == ("error", "error")
+
+
+def test_where_not_all_slices_could_be_read_an_attribute_of_another_domain_may_be_there() -> None:
+    selector = 'device.attributes["gpu.nvidia.com"].productName == "x"'
+    constraints = [match("gpu.nvidia.com/uuid"), match("rootport.dev/nothing")]
+    claim = claim_of(request("p", "gpu.rootport.dev", selector, count=2), constraints=constraints)
+    state = state_of("a")
+    state.leave_out(Kind.SLICE, "b-0", "the dump has it as resource.k8s.io/v1beta1")
+    found = lint_claim(claim, classes=CLASSES, state=state, unrecorded=unread(state))
+    severities = {(finding.code.value, finding.path): finding.severity.value for finding in found}
+    assert severities["unknown-attribute", SELECTOR] == "warning"
+    assert severities["constraint-attribute", "spec.devices.constraints[0].matchAttribute"] == "warning"
+    assert severities["constraint-attribute", "spec.devices.constraints[1].matchAttribute"] == "error"
 
 
 def test_what_is_in_use_does_not_count(cluster: ClusterState) -> None:
@@ -399,3 +543,159 @@ def test_a_class_that_fails_for_devices_of_other_drivers_is_told() -> None:
     assert finding.code is LintCode.UNGUARDED_ATTRIBUTE
     assert finding.path == "spec.selectors[0].cel.expression"
     assert 'begin with: device.driver == "rootport.dev" &&' in finding.hint
+
+
+@pytest.mark.parametrize("name", ["gpu.nvidia.com", "dranet.net", "imex.nvidia.com", "gpu.example.com", "gpu"])
+def test_where_classes_may_be_missing_a_foreign_one_is_a_note(name: str) -> None:
+    (finding,) = lint_claim(claim_of(request("x", name)), classes=CLASSES, classes_are_all=False)
+    assert (finding.code, finding.severity) == (LintCode.UNKNOWN_CLASS, Severity.NOTE)
+    assert "nothing is checked of what it selects" in finding.message
+    assert "did you mean" not in finding.message + finding.hint
+    assert not list(check_claim(claim_of(request("x", name)), CLASSES))
+
+
+@pytest.mark.parametrize("name", ["gpu.rootport.de", "gpus.rootport.dev", "Gpu.rootport.dev", "rdma-fv.rootport.dev"])
+def test_a_slip_in_the_name_of_one_of_rootports_classes_is_an_error_everywhere(name: str) -> None:
+    claim = claim_of(request("x", name))
+    (finding,) = lint_claim(claim, classes=CLASSES, classes_are_all=False)
+    assert (finding.code, finding.severity) == (LintCode.UNKNOWN_CLASS, Severity.ERROR)
+    assert "did you mean" in finding.message
+    (error,) = check_claim(claim, CLASSES)
+    assert error.path == f"{EXACTLY}.deviceClassName"
+
+
+def test_on_a_cluster_a_class_that_is_not_there_is_an_error() -> None:
+    (finding,) = lint(claim_of(request("x", "gpu.nvidia.com")))
+    assert (finding.code, finding.severity) == (LintCode.UNKNOWN_CLASS, Severity.ERROR)
+    assert finding.message.startswith("there is no DeviceClass 'gpu.nvidia.com'; known: fpga.rootport.dev, ")
+
+
+def test_a_class_with_parameters_for_another_driver_is_told() -> None:
+    wire = CLASSES["gpu.rootport.dev"].to_wire()
+    wire["spec"]["config"] = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": {}}}]
+    (finding,) = lint_class(DeviceClass.model_validate(wire))
+    assert (finding.code, finding.path) == (LintCode.FOREIGN_PARAMETERS, "spec.config[0].opaque.driver")
+
+
+UNRECORDED = [
+    pytest.param(
+        claim_of(request(capacity={"core": "50", "memory": "40Gi"})),
+        "capacity-unavailable", "the GPUs' memory is not recorded", id="memory",
+    ),
+    pytest.param(
+        claim_of(request("g", "gpu.rootport.dev", f'{OWN}.model == "NVIDIA H100 80GB HBM3"')),
+        "selector-fails", "the GPUs' model is not recorded", id="model",
+    ),
+    pytest.param(
+        claim_of(request(count=4), constraints=[match("rootport.dev/nvlinkDomain")]),
+        "never-fits", "no NVLinks are recorded", id="nvlinks",
+    ),
+    pytest.param(
+        claim_of(request(), nic(), constraints=[match("resource.kubernetes.io/pcieRoot")]),
+        "never-fits", "PCIe roots are not recorded", id="roots",
+    ),
+    pytest.param(
+        claim_of(request("vf", "rdma-vf.rootport.dev")), "selects-too-few", "a topology file records no VFs", id="vfs"
+    ),
+    pytest.param(
+        claim_of(request("mig", "mig.rootport.dev")), "selects-too-few", "the GPUs' model is not recorded", id="mig"
+    ),
+    pytest.param(
+        claim_of(nic("n", selectors=[{"cel": {"expression": f'"rail" in {OWN} && {OWN}.rail == 12'}}])),
+        "selects-too-few", "a topology file does not record rails", id="rails",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "gpu-ratio.rootport.dev", capacity={"core": "50", "memoryRatio": "50"})),
+        "selects-too-few", "the GPUs' memory is not recorded", id="gpu-ratio",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "kinds.example.com", f'{OWN}.type == "gpu-ratio"')),
+        "selects-too-few", "the GPUs' memory is not recorded", id="gpu-ratio-by-selector",
+    ),
+    pytest.param(
+        claim_of(request("gpu", "kinds.example.com", '"memoryRatio" in device.capacity["rootport.dev"]')),
+        "selects-too-few", "the GPUs' memory is not recorded", id="memory-ratio-by-selector",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("claim", "code", "because"), UNRECORDED)
+def test_what_follows_from_what_a_topology_file_does_not_record_is_no_error(
+    claim: ResourceClaim, code: str, because: str
+) -> None:
+    inventory = read_topology(H100, node="a")
+    state = state_of("a", hardware=HardwareFacts())
+    assert told(lint(claim, state)) == [(code, "error")]
+    (finding,) = lint_claim(claim, classes=CLASSES | OTHER, state=state, unrecorded=unrecorded([inventory]))
+    assert (finding.code.value, finding.severity) == (code, Severity.WARNING)
+    assert finding.message.endswith("so it may fit")
+    assert because in finding.message
+
+
+@pytest.mark.parametrize(
+    ("claim", "code", "because"),
+    [
+        pytest.param(
+            claim_of(request(capacity={"core": "50", "memory": "60Gi"})),
+            "capacity-unavailable", "the GPUs' memory is not recorded", id="memory",
+        ),
+        pytest.param(
+            claim_of(request("a", capacity={"core": "50", "memory": "30Gi"}, count=5), request("b", count=5)),
+            "never-fits", "the GPUs' memory is not recorded", id="all-of-it",
+        ),
+        pytest.param(
+            claim_of(request("g", "gpu.rootport.dev", f'{OWN}.numaNode > 7 || {OWN}.?uuid.orValue("") == "x"')),
+            "selects-too-few", "the GPUs' driver was not asked", id="selector",
+        ),
+    ],
+)  # fmt: skip
+def test_of_several_machines_each_may_have_what_it_does_not_record(
+    claim: ResourceClaim, code: str, because: str
+) -> None:
+    known = HardwareFacts(gpu_memory_bytes=40 * 2**30)
+    machines = [read_topology(H100, node="a", hardware=known), read_topology(H100, node="b")]
+    state = state_of("a", hardware=known)
+    state.put(Kind.NODE, {"metadata": {"name": "b"}})
+    for part_of_b in resource_slices(machines[1]):
+        state.put(Kind.SLICE, part_of_b.to_wire())
+    assert told(lint(claim, state)) == [(code, "error")]
+    findings = lint_claim(claim, classes=CLASSES, state=state, unrecorded=unrecorded(machines))
+    assert told(findings) == [(code, "warning")]
+    assert because in findings[0].message
+
+
+def test_what_a_topology_file_records_stays_an_error() -> None:
+    left_out = unrecorded([read_topology(H100, node="a")])
+    state = state_of("a", hardware=HardwareFacts())
+    for claim, code in (
+        (claim_of(request(count=9)), "selects-too-few"),
+        (claim_of(request("n", "rdma.rootport.dev", f'{OWN}.linkType == "ethernet"')), "selects-too-few"),
+        (claim_of(request(count=8), nic(), constraints=[match("rootport.dev/numaNode")]), "never-fits"),
+    ):
+        assert told(lint_claim(claim, classes=CLASSES, state=state, unrecorded=left_out)) == [(code, "error")]
+
+
+MISNAMED = [
+    pytest.param(request(capacity={"core": "50", "memoryRatio": "50"}), "gpu-ratio devices have it", id="other-kind"),
+    pytest.param(
+        request(capacity={"core": "50", "memoryratio": "50"}),
+        "did you mean memoryRatio? gpu-ratio devices have it", id="other-kind-misspelled",
+    ),
+    pytest.param(
+        request("gpu", "gpu-ratio.rootport.dev", capacity={"core": "50", "memoryratio": "50"}),
+        "did you mean memoryRatio?", id="misspelled",
+    ),
+    pytest.param(
+        request("gpu", "gpu.rootport.dev", 'device.capacity["rootport.dev"].memoryRatio.isGreaterThan(quantity("1"))'),
+        "gpu-ratio devices have it", id="in-a-selector",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "hint"), MISNAMED)
+def test_a_wrong_capacity_is_told_once_and_with_its_hint_whatever_is_published(
+    cluster: ClusterState, asked: dict[str, Any], hint: str
+) -> None:
+    for state in (None, cluster):
+        errors = [item for item in lint(claim_of(asked), state) if item.severity is Severity.ERROR]
+        assert [(item.code, item.hint) for item in errors] == [(LintCode.UNKNOWN_CAPACITY, hint)]

@@ -53,7 +53,9 @@ def snapshot(*nodes: NodeOverview) -> ControllerSnapshot:
         leads=True,
         nodes=nodes,
         pending={"NotEnoughMemory": 2},
+        put_off=3,
         writes=WriteCounts(sent={key: 3}, failed={key: 1}),
+        skipped={("pods", "TooLarge"): 4},
         passes=durations.so_far(),
     )
 
@@ -113,11 +115,13 @@ def test_sums_are_of_all_gpus_healthy_or_not(scrape: Scrape) -> None:
     assert page.value("rootport_node_gpu_core_allocated_ratio", node="n1") == 0.3
 
 
-def test_writes_claims_and_passes_are_counted(scrape: Scrape) -> None:
+def test_writes_claims_passes_and_what_is_skipped_are_counted(scrape: Scrape) -> None:
     page = scrape(controller_families(snapshot()))
     assert page.value("rootport_api_writes_total", resource="devices.rootport.dev/status", verb="patch") == 3
     assert page.value("rootport_api_write_errors_total", verb="patch") == 1
+    assert page.value("rootport_api_objects_skipped_total", resource="pods", reason="TooLarge") == 4
     assert page.value("rootport_pending_claims", reason="NotEnoughMemory") == 2
+    assert page.value("rootport_explanations_put_off") == 3
     assert page.value("rootport_pass_duration_seconds_count", **{"pass": "slices"}) == 2
     assert page.value("rootport_pass_duration_seconds_bucket", **{"pass": "slices", "le": "0.025"}) == 1
     assert page.value("rootport_pass_duration_seconds_bucket", **{"pass": "slices", "le": "60.0"}) == 1

@@ -278,7 +278,7 @@ PORTS = NicReading(
 
 def full(*entries: Entry) -> NodeSnapshot:
     health = NodeHealth(watched=frozenset({GPU.name}), faults=(fault(GPU.name, "Xid79", Effect.NO_EXECUTE),))
-    return snapshot(*entries, gpus=(READ,), nics=(PORTS,), health=health)
+    return snapshot(*entries, gpus=(READ,), nics=(PORTS,), health=health, internal_errors={"reconcile": 2})
 
 
 def test_readings_are_shown_in_base_units(scrape: Scrape) -> None:

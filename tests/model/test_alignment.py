@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from layout.machines import TOPOLOGIES, fpga, gpu, nic, node, path
+from layout.machines import fpga, gpu, nic, node, path
+from topologies import REAL_MACHINE_FILES, machine_file
 
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.errors import InputError
 from driver.layout import attributes
 from driver.model.alignment import (
@@ -23,7 +24,7 @@ from driver.model.devices import LinkLayer, MigPlacement, MigProfile, RdmaNic, R
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, named_devices, vf_pool
 
-H100_V5 = next(item for item in TOPOLOGIES if item.name == "azure-nd-h100-v5.xml")
+H100_V5 = machine_file("azure-nd-h100-v5")
 
 
 def two_sockets() -> Inventory:
@@ -282,13 +283,13 @@ def test_nd_h100_v5_has_a_nic_at_the_switch_of_each_gpu() -> None:
     assert {(item.gpu, item.nearer) for item in misalignments(inventory, crossed)} == set(near[:2])
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda item: item.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda item: item.stem)
 def test_on_real_machines_all_devices_together_are_aligned(topology: Path) -> None:
     inventory = read_topology(topology, node="n")
     assert misalignments(inventory, [*inventory.gpus, *inventory.nics]) == ()
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda item: item.stem)
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda item: item.stem)
 def test_on_real_machines_what_the_constraint_gives_instead_is_aligned(topology: Path) -> None:
     inventory = read_topology(topology, node="n")
     for card in inventory.gpus:

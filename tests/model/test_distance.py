@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from topologies import machine_file
 
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.errors import InputError
 from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, RdmaNic, RdmaVf
 from driver.model.distance import LEGEND, Distance, DistanceMatrix, Level, distance, matrix
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
-REPO = Path(__file__).parents[2]
 A, B = PciAddress("0000:0a:00.0"), PciAddress("0000:0b:00.0")
 S, T, U = (PciAddress(f"0000:0{i}:00.0") for i in (1, 2, 3))
 
@@ -135,8 +134,7 @@ def test_the_legend_explains_every_level() -> None:
 
 
 def rows(name: str) -> dict[str, str]:
-    folder = "examples/topologies" if (REPO / "examples/topologies" / name).exists() else "tests/data/topologies/nccl"
-    return as_text(matrix(read_topology(REPO / folder / name)))
+    return as_text(matrix(read_topology(machine_file(name))))
 
 
 def as_text(found: DistanceMatrix) -> dict[str, str]:
@@ -154,12 +152,12 @@ def test_azure_nd_h100_v5_has_one_pair_under_each_switch() -> None:
             same, across = (numa_0[i], pair_0[i]) if (kind, other) == ("GPU", "NIC") else (pair_0[i], numa_0[i])
             expected[f"{kind}{i}"] = f"{same} {far} {across} {far} 0"
             expected[f"{kind}{i + 4}"] = f"{far} {same} {far} {across} 1"
-    assert rows("azure-nd-h100-v5.xml") == expected
+    assert rows("azure-nd-h100-v5") == expected
 
 
 def test_aws_p4d_has_two_gpus_and_a_nic_under_each_switch() -> None:
     # Four virtual switches, two in each NUMA node; GPU 2i, GPU 2i+1 and NIC i are on switch i.
-    assert rows("aws-p4d.24xlarge.xml") == {
+    assert rows("aws-p4d.24xlarge") == {
         "GPU0": "X PIX NODE NODE SYS SYS SYS SYS PIX NODE SYS SYS 0",
         "GPU1": "PIX X NODE NODE SYS SYS SYS SYS PIX NODE SYS SYS 0",
         "GPU2": "NODE NODE X PIX SYS SYS SYS SYS NODE PIX SYS SYS 0",
@@ -177,7 +175,7 @@ def test_aws_p4d_has_two_gpus_and_a_nic_under_each_switch() -> None:
 
 def test_rccl_8p_rome_4nics_has_two_xgmi_hives_and_a_nic_for_two_gpus() -> None:
     # Four NUMA nodes with one switch each: two MI100 and a NIC below it. GPUs 0-3 and 4-7 are linked all to all.
-    assert rows("rccl-8p_rome_4nics.xml") == {
+    assert rows("rccl-8p_rome_4nics") == {
         "GPU0": "X XGMI1 XGMI1 XGMI1 SYS SYS SYS SYS PIX SYS SYS SYS 0",
         "GPU1": "XGMI1 X XGMI1 XGMI1 SYS SYS SYS SYS PIX SYS SYS SYS 0",
         "GPU2": "XGMI1 XGMI1 X XGMI1 SYS SYS SYS SYS SYS PIX SYS SYS 1",
@@ -195,18 +193,18 @@ def test_rccl_8p_rome_4nics_has_two_xgmi_hives_and_a_nic_for_two_gpus() -> None:
 
 def test_rccl_16p1h_crosses_a_second_level_of_switches() -> None:
     # NUMA node 0: switch 41 over the switches 49 (GPUs 0 and 1, NIC 0) and 52 (GPUs 2 and 3, NIC 1).
-    found = rows("rccl-16p1h.xml")
+    found = rows("rccl-16p1h")
     assert found["GPU0"].split()[:5] == ["X", "XGMI4", "XGMI1", "PXB", "XGMI2"]
     assert found["GPU0"].split()[16:19] == ["PIX", "PXB", "SYS"]
 
 
 def test_aws_g5_is_split_by_numa_node_although_it_has_one_bus() -> None:
-    found = rows("aws-g5.48xlarge.xml")
+    found = rows("aws-g5.48xlarge")
     assert found["GPU0"] == "X PHB PHB PHB SYS SYS SYS SYS SYS 0"
     assert found["NIC0"] == "SYS SYS SYS SYS PHB PHB PHB PHB X 1"
 
 
-def test_the_matrix_names_what_stands_behind_its_labels() -> None:
+def test_the_matrix_labels_devices_by_type_and_index() -> None:
     pf = PciAddress("0000:0c:00.0")
     vf = RdmaVf(address=PciAddress("0000:0c:00.1"), pcie=path(S), index=0, parent=pf, rdma_device="mlx5_4")
     nics = (
@@ -214,10 +212,9 @@ def test_the_matrix_names_what_stands_behind_its_labels() -> None:
         RdmaNic(address=PciAddress("0000:0d:00.0"), pcie=path(S), index=1),
     )
     inventory = node(gpu(A), nics=nics, fpgas=(Fpga(address=B, pcie=path(numa=3), index=0),))
-    assert matrix(inventory).names == {"NIC0": "mlx5_0", "NIC1": "0000:0d:00.0", "FPGA0": B}
     with_vfs = matrix(inventory, virtual_functions=True)
     assert with_vfs.labels == ("GPU0", "NIC0", "NIC0-VF0", "NIC1", "FPGA0")
-    assert with_vfs.names["NIC0-VF0"] == "mlx5_4"
+    assert [row.device.address for row in with_vfs.rows] == [A, pf, vf.address, nics[1].address, B]
     assert [row.numa_node for row in with_vfs.rows] == [None, None, None, None, 3]
 
 

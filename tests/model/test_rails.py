@@ -1,6 +1,8 @@
-"""Rails are numbered among alike NICs, in PCI order."""
+"""Rails are numbered among the NICs of one fabric, in PCI order."""
 
 from __future__ import annotations
+
+import pytest
 
 from driver.model.devices import LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.pci import PciAddress, PciePath
@@ -20,16 +22,30 @@ def test_rails_follow_the_pci_order_and_the_nics_keep_theirs() -> None:
     assert nics[0].address == "0000:85:00.0"
 
 
-def test_unlike_nics_do_not_shift_the_rails() -> None:
+ETHERNET = LinkLayer.ETHERNET
+
+
+def test_only_the_largest_group_of_alike_nics_has_rails() -> None:
     nics = with_rails(
         [
             nic("0000:01:00.0"),
-            nic("0000:03:00.0", link_layer=LinkLayer.ETHERNET),
+            nic("0000:03:00.0", link_layer=ETHERNET),
             nic("0000:04:00.0", model="CX6"),
             nic("0000:05:00.0"),
         ]
     )
-    assert [nic.rail for nic in nics] == [0, 0, 0, 1]
+    assert [nic.rail for nic in nics] == [0, None, None, 1]
+
+
+def test_of_groups_as_large_infiniband_has_the_rails() -> None:
+    nics = with_rails([nic("0000:01:00.0", link_layer=ETHERNET), nic("0000:02:00.0")])
+    assert [nic.rail for nic in nics] == [None, 0]
+
+
+@pytest.mark.parametrize("layer", LinkLayer)
+def test_no_nic_has_a_rail_where_the_compute_fabric_cannot_be_told(layer: LinkLayer) -> None:
+    nics = with_rails([nic("0000:01:00.0", link_layer=layer, model="CX6"), nic("0000:02:00.0", link_layer=layer)])
+    assert [nic.rail for nic in nics] == [None, None]
 
 
 def test_a_port_without_a_cable_keeps_its_neighbours_rails() -> None:
@@ -41,12 +57,12 @@ def test_speed_tells_nics_of_an_unknown_model_apart() -> None:
     nics = with_rails(
         [nic("0000:01:00.0", model=None), nic("0000:02:00.0", 100, model=None), nic("0000:03:00.0", model=None)]
     )
-    assert [nic.rail for nic in nics] == [0, 0, 1]
+    assert [nic.rail for nic in nics] == [0, None, 1]
 
 
 def test_a_nic_without_ports_is_alike_others_without() -> None:
-    bare = RdmaNic(address=PciAddress("0000:01:00.0"), pcie=PciePath(), index=0)
-    assert [nic.rail for nic in with_rails([bare, nic("0000:02:00.0")])] == [0, 0]
+    bare = [RdmaNic(address=PciAddress(f"0000:0{bus}:00.0"), pcie=PciePath(), index=0) for bus in (1, 3)]
+    assert [nic.rail for nic in with_rails([*bare, nic("0000:02:00.0")])] == [0, 1, None]
 
 
 def test_vfs_take_the_rail_of_their_pf() -> None:

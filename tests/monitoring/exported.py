@@ -30,6 +30,7 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_share_info": (*_SHARE, "mode", "isolation", "isolated_by", "partition"),
     "rootport_claim_operation_duration_seconds": ("node", "operation"),
     "rootport_claim_operation_errors_total": ("node", "operation"),
+    "rootport_plugin_internal_errors_total": ("node", "part"),
     "rootport_prepared_claims": ("node",),
     "rootport_plugin_info": ("node", "version"),
     "rootport_node_devices": ("node", "type", "state"),
@@ -41,8 +42,10 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_node_gpu_fragmentation_ratio": ("node",),
     "rootport_api_writes_total": ("resource", "verb"),
     "rootport_api_write_errors_total": ("resource", "verb"),
+    "rootport_api_objects_skipped_total": ("resource", "reason"),
     "rootport_pass_duration_seconds": ("pass",),
     "rootport_pending_claims": ("reason",),
+    "rootport_explanations_put_off": (),
     "rootport_leader": (),
     "rootport_controller_info": ("version",),
 }

@@ -35,6 +35,7 @@ def _ended_right(world: World, pod: str, before: dict[str, object], lender: Inte
     assert not (world.state / "pods" / POD).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("next_call", ["attach", "detach", "undo"])
 @pytest.mark.parametrize("first_call", ["attach", "detach"])
 def test_a_stop_between_any_two_steps(world: World, first_call: str, next_call: str) -> None:

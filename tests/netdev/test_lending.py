@@ -123,6 +123,7 @@ def test_what_a_pod_did_to_it_is_undone(world: World) -> None:
     assert world.facts(world.host, "nic0") == before
 
 
+@pytest.mark.slow
 def test_fifty_rounds(world: World) -> None:
     world.nic("nic0")
     before = world.facts(world.host, "nic0")

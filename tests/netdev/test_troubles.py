@@ -230,6 +230,33 @@ def test_a_program_that_hangs_is_ended(world: World) -> None:
         world.lender(Links(timeout_s=0.2)).do(world.effect())
 
 
+def test_a_program_that_prints_without_end_is_stopped(world: World) -> None:
+    """A pod with CAP_NET_ADMIN may make any number of interfaces, of which ``ip`` tells."""
+    world.nic("nic0")
+    world.wrap_ip("exec head -c 100000000 /dev/zero")
+    with pytest.raises(NodeError, match=f"{WHO}: .*head"):
+        world.lender().do(world.effect())
+
+
+@pytest.mark.parametrize("where", ["pods", "lost"])
+def test_a_record_of_a_later_version_or_a_damaged_one_keeps_no_other_pod_waiting(world: World, where: str) -> None:
+    lender = world.lender()
+    folder = world.state / ("lost" if where == "lost" else "pods/99999999-9999-9999-9999-999999999999")
+    folder.mkdir(parents=True)
+    newer, damaged = folder / "rdma-vf-0000-1c-00-7.json", folder / "rdma-vf-0000-1c-00-6.json"
+    newer.write_text('{"version": 2, "else": {}}')
+    damaged.write_text("[" * 5000)
+    world.nic("nic0")
+    lender.do(world.effect())
+    lender.undo(world.effect())
+    assert newer.read_text() == '{"version": 2, "else": {}}'
+    if where == "pods":
+        damaged.unlink()
+        with pytest.raises(NodeError, match="has version 2, and this Rootport knows version 1") as caught:
+            lender.attach(folder.name, "/run/netns/none")
+        assert "install the Rootport that wrote it" in (caught.value.hint or "")
+
+
 def test_an_interface_that_is_part_of_a_bridge_or_bond(world: World) -> None:
     world.nic("nic0")
     world.ip(world.host, "link", "add", "vrf0", "type", "bridge")

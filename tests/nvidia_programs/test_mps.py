@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 import signal
+import socket
 import stat
 import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster.processes import wait_until
@@ -17,8 +21,10 @@ from stub_nvidia import InstalledPrograms
 
 from driver.errors import NodeError
 from driver.plan.effects import RunMpsDaemon
-from kubeletplugin.effects import mps
+from kubeletplugin.effects import EffectHangsError, mps, mps_processes
+from kubeletplugin.effects.host_command import Finished, HostPrograms
 from kubeletplugin.effects.mps import MpsDaemons
+from kubeletplugin.store import ClaimStore
 
 GPU = "gpu-0000-1b-00-0"
 OTHER = "gpu-0000-2c-00-0"
@@ -53,9 +59,8 @@ def daemons(host: Host, modes: ComputeModes) -> MpsDaemons:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of what never comes need not wait for it as long as the plugin does."""
-    for name in ("_DEAF_S", "_READY_S", "_ASK_S", "_QUIT_S"):
+    for name in ("_READY_S", "_ASK_S", "_TERMINATE_S"):
         monkeypatch.setattr(mps, name, 0.2)
-    monkeypatch.setattr(mps, "_SERVERS_END_S", 0)
 
 
 def effect(host: Host, gpu: str = GPU) -> RunMpsDaemon:
@@ -236,7 +241,7 @@ def test_a_daemon_that_does_not_answer_is_left_to_those_who_use_it_until_the_las
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("behaviour", ["stubborn", "mute"])
-def test_a_daemon_that_does_not_quit_is_killed_with_its_server(
+def test_a_daemon_that_does_not_end_is_killed_with_its_server(
     host: Host, daemons: MpsDaemons, modes: ComputeModes, behaviour: str
 ) -> None:
     host.programs.mps_behaves(behaviour)
@@ -347,8 +352,11 @@ def _crash_at(context: pytest.MonkeyPatch, daemons: MpsDaemons, point: int | Non
 
     context.setattr(daemons, "_set_compute_mode", watched("compute mode", daemons._set_compute_mode))
     context.setattr(mps, "_make_folders", watched("make folders", mps._make_folders))
-    context.setattr(mps, "_remove", watched("remove", mps._remove))
+    context.setattr(mps, "remove_foreign", watched("remove", mps.remove_foreign))
     context.setattr(mps.HostPrograms, "run", watched("run", mps.HostPrograms.run))
+    found = mps_processes.MpsProcesses
+    context.setattr(found, "terminate", watched("terminate", found.terminate))
+    context.setattr(found, "kill", watched("kill", found.kill))
     return passed
 
 
@@ -399,6 +407,166 @@ def test_what_a_container_puts_into_the_pipe_folder_leads_nowhere(host: Host, da
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def link_to_other(host: Host) -> None:
+    """What a container that is root does in its own pipe folder."""
+    control = folder(host) / "pipe/control"
+    control.unlink(missing_ok=True)
+    control.symlink_to(f"../../{OTHER}/pipe/control")
+
+
+def test_a_link_to_the_socket_of_another_gpus_daemon_does_not_end_that(host: Host, daemons: MpsDaemons) -> None:
+    daemons.do(effect(host, OTHER))
+    other = daemon_process(host)
+    daemons.do(effect(host))
+    link_to_other(host)
+    daemons.undo(effect(host))
+    assert daemon_process(host) == other
+    assert tell(host, "get_default_active_thread_percentage\n", OTHER) == "100.0\n"
+    daemons.undo(effect(host, OTHER))
+
+
+def test_nothing_is_asked_through_a_link(
+    host: Host, daemons: MpsDaemons, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons.do(effect(host, OTHER))
+    daemons.do(effect(host))
+    monkeypatch.setattr(mps_processes, "_age_s", lambda _: 3600.0)
+    link_to_other(host)
+    commands.clear()
+    with pytest.raises(EffectHangsError, match="runs and does not answer"):
+        daemons.do(effect(host))
+    assert commands == []
+    for gpu in (GPU, OTHER):
+        daemons.undo(effect(host, gpu))
+
+
+@pytest.mark.parametrize("link", ["before", "after-the-look"])
+def test_another_gpus_daemon_is_not_believed_for_ones_own(
+    host: Host, daemons: MpsDaemons, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    daemons.do(effect(host))
+    crash(host)
+    daemons.do(effect(host, OTHER))
+    link_to_other(host)
+    if link == "after-the-look":
+        looks = iter([True])  # the container puts the link in the socket's place once
+        look = mps._has_socket
+        monkeypatch.setattr(mps, "_has_socket", lambda daemon: next(looks, False) or look(daemon))
+    daemons.do(effect(host))
+    assert list(host.programs.processes().values()) == [CONTROL, CONTROL]
+    assert not (folder(host) / "pipe/control").is_symlink()
+    assert tell(host, "get_default_active_thread_percentage\n") == "100.0\n"
+    for gpu in (GPU, OTHER):
+        daemons.undo(effect(host, gpu))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("behaviour", ["", "stubborn"])
+def test_a_daemon_is_killed_only_where_it_does_not_end_by_itself(
+    host: Host, daemons: MpsDaemons, caplog: pytest.LogCaptureFixture, behaviour: str
+) -> None:
+    host.programs.mps_behaves(behaviour)
+    daemons.do(effect(host))
+    tell(host, "start_server -uid 0\n")
+    daemons.undo(effect(host))
+    assert host.programs.processes() == {}
+    assert ("killing" in caplog.text) == (behaviour == "stubborn")
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What NVIDIA's program was told from now on."""
+    told: list[str] = []
+    run = HostPrograms.run
+
+    def watched(programs: HostPrograms, program: str, *arguments: Any, **options: Any) -> Finished:
+        told.append(options.get("stdin", "").strip() or program)
+        return run(programs, program, *arguments, **options)
+
+    monkeypatch.setattr(HostPrograms, "run", watched)
+    return told
+
+
+def test_a_control_socket_that_a_container_keeps_silent_is_asked_once_and_then_left_for_a_while(
+    host: Host, daemons: MpsDaemons, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it happens under the lock that every other claim of the node waits for."""
+    daemons.do(effect(host))
+    monkeypatch.setattr(mps_processes, "_age_s", lambda _: 3600.0)
+    control = folder(host) / "pipe/control"
+    control.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        with contextlib.chdir(control.parent):
+            silent.bind("control")
+        silent.listen()
+        commands.clear()
+        for _ in range(4):
+            with pytest.raises(EffectHangsError, match="runs and does not answer"):
+                daemons.do(effect(host))
+        assert commands == ["get_default_active_thread_percentage"]
+        daemons.undo(effect(host))
+        assert len(commands) == 1, "it is ended, and not told so over the socket"
+    assert host.programs.processes() == {}
+    daemons.do(effect(host))
+    daemons.undo(effect(host))
+
+
+def test_a_daemon_that_was_silent_is_asked_again_after_a_while(
+    host: Host, daemons: MpsDaemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons.do(effect(host))
+    monkeypatch.setattr(mps_processes, "_age_s", lambda _: 3600.0)
+    control = folder(host) / "pipe/control"
+    control.rename(control.with_name("hidden"))
+    with pytest.raises(EffectHangsError):
+        daemons.do(effect(host))
+    control.with_name("hidden").rename(control)
+    with pytest.raises(EffectHangsError):
+        daemons.do(effect(host))
+    monkeypatch.setattr(mps, "_NOT_ASKED_AGAIN_S", 0.0)
+    daemons.do(effect(host))
+    daemons.undo(effect(host))
+
+
+def test_what_others_wait_for_under_the_lock_is_shorter_than_they_wait() -> None:
+    waits_s = inspect.signature(ClaimStore).parameters["lock_timeout_s"].default
+    assert waits_s > mps._ASK_S + mps._START_S + mps._READY_S + mps._REMOVE_S
+    assert waits_s > mps._TERMINATE_S + mps._KILL_S + mps._REMOVE_S
+
+
+def test_a_tree_deeper_than_any_path_in_the_pipe_folder_is_removed(host: Host, daemons: MpsDaemons) -> None:
+    daemons.do(effect(host))
+    inside = os.open(folder(host) / "pipe", os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=inside)
+        os.close(os.open("f", os.O_CREAT, dir_fd=inside))
+        os.symlink("/", "l", dir_fd=inside)
+        deeper = os.open("d", os.O_RDONLY | os.O_DIRECTORY, dir_fd=inside)
+        os.close(inside)
+        inside = deeper
+    os.close(inside)
+    for _ in range(100):  # a slow machine may need more than one try, as the reconciler makes them
+        with contextlib.suppress(NodeError):
+            daemons.undo(effect(host))
+            break
+    assert not folder(host).exists()
+
+
+def test_a_pipe_folder_with_more_files_than_can_be_removed_at_once_is_gone_on_with(
+    host: Host, daemons: MpsDaemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons.do(effect(host))
+    for number in range(10):
+        (folder(host) / f"pipe/{number}").touch()
+    with monkeypatch.context() as hurried:
+        hurried.setattr(mps, "_REMOVE_S", -1.0)
+        with pytest.raises(NodeError, match="more files in it than can be removed at once"):
+            daemons.undo(effect(host))
+    assert host.programs.processes() == {}
+    daemons.undo(effect(host))
+    assert not folder(host).exists()
 
 
 def test_a_process_of_another_root_is_not_taken_for_the_daemon(host: Host, daemons: MpsDaemons, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from hypothesis import strategies as st
-from layout.machines import TOPOLOGIES
+from sysfs_machines import SYSFS_MACHINES
 from sysfs_tree import dgx
+from topologies import REAL_MACHINE_FILES
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nccl import read_topology
 from driver.adapters.sysfs import discover
+from driver.adapters.topology_file import read_topology
 from driver.model.devices import (
     Fpga,
     Gpu,
@@ -35,20 +35,15 @@ from driver.model.devices import (
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath
 
-_ARCHIVES: Final = Path(__file__).parents[1] / "data" / "topologies" / "sysfs"
-
 
 def _topology(path: Path) -> Callable[[Path], Inventory]:
     return lambda _: read_topology(path)
 
 
-def _archive(path: Path) -> Callable[[Path], Inventory]:
+def _sysfs(name: str, write: Callable[[Path], None]) -> Callable[[Path], Inventory]:
     def read(folder: Path) -> Inventory:
-        with tarfile.open(path) as archive:
-            # The thousands of files about processors and file systems take seconds.
-            members = [part for part in archive if not {"system", "cpuset", "block"} & set(Path(part.name).parts)]
-            archive.extractall(folder, members, filter="data")
-        return discover(HostRoot(folder / members[0].name), node=path.name.split(".")[0].replace("+", "-"))
+        write(folder)
+        return discover(HostRoot(folder), node=name.replace("+", "-"))
 
     return read
 
@@ -81,8 +76,8 @@ def _large(folder: Path) -> Inventory:
 
 
 _READERS: Final[dict[str, Callable[[Path], Inventory]]] = {
-    **{path.stem: _topology(path) for path in TOPOLOGIES},
-    **{path.name.split(".")[0]: _archive(path) for path in sorted(_ARCHIVES.glob("*.tar.bz2"))},
+    **{path.stem: _topology(path) for path in REAL_MACHINE_FILES},
+    **{name: _sysfs(name, write) for name, write in SYSFS_MACHINES.items()},
     "large": _large,
     "nothing": lambda _: Inventory(node="nothing", source=InventorySource.LIVE),
 }

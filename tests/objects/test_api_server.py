@@ -12,9 +12,10 @@ import pytest
 from cluster.control_plane import ControlPlane, KubectlError
 from layout.machines import gpu, nic, node
 from objects.inventories import MACHINES, machine
+from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.model.inventory import Inventory
 from driver.objects import device_objects, inventory_of, node_inventory, parse_node_inventory
 
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.needs_go
 
 REPO = Path(__file__).parents[2]
 CRDS = REPO / "resourceclasses" / "crds"
-TOPOLOGY = REPO / "examples/topologies/azure-nd-h100-v5.xml"
 NAMES = ("nodeinventories.rootport.dev", "devices.rootport.dev")
 LABEL = "objects-test"
 CONDITION = {
@@ -187,7 +187,7 @@ def test_one_can_wait_for_a_condition(api: Api) -> None:
 
 def test_a_node_and_its_devices_read_well_on_a_terminal(api: Api) -> None:
     facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
-    inventory = read_topology(TOPOLOGY, node="objects-gpu-node-17", hardware=facts)
+    inventory = read_topology(machine_file("azure-nd-h100-v5"), node="objects-gpu-node-17", hardware=facts)
     api.create(written(inventory), *(made.to_wire() for made in device_objects(inventory)))
     api.set_status(NAMES[0], inventory.node, {"conditions": [CONDITION], "pluginVersion": "0.1.0"})
     used = SHARED | {"largestFree": {"memory": "16Gi"}}

@@ -52,14 +52,32 @@ def mig(profile: str, start: int, number: int = 0) -> ClaimAllocation:
 
 
 @pytest.mark.parametrize(
+    ("item", "used", "free"),
+    [
+        (given_to(GPU, core=50, memory_bytes=40 * GIB), "40960Mi", "40599Mi"),
+        (given_to(RATIO, core=50, memory_ratio=50), "40780Mi", "40779Mi"),
+        (given_to(GPU, core=50, memory_bytes=20 * 10**9), "19074Mi", "62485Mi"),
+        (given_to(GPU, core=50, memory_bytes=1), "1Mi", "81558Mi"),
+    ],
+    ids=["gibibytes", "a half by percent", "decimal gigabytes", "a byte"],
+)
+def test_memory_is_written_in_one_unit_and_what_is_given_and_what_is_left_add_up(
+    item: ClaimAllocation, used: str, free: str
+) -> None:
+    found = status(card(memory_bytes=81559 << 20), item)
+    assert found["capacity"]["memory"] == "81559Mi"
+    assert (found["allocated"]["memory"], found["largestFree"]["memory"]) == (used, free)
+
+
+@pytest.mark.parametrize(
     ("items", "free"),
     [
-        pytest.param([], {"core": 100, "memory": "80Gi", "profile": "7g.80gb"}, id="free"),
+        pytest.param([], {"core": 100, "memory": "81920Mi", "profile": "7g.80gb"}, id="free"),
         pytest.param([given_to(GPU)], None, id="whole"),
-        pytest.param([given_to(GPU, core=30, memory_bytes=20 * GIB)], {"core": 70, "memory": "60Gi"}, id="a share"),
+        pytest.param([given_to(GPU, core=30, memory_bytes=20 * GIB)], {"core": 70, "memory": "61440Mi"}, id="a share"),
         pytest.param([given_to(GPU, core=100, memory_bytes=20 * GIB)], None, id="no core left"),
         pytest.param([given_to(GPU, core=10, memory_bytes=80 * GIB)], None, id="no memory left"),
-        pytest.param([given_to(RATIO, core=20, memory_ratio=25)], {"core": 80, "memory": "60Gi"}, id="by percent"),
+        pytest.param([given_to(RATIO, core=20, memory_ratio=25)], {"core": 80, "memory": "61440Mi"}, id="by percent"),
         pytest.param([mig("1g.10gb", 0)], {"memory": "40448Mi", "profile": "3g.40gb"}, id="the other half of the GPU"),
         pytest.param([mig("1g.10gb", 0), mig("1g.10gb", 4, 1)], {"memory": "20096Mi", "profile": "2g.20gb"}, id="two"),
         pytest.param([mig("1g.10gb+me", 6)], {"memory": "40448Mi", "profile": "4g.40gb"}, id="the media engines"),
@@ -142,13 +160,13 @@ def test_a_partition_that_was_made_for_a_claim_has_its_uuid() -> None:
     [
         pytest.param(
             DeviceOffer(whole=True, parts=False),
-            {"core": 100, "memory": "80Gi"},
-            {"core": 100, "memory": "80Gi"},
+            {"core": 100, "memory": "81920Mi"},
+            {"core": 100, "memory": "81920Mi"},
             id="whole",
         ),
         pytest.param(
             DeviceOffer(whole=False, parts=True),
-            {"core": 100, "memory": "80Gi"},
+            {"core": 100, "memory": "81920Mi"},
             {"memory": "81152Mi", "profile": "7g.80gb"},
             id="partitions alone",
         ),
@@ -158,13 +176,13 @@ def test_a_partition_that_was_made_for_a_claim_has_its_uuid() -> None:
 def test_what_is_not_on_offer_is_not_allocatable(offer: DeviceOffer, allocatable: Any, free: Any) -> None:
     found = status(card(), offers={DeviceName(GPU): offer})
     assert (found["allocatable"], found["largestFree"]) == (allocatable, free)
-    assert found["capacity"] == {"core": 100, "memory": "80Gi"}
+    assert found["capacity"] == {"core": 100, "memory": "81920Mi"}
 
 
 def test_shares_are_no_more_than_the_policies_allow() -> None:
     offers = {DeviceName(GPU): DeviceOffer(whole=True, parts=False, most_shares=2)}
     shares = [given_to(GPU, at, core=10, memory_bytes=GIB) for at in range(2)]
-    assert status(card(), *shares[:1], offers=offers)["largestFree"] == {"core": 90, "memory": "79Gi"}
+    assert status(card(), *shares[:1], offers=offers)["largestFree"] == {"core": 90, "memory": "80896Mi"}
     assert status(card(), *shares, offers=offers)["largestFree"] is None
 
 

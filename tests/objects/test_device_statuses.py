@@ -59,7 +59,7 @@ def test_a_free_gpu_that_nobody_watches() -> None:
     wire = status().to_wire()
     (condition,) = wire.pop("conditions")
     assert (condition["type"], condition["status"], condition["reason"]) == ("Healthy", "Unknown", "NotWatched")
-    everything = {"core": 100, "memory": "80Gi"}
+    everything = {"core": 100, "memory": "81920Mi"}
     assert wire == {
         "state": "Unknown",
         "capacity": everything,
@@ -73,7 +73,7 @@ def test_a_whole_gpu_names_its_claim() -> None:
     assert found.largest_free is None
     assert usage(found) == {
         "mode": "whole",
-        "allocated": {"core": 100, "memory": "80Gi"},
+        "allocated": {"core": 100, "memory": "81920Mi"},
         "allocations": [
             {
                 "namespace": "team",
@@ -83,7 +83,7 @@ def test_a_whole_gpu_names_its_claim() -> None:
                 "device": GPU,
                 "shareID": "s",
                 "core": 100,
-                "memory": "80Gi",
+                "memory": "81920Mi",
             }
         ],
     }
@@ -92,7 +92,7 @@ def test_a_whole_gpu_names_its_claim() -> None:
 def test_what_consumes_nothing_takes_all() -> None:
     found = status(claim(result()))
     assert found.mode == "whole"
-    assert found.to_wire()["allocated"] == {"core": 100, "memory": "80Gi"}
+    assert found.to_wire()["allocated"] == {"core": 100, "memory": "81920Mi"}
     assert found.allocations[0].share_id == ""
 
 
@@ -120,14 +120,14 @@ def test_percents_of_memory_are_shown_as_bytes_at_the_gpu() -> None:
     assert found.allocations[0].device == "gpu-ratio-0000-10-00-0"
     memory = found.allocations[0].memory
     assert memory is not None
-    assert memory.ceil() == 80 * GIB * 33 // 100
+    assert str(memory) == f"{-(-80 * 1024 * 33 // 100)}Mi"  # whole mebibytes, rounded up
 
 
 def test_partitions_are_shown_at_the_gpu() -> None:
     parts = [claim(result(f"mig-0000-10-00-0-1g-10gb-{start}"), uid=f"u{start}") for start in (0, 1)]
     found = status(*parts)
     assert found.mode == "mig"
-    assert found.to_wire()["allocated"] == {"core": 100 * 2 // 7, "memory": "20Gi"}
+    assert found.to_wire()["allocated"] == {"core": 100 * 2 // 7, "memory": "20480Mi"}
     assert [item.device for item in found.allocations] == [f"mig-0000-10-00-0-1g-10gb-{start}" for start in (0, 1)]
     assert found.allocations[0].core is None
 
@@ -218,7 +218,7 @@ def test_more_allocations_than_the_object_holds_are_cut_but_counted() -> None:
     found = status(*claims)
     assert len(found.allocations) == MAX_ALLOCATIONS
     assert found.allocated is not None
-    assert str(found.allocated.memory) == "300"
+    assert found.to_wire()["allocated"]["memory"] == "1Mi"
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layout.machines import fpga, gpu, nic, node
 from objects.inventories import MACHINES, drawn_inventories, machine
+from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.api.resource_v1 import ObjectMeta
 from driver.api.rootport_v1alpha1 import Device
 from driver.api.validation.names import label_value, metadata, subdomain
@@ -23,8 +23,6 @@ from driver.model.distance import distance
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
 from driver.objects import NODE_LABEL, device_object_name, device_objects, node_label
-
-TOPOLOGY = Path(__file__).parents[2] / "examples/topologies/azure-nd-h100-v5.xml"
 
 
 def by_name(inventory: Inventory) -> dict[str, Device]:
@@ -37,7 +35,7 @@ def near(inventory: Inventory, device: str) -> list[tuple[str, str]]:
 
 def test_a_gpu_of_a_real_machine() -> None:
     facts = HardwareFacts(gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_bytes=80 << 30)
-    first, *_ = device_objects(read_topology(TOPOLOGY, node="h100", hardware=facts))
+    first, *_ = device_objects(read_topology(machine_file("azure-nd-h100-v5"), node="h100", hardware=facts))
     assert first.to_wire() == {
         "apiVersion": "rootport.dev/v1alpha1",
         "kind": "Device",
@@ -56,7 +54,7 @@ def test_a_gpu_of_a_real_machine() -> None:
             "index": 0,
             "vendor": "nvidia",
             "model": "NVIDIA H100 80GB HBM3",
-            "memory": "80Gi",
+            "memory": "81920Mi",
             "architecture": "Hopper",
             "pciBusID": "0001:00:00.0",
             "pcieSwitch": "ffff:ff:01.0",

@@ -34,3 +34,22 @@ def test_a_fault_with_an_odd_time_counts_as_any_other(time: str) -> None:
 def test_times_are_in_utc() -> None:
     (fault,) = node_health(inventory("2026-01-01T14:00:00+02:00")).faults
     assert fault.since == datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("type_", "status", "cannot"),
+    [
+        ("Registered", "False", "Why"),
+        ("StateDirectoryWritable", "False", "Why"),
+        ("CdiDirectoryWritable", "False", "Why"),
+        ("Registered", "Unknown", ""),
+        ("Discovered", "False", ""),
+        ("NoRivalPlugin", "False", ""),
+        ("Ready", "False", ""),
+    ],
+)
+def test_a_plugin_that_can_prepare_no_claim_says_so_in_its_conditions(type_: str, status: str, cannot: str) -> None:
+    condition = {"type": type_, "status": status, "reason": "Why", "message": "", "lastTransitionTime": NOON}
+    ready = condition | {"type": "Ready", "status": "False", "reason": "Else"}
+    conditions = [condition] if type_ == "Ready" else [ready, condition]
+    assert node_health({"status": {"conditions": conditions}}).cannot_prepare == cannot

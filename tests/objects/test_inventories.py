@@ -215,12 +215,21 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_mistakes_without_end_are_cut() -> None:
-    document = wire(node(*(gpu(f"{bus:02x}") for bus in range(1, 90))))
+    document = wire(node(*(gpu(f"{bus:02x}") for bus in range(1, 60))))
     for item in document["spec"]["gpus"]:
         item["index"] = -1
     message = refused(document)
     assert len(message.splitlines()) == 21
-    assert "and 69 more errors" in message
+    assert "and 39 more errors" in message
+
+
+def test_more_devices_than_any_machine_has_are_refused() -> None:
+    many = [nic(f"{bus:02x}", vfs=200) for bus in range(1, 17)]
+    with pytest.raises(InputError, match="it has 3216 devices, and a node has at most 3072"):
+        node_inventory(node(*many))
+    document = wire(node(nic("01", vfs=200)))
+    copies = json.loads(json.dumps([document["spec"]["nics"][0]] * 16))
+    assert "it has 3216 devices" in refused(document | {"spec": document["spec"] | {"nics": copies}})
 
 
 @pytest.mark.parametrize("name", ["", "Node", "a_b", "../x", "x" * 254])

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as given_drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 from plan.builders import UID, claim, fpga, given, gpu, h100, nic, node, share, vf
+from plan.drawn_claims import allocated
 from plan.driver_files import FILES, HOOKS, VERSION
+from topologies import machine_file
 
 from driver.adapters.cdi_files import write_spec
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
+from driver.api.resource_v1 import ResourceClaim
 from driver.model.inventory import Inventory
-from driver.plan import CDI_VERSION, PreparePlan, prepare_plan
+from driver.plan import CDI_VERSION, DriverFiles, PreparePlan, prepare_plan
 
 TESTS = Path(__file__).parent.parent
 ORACLE = TESTS / "oracle" / "cdi"
-TOPOLOGIES = sorted((TESTS.parent / "examples" / "topologies").glob("*.xml"))
+MACHINES = [machine_file("aws-p4d.24xlarge"), machine_file("azure-nd-h100-v5")]
 COMMANDS = ("create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification")
 
 pytestmark = pytest.mark.needs_go
@@ -125,7 +132,7 @@ def test_the_version_is_enough_for_every_uid(oracle: Path, tmp_path: Path, uid: 
     assert minimum == (CDI_VERSION if uid[0].isdigit() else "0.3.0")
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES, ids=[path.stem for path in TOPOLOGIES])
+@pytest.mark.parametrize("topology", MACHINES, ids=lambda path: path.stem)
 def test_the_library_takes_the_specs_of_real_machines(oracle: Path, tmp_path: Path, topology: Path) -> None:
     plan = everything(read_topology(topology), "0b5f2a6e")
     write(plan, tmp_path)
@@ -201,10 +208,76 @@ def test_device_nodes_are_looked_up_below_the_device_root(oracle: Path, tmp_path
     assert container["deviceNodes"] == [path.removeprefix(str(root)) for path in plan.device_paths]
 
 
-def test_the_library_refuses_a_broken_file_so_this_test_can_fail(oracle: Path, tmp_path: Path) -> None:
-    content = json.dumps({"cdiVersion": "0.3.0", "kind": "rootport.dev/claim", "devices": [{"name": "0"}]})
-    (tmp_path / "broken.json").write_text(content)
-    answer = judge(oracle, tmp_path, ["rootport.dev/claim=0"])
+@given_drawn(
+    allocated(),
+    st.sampled_from([None, FILES, HOOKS]),
+    st.sampled_from(["", "/srv/fake"]),
+    st.sampled_from([None, "/m"]),
+)
+@settings(max_examples=60)
+def test_the_library_takes_every_spec(
+    oracle: Path,
+    case: tuple[Inventory, ResourceClaim],
+    files: DriverFiles | None,
+    root: str,
+    metadata_root: str | None,
+) -> None:
+    inventory, of = case
+    plan = prepare_plan(
+        of, inventory, assume_minors=True, driver_files=files, device_root=root, metadata_root=metadata_root
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        if plan.spec is not None:
+            write(plan, Path(folder))
+        answer = judge(oracle, Path(folder))
+    assert answer["errors"] == {}
+    assert (answer["devices"] or []) == sorted(set(ids_of(plan)))
+
+
+def spec_of(edits: Any = None, **fields: Any) -> dict[str, Any]:
+    """A spec of one device; a field that is None is left out."""
+    device = {"name": "x", "containerEdits": edits or {"env": ["A=b"]}}
+    spec = {"cdiVersion": "0.5.0", "kind": "rootport.dev/claim", "devices": [device], **fields}
+    return {name: value for name, value in spec.items() if value is not None}
+
+
+def test_the_spec_that_is_broken_below_is_a_good_one(oracle: Path, tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text(json.dumps(spec_of()))
+    assert judge(oracle, tmp_path)["errors"] == {}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(spec_of(cdiVersion=None), id="no version"),
+        pytest.param(spec_of(cdiVersion="0.3"), id="a version that there is not"),
+        pytest.param(spec_of(cdiVersion=5), id="a version that is a number"),
+        pytest.param(spec_of(kind=None), id="no kind"),
+        pytest.param(spec_of(kind="claim"), id="a kind without a vendor"),
+        pytest.param(spec_of(devices=None), id="no devices"),
+        pytest.param(spec_of(devices={}), id="devices that are no list"),
+        pytest.param(spec_of(devices=[{"containerEdits": {"env": ["A=b"]}}]), id="a device without a name"),
+        pytest.param(spec_of(devices=[{"name": "a b", "containerEdits": {"env": ["A=b"]}}]), id="a bad name"),
+        pytest.param(spec_of(devices=[{"name": "x", "containerEdits": {"env": ["A=b"]}}] * 2), id="a name twice"),
+        pytest.param(spec_of(devices=[{"name": "x"}]), id="a device without edits"),
+        pytest.param(spec_of(colour="red"), id="an unknown field"),
+        pytest.param(spec_of({"env": ["A"]}), id="a variable without a value"),
+        pytest.param(spec_of({"env": "A=b"}), id="variables that are no list"),
+        pytest.param(spec_of({"env": [1]}), id="a variable that is a number"),
+        pytest.param(spec_of({"deviceNodes": [{}]}), id="a device node without a path"),
+        pytest.param(spec_of({"deviceNodes": [{"path": "/dev/x", "type": "z"}]}), id="a node of no type"),
+        pytest.param(spec_of({"deviceNodes": [{"path": "/dev/x", "permissions": "y"}]}), id="bad permissions"),
+        pytest.param(spec_of({"mounts": [{"hostPath": "/a"}]}), id="a mount without a target"),
+        pytest.param(spec_of({"mounts": [{"containerPath": "/a"}]}), id="a mount without a source"),
+        pytest.param(spec_of({"mounts": [{"hostPath": "/a", "containerPath": "/b", "options": "ro"}]}), id="options"),
+        pytest.param(spec_of({"hooks": [{"path": "/a"}]}), id="a hook without a name"),
+        pytest.param(spec_of({"hooks": [{"hookName": "later", "path": "/a"}]}), id="a hook that there is not"),
+        pytest.param(spec_of({"hooks": [{"hookName": "createContainer"}]}), id="a hook without a program"),
+    ],
+)
+def test_the_library_refuses_a_broken_spec(oracle: Path, tmp_path: Path, spec: dict[str, Any]) -> None:
+    (tmp_path / "broken.json").write_text(json.dumps(spec))
+    answer = judge(oracle, tmp_path, ["rootport.dev/claim=x"])
     assert list(answer["errors"]) == ["broken.json"]
     assert "unresolvable" in answer["injected"][0]["error"]
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 from plan.builders import claim, given, gpu, nic, node
+from plan.nics import any_vf, ethernet_vf, of_bandwidth, port
 
 from driver.api.resource_v1 import ResourceClaim
 from driver.errors import NodeError
+from driver.model.inventory import Inventory
 from driver.plan import prepare_plan
 
 NODE = node(gpu(0), gpu(1), gpu(2, uuid=None), nic(0), nic(1), nic(2, rdma_device=None))
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
-def environment(of: ResourceClaim, *names: str) -> dict[str, str]:
+def environment(of: ResourceClaim, *names: str, inventory: Inventory = NODE) -> dict[str, str]:
     """What a container sees that is given all CDI devices of the named requests (none named: all)."""
-    plan = prepare_plan(of, NODE)
+    plan = prepare_plan(of, inventory)
     assert plan.spec is not None
     seen: dict[str, str] = {}
     for prepared, device in zip(plan.devices, plan.spec.devices, strict=True):
@@ -33,6 +35,27 @@ def test_a_request_lists_its_devices_in_the_allocations_order() -> None:
         "ROOTPORT_TRAIN__NICS_PCI": "0000:41:00.0",
         "ROOTPORT_TRAIN__NICS_RDMA": "mlx5_1",
     }
+
+
+def test_a_share_of_a_nic_is_told_by_its_bandwidth() -> None:
+    fast = node(nic(0, ports=(port(),)), nic(1, ports=(port(),)))
+    half = claim(of_bandwidth("200G", "nics"), given("nics", "rdma-0000-41-00-0"))
+    assert environment(half, inventory=fast)["ROOTPORT_TRAIN__NICS_BANDWIDTH"] == "200000000000,400000000000"
+
+
+def test_bandwidths_that_not_all_nics_of_a_request_have_are_left_out() -> None:
+    mixed = node(nic(0, ports=(port(),)), nic(1))
+    of = claim(given("nics", "rdma-0000-40-00-0"), given("nics", "rdma-0000-41-00-0"))
+    assert "ROOTPORT_TRAIN__NICS_BANDWIDTH" not in environment(of, inventory=mixed)
+    vfs = node(nic(0, vfs=(ethernet_vf(0),), ports=(port(),)))
+    assert "ROOTPORT_TRAIN__NIC_BANDWIDTH" not in environment(claim(any_vf()), inventory=vfs)
+
+
+@pytest.mark.parametrize("name", ["web-0-extended-resources-x7k2p", "web-1-extended-resources-9vlqz"])
+def test_the_schedulers_claim_for_extended_resources_has_the_same_variables_in_every_pod(name: str) -> None:
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    of = claim(given("container-0-request-1", "rdma-0000-42-00-0"), name=name, annotations=annotations)
+    assert set(environment(of)) == {"ROOTPORT_EXTENDED_RESOURCES__CONTAINER_0_REQUEST_1_PCI"}
 
 
 def test_a_container_that_names_one_request_learns_of_no_other() -> None:

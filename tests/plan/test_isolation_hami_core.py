@@ -44,7 +44,8 @@ def test_it_is_enforced_by_this_library_and_says_what_gets_around_it() -> None:
     isolation = plan(share(30, 10 * GIB), strategy="hamiCore").isolation
     assert (isolation.enforced, isolation.by, isolation.version) == (True, "HAMi-core", "0123456789ab")
     assert isolation.message == (
-        "HAMi-core limits each container to 30 % of the core and 10Gi of memory; containers of the claim together may "
+        "HAMi-core limits each container to 30 % of the core and 10Gi of memory; all that is known is that the file "
+        "/opt/hami/libvgpu.so is there: nobody checks that it is HAMi-core; containers of the claim together may "
         "use more, and so may a program that does not load the library: one that is linked statically, uses another "
         "C library than glibc, or calls NVIDIA's kernel driver itself"
     )

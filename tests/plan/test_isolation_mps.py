@@ -94,12 +94,13 @@ def test_a_whole_gpu_has_the_limits_that_its_claim_asks_for() -> None:
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in env(planned)
 
 
-def test_several_gpus_in_one_request_are_refused() -> None:
+@pytest.mark.parametrize(("core", "instead"), [(50, "timeSlicing or hamiCore"), (100, "timeSlicing")])
+def test_several_gpus_in_one_request_are_refused(core: int, instead: str) -> None:
     with pytest.raises(InputError) as error:
-        plan(share(ordinal=1), strategy="mps")
+        plan(share(core, ordinal=1), strategy="mps")
     assert str(error.value) == (
-        f"{SUBJECT}: request gpu was given several GPUs with strategy mps, and a program can use MPS on one GPU only "
-        "(request one GPU with mps in a claim, or set sharing.strategy to timeSlicing or hamiCore)"
+        f"{SUBJECT}: strategy mps with several GPUs in one request, and a program can use MPS on one GPU only "
+        f"(request one GPU with mps in a claim, or set sharing.strategy to {instead})"
     )
 
 

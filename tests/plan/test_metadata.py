@@ -67,6 +67,13 @@ def test_an_annotation_that_is_no_name_never_becomes_a_path(value: str) -> None:
     assert "podClaimName" not in json.loads(plan.files[0].content)
 
 
+def test_a_container_is_not_told_a_rail_because_policies_may_have_published_another() -> None:
+    plan = prepare_plan(claim(given("nic", "rdma-0000-40-00-0")), node(nic(0, rail=3)), metadata_root=ROOT)
+    (device,) = json.loads(plan.files[0].content)["requests"][0]["devices"]
+    assert "type" in device["attributes"]
+    assert "rail" not in device["attributes"]
+
+
 def test_the_attributes_are_those_of_the_published_slices() -> None:
     published = {
         device.name: device.to_wire()["attributes"] for item in resource_slices(NODE) for device in item.spec.devices

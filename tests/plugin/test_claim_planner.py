@@ -176,4 +176,52 @@ def test_hami_cores_library_is_told_by_its_content(host: Path) -> None:
         assert plan.spec is not None
         assert "/opt/hami/libvgpu.so" in [mount.host_path for mount in plan.spec.devices[0].mounts]
         assert "/m/" in next(m.host_path for m in plan.spec.devices[0].mounts if "preload" in m.container_path)
-    assert versions == [hashlib.sha256(content).hexdigest()[:12] for content in (b"one", b"another")]
+    assert versions == [f"sha256:{hashlib.sha256(content).hexdigest()[:12]}" for content in (b"one", b"another")]
+
+
+POLICIES = """
+apiVersion: rootport.dev/v1alpha1
+kind: GpuPolicies
+policies:
+- strategies: [%s]
+"""
+
+
+def test_claims_are_held_to_the_administrators_policies_which_may_change(host: Path, tmp_path: Path) -> None:
+    install_driver(host, "580.95.05")
+    (host / "usr/bin").mkdir()
+    (host / "usr/bin/nvidia-cuda-mps-control").touch()
+    file = tmp_path / "policies/gpu-policies.yaml"
+    now = [0.0]
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=file, clock=lambda: now[0])
+    half = claim(
+        share("r", gpu(0).name, core=50, memory=40 * GIB),
+        configs=(config(parameters("GpuConfig", sharing={"strategy": "mps"})),),
+    )
+
+    def planned_later() -> PreparePlan:
+        now[0] += 61
+        return planned(plans, half, node(h100(0)))
+
+    with pytest.raises(NodeError, match=r"how its GPU may be shared is not known: --gpu-policies .* no folder"):
+        planned_later()
+    file.parent.mkdir()
+    planned_later()
+    file.write_text(POLICIES % "timeSlicing")
+    with pytest.raises(InputError, match=r"sharing\.strategy mps is not allowed .* GpuPolicies allow timeSlicing"):
+        planned_later()
+    file.write_text("[" * 5000)
+    with pytest.raises(InputError, match="GpuPolicies allow timeSlicing"):
+        planned_later()
+    file.write_text(POLICIES % "mps")
+    planned_later()
+
+
+def test_policies_that_are_wrong_from_the_start_keep_no_other_device_from_its_claim(host: Path, tmp_path: Path) -> None:
+    install_driver(host, "580.95.05")
+    file = tmp_path / "gpu-policies.yaml"
+    file.write_text(POLICIES % "fastest")
+    plans = ClaimPlanner(Roots.of(host, ""), metadata_dir=Path("/m"), gpu_policies=file)
+    with pytest.raises(NodeError, match=r"ml/train.*strategies"):
+        planned(plans, claim(given("r", gpu(0).name)), node(gpu(0, vendor="nvidia")))
+    planned(plans, claim(given("r", nic(1).name)), node(nic(1)))

@@ -24,6 +24,7 @@ from kubeletplugin.claim_service import ClaimPrepared
 from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.device_status import device_statuses, is_told
 from kubeletplugin.entry import Entry, EntryDevice
+from kubeletplugin.internal_errors import InternalError
 from kubeletplugin.network_data import NetworkData
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -463,6 +464,35 @@ def test_one_claim_that_is_refused_keeps_no_other_back(claims: Claims, publisher
     claims.allocate("status-bad", prepared())
     publisher.publish()
     assert claims.told("status-bad") == told(prepared())
+
+
+@pytest.mark.needs_go
+def test_one_claim_on_which_the_plugin_stumbles_keeps_no_other_back(claims: Claims, api: Counted) -> None:
+    lent = LendInterface(
+        function=VF,
+        address="0000:41:00.2",
+        interface="ens1v0",
+        pod_uid="pod",
+        claim_uid="claim",
+        name_in_pod="net1",
+        mtu=None,
+        rdma_device=None,
+    )
+    made = claims.add("status-a-stumble", nic(VF_USE))
+    claims.prepare(made, nic(VF_USE), effects=(lent,))
+    claims.add("status-b-other", prepared())
+    networks: list[Mapping[str, NetworkData]] = []
+
+    def network(_: str) -> Mapping[str, NetworkData]:
+        return networks[0]  # IndexError: a mistake
+
+    publisher = ClaimStatusPublisher(api, entries=claims.current, network=network, wall=lambda: NOW)
+    with pytest.raises(InternalError, match=f"1 claims .*{made['metadata']['uid']}.*IndexError"):
+        publisher.publish()
+    assert claims.told("status-b-other") == told(prepared())
+    networks.append({})
+    publisher.publish()
+    assert claims.told("status-a-stumble") != []
 
 
 def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:

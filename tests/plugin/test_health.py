@@ -14,8 +14,8 @@ from plugin.harness import GPUS, NICS, Cluster, PluginNode, PluginProcess
 from stub_nvml import H100_80GB, Machine, StubNvml, inject_xid, set_live
 from sysfs_tree import SysfsTree
 
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2 as health_pb2
-from kubeletplugin.protocol import dra_health_v1alpha1_pb2_grpc as health_grpc
+from kubeletplugin.protocol import dra_health_v1_pb2 as health_pb2
+from kubeletplugin.protocol import dra_health_v1_pb2_grpc as health_grpc
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import stat
 import threading
@@ -162,7 +163,32 @@ def test_what_is_not_new_is_not_written(case: Case) -> None:
     assert case.file.stat().st_ino == before.st_ino
 
 
-@pytest.mark.parametrize("content", [b"{", b"", bytes(5 << 20)], ids=["cut-off", "empty", "too-long"])
+def remembered(**fields: object) -> bytes:
+    fault = {
+        "device": "gpu-0000-13-00-0",
+        "reason": "Xid79",
+        "effect": "NoExecute",
+        "since": "2026-01-01T00:00:00Z",
+        "message": "m",
+        "xid": 79,
+        "last": "2026-01-01T00:00:00Z",
+    }
+    return json.dumps({"version": 1, "boot_id": "b", "faults": [fault | fields]}).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"",
+        bytes(5 << 20),
+        b'{"version":1,"faults":' + b"[" * 100_000,
+        remembered(last="9999-12-31T23:59:59Z", away_since="0001-01-01T00:00:00Z"),
+        remembered(returned=["2026-01-01T00:00:00Z"] * 100_000),
+        remembered(last="2026-01-01T00:00:00"),
+    ],
+    ids=["cut-off", "empty", "too-long", "deep", "times-beyond-reckoning", "returned-too-often", "no-time-zone"],
+)
 def test_a_damaged_file_is_set_aside_and_told(case: Case, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     case.file.parent.mkdir()
     case.file.write_bytes(content)
@@ -170,6 +196,8 @@ def test_a_damaged_file_is_set_aside_and_told(case: Case, content: bytes, caplog
     monitor.look_at_gpus()
     assert reasons(monitor.health()) == {}
     assert case.file.with_name("health.json.unreadable").stat().st_size == len(content)
+    case.now += timedelta(days=365 * 20)
+    monitor.look_at_gpus()
     assert "set aside" in caplog.text
 
 
@@ -310,7 +338,7 @@ def test_of_two_threads_the_last_to_tell_does_not_tell_what_is_older(inventory: 
         memory=MemoryFile(tmp_path / HEALTH_FILE, boot_id="b"),
         interval_s=10,
         hold_s=0,
-        make_loop=partial(Loop, on_crash=lambda: None),
+        make_loop=partial(Loop, on_outdated=lambda: None),
         on_change=take_note,
         on_links=lambda: None,
     )
@@ -330,3 +358,13 @@ def test_of_two_threads_the_last_to_tell_does_not_tell_what_is_older(inventory: 
         thread.join(20)
     assert told[-1] == watch.monitor.health()
     assert len(told[-1].faults) == 2
+
+
+def test_a_file_of_a_later_version_is_kept(case: Case) -> None:
+    case.file.parent.mkdir()
+    newer = b'{"version": 7, "something": "else"}'
+    case.file.write_bytes(newer)
+    monitor = case.monitor()
+    monitor.look_at_gpus()
+    case.xid(monitor)
+    assert case.file.with_name("health.json.v7").read_bytes() == newer

@@ -50,6 +50,12 @@ def test_a_traceback_is_a_value() -> None:
     assert "ValueError: invalid literal" in text
 
 
+def test_a_value_that_is_very_long_is_cut() -> None:
+    text = line("said", what="a\n" * 500_000, error=ValueError("b" * 500_000))
+    assert text.startswith(f'{HEAD} msg=said what="a\\n')
+    assert len(text) < 25_000
+
+
 def test_our_own_logs_follow_the_level_and_libraries_only_warn() -> None:
     script = (
         "import logging; from driver.adapters.logs import configure; configure('debug')\n"

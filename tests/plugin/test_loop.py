@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from cluster.processes import wait_until
 
 from driver.errors import NodeError
+from kubeletplugin.internal_errors import internal_errors
 from kubeletplugin.loop import Loop, ProcessOutdatedError
 
 Make = Callable[..., Loop]
@@ -36,7 +38,7 @@ def make() -> Iterator[Make]:
     loops: list[Loop] = []
 
     def make_loop(action: Callable[[], None], **options: object) -> Loop:
-        loop = Loop("test", action, **{"interval_s": 3600, "max_delay_s": 0.01, "on_crash": lambda: None} | options)
+        loop = Loop("test", action, **{"interval_s": 3600, "max_delay_s": 0.01, "on_outdated": lambda: None} | options)
         loops.append(loop)
         return loop
 
@@ -97,14 +99,38 @@ def test_a_failure_is_not_retried_at_once_even_when_woken(make: Make) -> None:
     assert not action.wait_run(0.2)
 
 
-def test_a_bug_ends_the_loop_and_is_told(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    crashed = threading.Event()
-    loop = make(Counted(ZeroDivisionError("a bug")), on_crash=crashed.set)
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), RecursionError("too deep"), MemoryError()])
+def test_an_error_that_nobody_expected_is_told_and_counted_and_the_loop_goes_on(
+    make: Make, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    before = internal_errors().get("test", 0)
+    action = Counted(error, error, None)
+    outdated = threading.Event()
+    loop = make(action, on_outdated=outdated.set)
     loop.start()
-    assert crashed.wait(5)
+    assert all(action.wait_run() for _ in range(3))
+    assert not loop.ended
     assert loop.stop(5)
-    assert loop.crashed
-    assert "a bug" in caplog.text
+    assert not outdated.is_set()
+    assert not loop.ended
+    assert internal_errors()["test"] == before + 2
+    assert type(error).__name__ in caplog.text
+    assert sum(record.exc_info is not None for record in caplog.records) <= 1, "the traceback once"
+
+
+def test_an_error_that_nobody_expected_is_told_to_others_when_it_is_there_again_and_again_and_so_is_its_end(
+    make: Make,
+) -> None:
+    told: list[tuple[str, str | None]] = []
+    bug = ZeroDivisionError("a bug")
+    action = Counted(bug, bug, NodeError("away"), bug, bug, bug, bug, None, None)
+    loop = make(
+        action, interval_s=0.01, on_failing=lambda name, error: told.append((name, error and type(error).__name__))
+    )
+    loop.start()
+    assert all(action.wait_run() for _ in range(9))
+    assert loop.stop(5)
+    assert told == [("test", "InternalError"), ("test", "InternalError"), ("test", None)]
 
 
 def test_one_that_was_never_started_can_be_stopped(make: Make) -> None:
@@ -112,9 +138,9 @@ def test_one_that_was_never_started_can_be_stopped(make: Make) -> None:
 
 
 def test_an_outdated_process_is_told_without_a_traceback(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    crashed = threading.Event()
-    loop = make(Counted(ProcessOutdatedError("another driver runs")), on_crash=crashed.set)
+    outdated = threading.Event()
+    loop = make(Counted(ProcessOutdatedError("another driver runs")), on_outdated=outdated.set)
     loop.start()
-    assert crashed.wait(10)
-    assert loop.crashed
+    assert outdated.wait(10)
+    wait_until("the thread's end", lambda: loop.ended, timeout_s=10, step_s=0.01)
     assert [(item.message, item.exc_info) for item in caplog.records] == [("a new process is needed", None)]

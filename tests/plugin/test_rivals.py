@@ -41,7 +41,8 @@ def test_cpu_and_memory_and_our_own_slices_are_no_rivals(inventory: Inventory) -
 @pytest.mark.parametrize(
     ("resource", "helps"),
     [
-        ("nvidia.com/gpu", "kubectl label node n nvidia.com/gpu.deploy.device-plugin=false"),
+        ("nvidia.com/gpu", "kubectl label node n nvidia.com/gpu.deploy.device-plugin=false --overwrite"),
+        ("nvidia.com/gpu", "where it is HAMi's, that one (kubectl label node n gpu-,"),
         ("nvidia.com/gpu.shared", "nvidia.com/gpu.deploy.device-plugin=false"),
         ("nvidia.com/mig-1g.10gb", "nvidia.com/gpu.deploy.device-plugin=false"),
         ("nvidia.com/gpumem", "DaemonSet"),

@@ -188,7 +188,7 @@ class Machine:
         held = {uid: entry for uid, entry in self.entries().items() if entry.boot_id == boot_id and entry.effects}
         needed = {effect for entry in held.values() for effect in entry.effects}
         assert set(self.gpus.there()) == needed
-        journal = self.store().journal.all()
+        journal = self.store(boot_id=boot_id).journal.all()
         assert {uid: set(journal[uid].effects) for uid in held} == {uid: set(e.effects) for uid, e in held.items()}
         of_this_boot = {uid for uid in journal if uid not in self.entries() or uid in held}
         assert of_this_boot == set(held)

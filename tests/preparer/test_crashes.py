@@ -150,6 +150,7 @@ def die_and_recover(machine: Machine, kind: str, step: int) -> int:
     return code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prepare", "unprepare", "recover", "rebuild", "mend"])
 def test_a_death_between_any_two_system_calls_can_be_recovered_and_repeated(tmp_path: Path, kind: str) -> None:
     codes = [die_and_recover(Machine(tmp_path / "0"), kind, 0)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
 from driver.plan.effects import Effect
+from kubeletplugin.checkpoint import NewerCheckpointError
 from kubeletplugin.effects import HostEffects
 from kubeletplugin.recovery import Reconciler, recover
 
@@ -24,8 +26,9 @@ LONG = {"strategy": "timeSlicing", "timeSlicing": {"interval": "Long"}}
 
 
 def journalled(machine: Machine) -> dict[str, int]:
-    """How many effects the journal has of each claim."""
-    return {key: len(item.effects) for key, item in machine.store().journal.all().items()}
+    """How many effects the journal has of each claim, of whatever boot."""
+    files = (machine.plugin_dir / "effects").glob("*.json")
+    return {path.stem: len(json.loads(path.read_text())["effects"]) for path in sorted(files)}
 
 
 def watched(machine: Machine, act: Callable[[Effect], None]) -> None:
@@ -340,6 +343,27 @@ def test_an_unprepare_does_not_wait_for_more_than_one_effect_that_hangs(machine:
     machine.mend()
 
 
+def test_other_calls_get_their_turn_while_the_effects_of_many_claims_are_looked_after(machine: Machine) -> None:
+    claims = machine.offer(*(share_claim(number, 1, core=5, memory=1) for number in range(1, 11)))
+    store = machine.store()
+    preparer = machine.preparer(store)
+    preparer.prepare(claims)
+    first = threading.Event()
+
+    def slowly(_: Effect) -> None:
+        first.set()
+        time.sleep(0.1)
+
+    watched(machine, slowly)
+    mending = threading.Thread(target=preparer.mend)
+    mending.start()
+    assert first.wait(10)
+    for _ in range(3):
+        with store.opened():
+            assert mending.is_alive(), "another call had to wait for all of it"
+    mending.join()
+
+
 def test_effects_of_a_claim_whose_journal_is_damaged_are_known_from_its_entry(machine: Machine) -> None:
     claims = machine.offer(mig_claim(1, (1, 0)), mig_claim(2, (2, 0)))
     preparer = machine.preparer()
@@ -437,6 +461,99 @@ def test_after_a_reboot_a_gpu_goes_to_another_claim_and_the_former_one_takes_not
     assert preparer.unprepare([first]) == {first.uid: None}
     assert machine.gpus.log() == []
     machine.check_gpus("boot-2")
+
+
+def remade_by_an_administrator(machine: Machine) -> Effect:
+    """A node after a power cut, on which the administrator's tool makes a MIG device where a claim had one."""
+    (effect,) = machine.gpus.there()
+    for path in machine.gpus.folder.iterdir():
+        path.unlink()
+    machine.gpus.do(effect)
+    recover(machine.store(boot_id="boot-2"))
+    machine.gpus.log()
+    return effect
+
+
+def unprepared(machine: Machine, claim: ClaimReference) -> None:
+    preparer = machine.preparer(machine.store(boot_id="boot-2"))
+    assert preparer.unprepare([claim]) == {claim.uid: None}
+
+
+def reconciled_after_its_end(machine: Machine, claim: ClaimReference) -> None:
+    machine.claims.clear()
+    store = machine.store(boot_id="boot-2")
+    loop = Reconciler(store=store, preparer=machine.preparer(store), get_claim=machine.get_claim, gone_after_s=0)
+    assert loop.run_once().removed == (claim,)
+
+
+def prepared_again(machine: Machine, claim: ClaimReference) -> None:
+    answer = machine.preparer(machine.store(boot_id="boot-2")).prepare([claim])[claim.uid]
+    assert "somebody else" in failed(answer).message
+
+
+def replaced_by_another(machine: Machine, claim: ClaimReference) -> None:
+    (other,) = machine.offer(mig_claim(2, (1, 1)))
+    prepared(machine.preparer(machine.store(boot_id="boot-2")).prepare([other])[other.uid])
+    assert claim.uid in machine.entries()
+
+
+@pytest.mark.parametrize("act", [unprepared, reconciled_after_its_end, prepared_again, replaced_by_another])
+def test_a_mig_device_of_an_administrator_where_a_claim_had_one_before_a_reboot_is_not_taken_for_the_claims(
+    machine: Machine, act: Callable[[Machine, ClaimReference], None]
+) -> None:
+    (claim,) = machine.offer(mig_claim(1, (1, 0)))
+    prepared(machine.preparer().prepare([claim])[claim.uid])
+    theirs = remade_by_an_administrator(machine)
+    assert machine.store(boot_id="boot-2").journal.own_partitions() == frozenset(), "it is in the inventory"
+    act(machine, claim)
+    assert theirs in machine.gpus.there()
+    assert f"undo {theirs.kind}" not in " ".join(machine.gpus.log())
+
+
+def test_a_leftover_of_an_earlier_boot_keeps_nobody_from_the_gpu(machine: Machine) -> None:
+    claim, other = machine.offer(mig_claim(1, (1, 0)), gpu_claim(2, 1))
+    machine.preparer().prepare([claim])
+    machine.gpus.stick(device(1))
+    machine.preparer().unprepare([claim])
+    assert journalled(machine) == {claim.uid: 1}
+    machine.gpus.stick()
+    reboot(machine)
+    assert journalled(machine) == {}
+    prepared(machine.preparer(machine.store(boot_id="boot-2")).prepare([other])[other.uid])
+
+
+def test_a_claim_whose_journal_a_later_version_wrote_is_refused_and_its_pod_can_end(machine: Machine) -> None:
+    claim, other = machine.offer(share_claim(1, 1), mig_claim(2, (2, 0)))
+    prepared(machine.preparer().prepare([claim])[claim.uid])
+    path = machine.plugin_dir / "effects" / f"{claim.uid}.json"
+    newer = json.dumps(json.loads(path.read_text()) | {"version": 99, "more": [[]]})
+    path.write_text(newer)
+    assert machine.preparer().unprepare([claim]) == {claim.uid: None}
+    assert machine.gpus.there() == [], "what its entry told is undone"
+    error = failed(machine.preparer().prepare([claim])[claim.uid])
+    assert "is of version 99" in error.message
+    assert "install the Rootport that wrote it" in (error.hint or "")
+    assert not error.retry_helps
+    assert machine.gpus.there() == []
+    prepared(machine.preparer().prepare([other])[other.uid])
+    machine.recover()
+    reconciler(machine).run_once()
+    assert path.read_text() == newer
+
+
+def test_cdi_specs_of_a_later_version_are_not_removed_where_the_checkpoint_is_lost(machine: Machine) -> None:
+    (claim,) = machine.offer(gpu_claim(1, 1))
+    prepared(machine.preparer().prepare([claim])[claim.uid])
+    spec = spec_path(claim.uid, machine.cdi_dir)
+    newer = spec.read_text().replace('\\"version\\":3', '\\"version\\":4')
+    assert newer != spec.read_text()
+    spec.write_text(newer)
+    machine.checkpoint.unlink()
+    for _ in range(2):
+        with pytest.raises(NewerCheckpointError, match="version 4"):
+            machine.recover()
+        assert "version 4" in failed(machine.preparer().prepare([claim])[claim.uid]).message
+    assert spec.read_text() == newer
 
 
 def test_a_rebuilt_claim_keeps_its_effects_when_it_cannot_be_planned_anew(machine: Machine) -> None:

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +16,7 @@ from preparer.sharing import mig_claim, share_claim
 
 from driver.api.resource_v1 import ClaimReference
 from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.recovery import recover
 from kubeletplugin.store import STEPS
 
 # Number → how it uses which GPU. Some compete: two uses of a GPU go together where they are another share, or another
@@ -56,7 +58,7 @@ class Sequences(RuleBasedStateMachine):
         self.answers: dict[int, ClaimPrepared] = {}
         self.boot = 1
         self.away = False
-        self.machine.recover()
+        recover(self.machine.store(boot_id=self.boot_id))
         self.start()
 
     def teardown(self) -> None:
@@ -119,12 +121,12 @@ class Sequences(RuleBasedStateMachine):
             assert killed or step in STEPS[STEPS.index("unprepare: checkpoint written") :]
             if STEPS.index(step) >= STEPS.index("unprepare: checkpoint written"):
                 self.held.pop(number, None)
-        self.machine.recover()
+        recover(self.machine.store(boot_id=self.boot_id))
         self.start()
 
     @rule()
     def restarted(self) -> None:
-        self.machine.recover()
+        recover(self.machine.store(boot_id=self.boot_id))
         self.start()
 
     @rule()
@@ -139,7 +141,7 @@ class Sequences(RuleBasedStateMachine):
         self.boot += 1
         shutil.rmtree(self.machine.gpus.folder, ignore_errors=True)
         shutil.rmtree(self.machine.cdi_dir, ignore_errors=True)
-        self.machine.recover()
+        recover(self.machine.store(boot_id=self.boot_id))
         self.start()
 
     @precondition(lambda self: self.machine.checkpoint.exists())
@@ -170,5 +172,5 @@ def reference(number: int) -> ClaimReference:
     return OBJECTS[number].reference
 
 
-TestSequences = Sequences.TestCase
+TestSequences = pytest.mark.slow(Sequences.TestCase)
 TestSequences.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -3,7 +3,7 @@
  * With -d a daemon: a lock, a pid file and a socket in CUDA_MPS_PIPE_DIRECTORY; else commands from stdin go to it. Beside
  * the program, named after it: a file .starts with a line "<CUDA_VISIBLE_DEVICES> <pipe folder>" for each daemon, and a
  * file .behaviour that a test may write: words of "fail" (does not start), "slow" (listens after 0.3 s), "mute" (never
- * answers), "stubborn" (does not quit). Statically linked, so that it runs with any folder for its "/".
+ * answers), "stubborn" (ignores SIGTERM, as do its servers). Statically linked, so that it runs with any folder for its "/".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -75,7 +75,7 @@ static int answer(const char *command, char *text, size_t size)
 {
     text[0] = '\0';
     if (strncmp(command, "quit", 4) == 0)
-        return behaves("stubborn");
+        return 0;
     if (strcmp(command, "get_default_active_thread_percentage") == 0)
         snprintf(text, size, "%s\n", percentage);
     else if (strncmp(command, "set_default_active_thread_percentage ", 37) == 0)
@@ -149,6 +149,8 @@ static int daemonize(void)
         return 0;
     setsid();
     signal(SIGPIPE, SIG_IGN);
+    if (behaves("stubborn"))
+        signal(SIGTERM, SIG_IGN);
     int nothing = open("/dev/null", O_RDWR);
     if (nothing < 0)
         nothing = open(in(log_folder, "stdio"), O_RDWR | O_CREAT, 0644);

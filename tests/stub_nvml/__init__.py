@@ -6,7 +6,7 @@ Use it through the fixture ``nvml_stub`` (tests/conftest.py):
 - ``nvml_stub.environment(machine)`` gives the variables for any other process, such as a node's whole plugin.
 
 The dynamic linker reads LD_LIBRARY_PATH once, at process start, and pynvml keeps the library it has loaded for good;
-so each machine gets a process of its own, and the tests' own process never loads NVML.
+so each call gets a process of its own, and the tests' own process never loads NVML.
 """
 
 from stub_nvml.library import StubNvml, build, run

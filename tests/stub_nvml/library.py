@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import pickle
@@ -17,16 +18,39 @@ __all__ = ["StubNvml", "build", "run"]
 
 _SOURCE: Final = Path(__file__).with_name("nvml_stub.c")
 
-# What the child process runs: one function by its name, its result or exception pickled to stdout.
-_CHILD: Final = """\
-import importlib, pickle, sys
-module, function, arguments, keywords = pickle.load(sys.stdin.buffer)
-try:
-    outcome = (True, getattr(importlib.import_module(module), function)(*arguments, **keywords))
-except Exception as error:
-    outcome = (False, error)
-sys.stdout.buffer.write(pickle.dumps(outcome))
+# A process that forks for each call, so that Python's modules are loaded once: runs one function by its name, and
+# answers with its result or exception. Environment variables that the dynamic linker reads count as it starts.
+_SERVER: Final = """\
+import importlib, os, pickle, signal, sys
+requests, answers = sys.stdin.buffer, os.dup(1)
+os.dup2(2, 1)  # what a function prints is no answer
+while True:
+    try:
+        module, function, arguments, keywords, environment = pickle.load(requests)
+    except EOFError:
+        break
+    try:
+        importlib.import_module(module)
+    except Exception:
+        pass  # the child says so
+    child = os.fork()
+    if child:
+        if os.waitpid(child, 0)[1]:
+            sys.exit(1)
+        continue
+    signal.alarm(60)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        outcome = (True, getattr(importlib.import_module(module), function)(*arguments, **keywords))
+    except Exception as error:
+        outcome = (False, error)
+    with open(answers, "wb") as stream:
+        stream.write(pickle.dumps(outcome))
+    os._exit(0)
 """
+_OF_THE_SERVER: Final = ("LD_LIBRARY_PATH", "PYTHONPATH")
+_servers: Final[dict[tuple[str | None, ...], subprocess.Popen[bytes]]] = {}
 
 
 def build(directory: Path) -> StubNvml:
@@ -61,17 +85,38 @@ def run(environment: dict[str, str], function: str, *arguments: object, **keywor
     """Run ``function`` (``package.module:name``) in a Python process of its own with these environment variables.
 
     Arguments, result and exception travel by pickle.
+
+    Raises:
+        subprocess.CalledProcessError: The process ended in the function, or took longer than 60 s.
     """
     module, _, name = function.partition(":")
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _CHILD],
-        input=pickle.dumps((module, name, arguments, keywords)),
-        env=environment,
-        stdout=subprocess.PIPE,
-        timeout=60,
-        check=True,
-    )
-    returned, outcome = pickle.loads(child.stdout)
+    key = tuple(environment.get(variable) for variable in _OF_THE_SERVER)
+    server = _servers.get(key)
+    if server is None:
+        if not _servers:
+            atexit.register(_stop)
+        server = _servers[key] = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", _SERVER],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    pickle.dump((module, name, arguments, keywords, environment), server.stdin)
+    server.stdin.flush()
+    try:
+        returned, outcome = pickle.load(server.stdout)
+    except EOFError:
+        with _servers.pop(key):
+            pass
+        raise subprocess.CalledProcessError(server.returncode, function) from None
     if returned:
         return outcome
     raise outcome
+
+
+def _stop() -> None:
+    for server in _servers.values():
+        with server:
+            pass

@@ -2,6 +2,7 @@
 
 import { h, place } from "./dom.js";
 import { ago, bits, bytes, percent, quantity } from "./format.js";
+import { allocationsOf } from "./holders.js";
 import { isOffered, MODES, TYPES } from "./kinds.js";
 
 const DISTANCES = { PIX: "one switch at most", PXB: "several switches", PHB: "one host bridge", NODE: "one NUMA node", SYS: "across NUMA nodes" };
@@ -26,7 +27,7 @@ export function devicePanel(device, holders, onClose) {
       ? h("p", { class: "muted small", text: `Given in parts only: ${spec.leftOut}` })
       : h("div", { class: "fault warn" }, h("b", { text: "Not on offer" }), h("p", { text: spec.leftOut }))),
     section("Amounts", amounts(status)),
-    section(allocations.length === 1 ? "Who has it" : `Who has it (${allocations.length})`, allocations.length ? allocations.map((item) => holder(item, spec, holders)) : h("p", { class: "muted", text: "Nobody." })),
+    section(allocations.length === 1 ? "Who has it" : `Who has it (${allocations.length})`, allocations.length ? allocationsOf(device, holders).map((item) => holder(item, spec, holders)) : h("p", { class: "muted", text: "Nobody." })),
     partitions.length > 0 && section("MIG partitions", table(["Profile", "Slices", "Device"], partitions.map((item) => [item.profile, item.size > 1 ? `${item.start}–${item.start + item.size - 1}` : item.start, item.device]))),
     section("Where it is", facts([
       ["PCI address", spec.pciBusID], ["Switch", spec.pcieSwitch], ["Root", spec.pcieRoot], ["NUMA node", spec.numaNode],

@@ -4,7 +4,8 @@
 import { h, place } from "./dom.js";
 import { KINDS, MARKS, TYPES, deviceLines, fullness, isDegraded, kindOf } from "./kinds.js";
 
-const ROWS = ["gpu", "fpga", "rdma"];
+/** The types in their order; each begins a row. */
+const ROWS = ["gpu", "rdma", "fpga"];
 const AHEAD = "600px 0px";
 const COMPACT_FROM = 60;
 
@@ -131,7 +132,7 @@ export class HeatMap {
     const keys = devices.map((device) => device.name).join(" ");
     if (cells.dataset.keys !== keys) {
       const active = cells.contains(document.activeElement) ? document.activeElement.dataset.device : null;
-      cells.replaceChildren(...devices.map((device) => h("span", { class: "cell", role: "gridcell", tabindex: "-1", data: { device: device.name, type: device.type } })));
+      cells.replaceChildren(...devices.map((device, at) => h("span", { class: device.type === devices[at - 1]?.type ? "cell" : "cell first", role: "gridcell", tabindex: "-1", data: { device: device.name, type: device.type } })));
       cells.dataset.keys = keys;
       for (const cell of cells.children) if (cell.dataset.device === active) cell.focus();
     }
@@ -242,6 +243,11 @@ export function matches(device, node, { kinds, types }) {
 
 function stopsOf(tile) {
   return [tile.children[0], ...tile.children[2].children];
+}
+
+/** A cell as the buttons of the types show it. */
+export function typeSwatch(type) {
+  return h("span", { class: "cell swatch", "aria-hidden": "true", data: { kind: "free", type } });
 }
 
 /** A cell as the legend shows it. */

@@ -2,11 +2,11 @@
 
 import { byName, quantity } from "./format.js";
 
-const HUES = 8;
+const HUES = 12;
 
 /**
  * The claims that have devices, by name. Each has a letter and a hue, so that colour is never alone, and says whether it
- * is joint: whether it has devices of several types.
+ * is joint: whether it has devices of several types. Claims that share a device differ in hue while there are enough.
  */
 export function holdersOf(devices) {
   const claims = new Map();
@@ -25,17 +25,35 @@ export function holdersOf(devices) {
   const sorted = [...claims.values()].sort((a, b) => byName(a.namespace, b.namespace) || byName(a.name, b.name));
   sorted.forEach((claim, at) => {
     claim.letter = letter(at);
-    claim.hue = at % HUES;
+    claim.order = at;
+    claim.hue = hue(claim, sorted.slice(0, at));
     const kinds = new Set([...claim.devices.values()].map(({ type }) => (type === "rdma-vf" ? "rdma" : type)));
     claim.joint = kinds.has("rdma") && kinds.size > 1;
   });
   return new Map(sorted.map((claim) => [claim.uid, claim]));
 }
 
+/** The claim's turn, or the next hue that no claim before it has on a device of its own. */
+function hue(claim, before) {
+  const near = before.filter((other) => [...other.devices.keys()].some((device) => claim.devices.has(device)));
+  const taken = new Set(near.map((other) => other.hue));
+  for (let step = 0; step < HUES; step += 1) {
+    const wanted = (before.length + step) % HUES;
+    if (!taken.has(wanted)) return wanted;
+  }
+  return before.length % HUES;
+}
+
+/** What is allocated of a device, in the order of the claims' letters. */
+export function allocationsOf({ status }, holders) {
+  const order = (item) => holders.get(item.uid)?.order ?? Infinity;
+  return [...(status?.allocations ?? [])].sort((a, b) => order(a) - order(b));
+}
+
 /** What part of a device, 0 to 1, each claim has: by memory, else by core, bandwidth or VFs, else all alike. */
-export function sharesOf({ status }) {
-  const items = status?.allocations ?? [];
-  const capacity = status?.capacity ?? {};
+export function sharesOf(device, holders) {
+  const items = allocationsOf(device, holders);
+  const capacity = device.status?.capacity ?? {};
   const memory = quantity(capacity.memory);
   const bandwidth = quantity(capacity.bandwidth);
   const parts = items.map((item) => {

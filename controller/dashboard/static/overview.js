@@ -2,7 +2,7 @@
 
 import { announce, h, place, setText } from "./dom.js";
 import { byName, bytes, count, counted, percent } from "./format.js";
-import { HeatMap, matches, swatch } from "./heat_map.js";
+import { HeatMap, matches, swatch, typeSwatch } from "./heat_map.js";
 import { KINDS, TYPES } from "./kinds.js";
 import { totals } from "./store.js";
 
@@ -35,7 +35,7 @@ export function overview({ store, pending }) {
   const figures = h("dl", { class: "figures" });
   const legend = h("div", { class: "legend", role: "group", "aria-label": "Show devices that are" });
   const types = h("div", { class: "segments", role: "group", "aria-label": "Show devices of type" });
-  const search = h("input", { type: "search", id: "search", placeholder: "Node, model, reason…", "aria-label": "Search nodes (press /)", "aria-keyshortcuts": "/", autocomplete: "off", spellcheck: "false", value: memory.text });
+  const search = h("input", { type: "search", id: "search", placeholder: "Node, model or reason", "aria-label": "Search nodes (press /)", "aria-keyshortcuts": "/", autocomplete: "off", spellcheck: "false", value: memory.text });
   const sort = h("select", { "aria-label": "Sort nodes by" }, Object.entries(SORTS).map(([value, { label }]) => h("option", { value, selected: memory.sort === value, text: label })));
   const found = h("span", { class: "found muted", role: "status" });
   const empty = h("div", { class: "notice", hidden: true });
@@ -59,7 +59,7 @@ export function overview({ store, pending }) {
     legend.append(button);
   }
   for (const type of ["gpu", "rdma", "fpga"]) {
-    const button = h("button", { type: "button", "aria-pressed": "false", text: TYPES[type], on: { click: () => toggle(memory.types, type) } });
+    const button = h("button", { type: "button", "aria-pressed": "false", on: { click: () => toggle(memory.types, type) } }, typeSwatch(type), TYPES[type]);
     filters.set(type, button);
     types.append(button);
   }
@@ -112,6 +112,7 @@ export function overview({ store, pending }) {
     const items = [
       ["Nodes ready", count(sum.ready), `of ${count(sum.nodes)}`, sum.ready < sum.nodes && "warn"],
       ["GPUs free", count(gpus.free), `of ${count(gpus.total)}`],
+      sum.core.total > 0 && ["Core used", percent(sum.core.used, sum.core.total), "of all GPUs"],
       ["Memory used", percent(sum.memory.used, sum.memory.total), `of ${bytes(sum.memory.total)}`],
       ["NICs free", count(nics.free), `of ${count(nics.total)}`],
       fpgas && ["FPGAs free", count(fpgas.free), `of ${count(fpgas.total)}`],

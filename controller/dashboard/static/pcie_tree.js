@@ -5,8 +5,10 @@ import { byName, percent, quantity } from "./format.js";
 import { sharesOf } from "./holders.js";
 import { isOffered, TYPES } from "./kinds.js";
 
-const ORDER = ["gpu", "mig", "fpga", "rdma", "rdma-vf"];
+/** The types in their order; each begins a row. */
+const ORDER = ["gpu", "mig", "rdma", "rdma-vf", "fpga"];
 const PIECES = 4;
+const MOST_COLUMNS = 4;
 
 /** `[{numa, roots: [{root, switches: [{bus, devices}]}]}]`, each in order; VFs stand under their NIC. */
 export function grouped(devices) {
@@ -47,18 +49,25 @@ export function tree(devices, holders, { selected, onSelect }) {
     h("li", { class: "numa" },
       h("h2", { class: "tree-label", text: numa === null ? "NUMA node not told" : `NUMA node ${numa}` }),
       h("ul", {}, roots.map(({ root, switches }) =>
-        h("li", { class: "root" },
+        withColumns(switches, h("li", { class: "root" },
           h("h3", { class: "tree-label" }, "Root ", h("code", { text: root || "not told" })),
           h("ul", { class: "switches" }, switches.map(({ bus, members }) =>
             h("li", { class: bus ? "switch" : "switch none" },
               h("h4", { class: "tree-label" }, bus ? ["Switch ", h("code", { text: bus })] : "No shared switch"),
-              h("ul", { class: "cards" }, members.map((member) => h("li", { data: { type: member.device.spec.type } }, card(member)))))))))))));
+              h("ul", { class: "cards" }, members.map((member, at) => h("li", { class: member.device.spec.type === members[at - 1]?.device.spec.type ? "" : "first" }, card(member))))))))))))));
+}
+
+/** Gives a root's box the room that its longest row of cards asks for, so that boxes fill a wide window. */
+function withColumns(switches, box) {
+  const rows = switches.flatMap(({ members }) => ORDER.map((type) => members.filter(({ device }) => device.spec.type === type).length));
+  box.style.setProperty("--columns", Math.min(Math.max(...rows, 1), MOST_COLUMNS));
+  return box;
 }
 
 function deviceCard({ device, vfs }, holders, selected, onSelect) {
   const { spec, status } = device;
   const state = status?.state ?? "Unknown";
-  const shares = sharesOf(device);
+  const shares = sharesOf(device, holders);
   const leftOut = !isOffered(device);
   const silent = status?.conditions?.some((item) => item.type === "Healthy" && item.reason === "NodeSilent");
   const unused = silent ? "not given" : "free";
@@ -113,7 +122,8 @@ function flag(condition, state, leftOut) {
 function amount(status) {
   const used = quantity(status?.allocated?.memory);
   const total = quantity(status?.capacity?.memory);
-  if (used !== null && total) return `${percent(used, total)} memory`;
+  const core = status?.allocated?.core;
+  if (used !== null && total) return [core !== undefined && status.capacity?.core && `${percent(core, status.capacity.core)} core`, `${percent(used, total)} memory`].filter(Boolean).join(", ");
   if (status?.allocated?.vfs && status.capacity?.vfs) return `${status.allocated.vfs} of ${status.capacity.vfs} VFs`;
   const bandwidth = quantity(status?.allocated?.bandwidth);
   const all = quantity(status?.capacity?.bandwidth);

@@ -9,6 +9,7 @@ function summary(node) {
   const free = { gpu: 0, rdma: 0, fpga: 0 };
   const total = { gpu: 0, rdma: 0, fpga: 0 };
   const memory = { used: 0, total: 0, free: 0, largest: 0 };
+  const core = { used: 0, total: 0 };
   let degraded = 0;
   for (const device of node.devices) {
     if (device.type === "rdma-vf") continue;
@@ -17,6 +18,10 @@ function summary(node) {
     total[device.type] = (total[device.type] ?? 0) + 1;
     if (kind === "free") free[device.type] = (free[device.type] ?? 0) + 1;
     if (isDegraded(device)) degraded += 1;
+    if (device.core) {
+      core.used += device.core[0];
+      core.total += device.core[1];
+    }
     if (device.memory) {
       memory.used += device.memory[0];
       memory.total += device.memory[1];
@@ -32,6 +37,7 @@ function summary(node) {
     free,
     total,
     memory,
+    core,
     degraded,
     /** What a search looks through; made when somebody searches. */
     get text() {
@@ -91,11 +97,13 @@ export class Store extends EventTarget {
 
 /** The sums over all nodes. */
 export function totals(entries) {
-  const sum = { nodes: 0, ready: 0, memory: { used: 0, total: 0 }, kinds: {}, types: {}, degraded: 0 };
+  const sum = { nodes: 0, ready: 0, memory: { used: 0, total: 0 }, core: { used: 0, total: 0 }, kinds: {}, types: {}, degraded: 0 };
   for (const { node, summary: item } of entries) {
     sum.nodes += 1;
     if (node.state === "Ready") sum.ready += 1;
     sum.degraded += item.degraded;
+    sum.core.used += item.core.used;
+    sum.core.total += item.core.total;
     sum.memory.used += item.memory.used;
     sum.memory.total += item.memory.total;
     for (const [type, kinds] of Object.entries(item.counts)) {

@@ -7,21 +7,19 @@ server-side apply, preconditions).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from driver.adapters.kubernetes.connection import Connection, in_cluster, of_kubeconfig
-from driver.adapters.kubernetes.errors import ExpiredError
+from driver.adapters.kubernetes.pages import METADATA_LIST, Listing, listed
 from driver.adapters.kubernetes.request import JSON, OnWrite, Request
 from driver.adapters.kubernetes.resources import PODS, JsonObject, Resource
+from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.adapters.kubernetes.watch import WatchStream
 
 __all__ = ["KubernetesApi", "Listing"]
 
-_PAGE: Final = 500  # as kubectl and client-go's pager ask
-_METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"  # YAML includes JSON, and every server since 1.22 takes this name
@@ -29,28 +27,24 @@ _SILENCE_GRACE_S: Final = 30.0
 _LARGEST_TEXT: Final = 64 * 1024**2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """All objects that a list asked for, as of one moment.
-
-    Attributes:
-        items: In the server's order: by namespace and name.
-        resource_version: That moment; a watch from here on misses nothing.
-    """
-
-    items: tuple[JsonObject, ...]
-    resource_version: str
-
-
 class KubernetesApi:
     """The API server. One for a process: safe for threads, connections are kept alive.
 
     Every call raises an :class:`~driver.adapters.kubernetes.errors.ApiServerError`: UnavailableError where a retry
-    helps, and otherwise what the server refused. Objects go in and come out as the server's JSON.
+    helps, and otherwise what the server refused. Objects go in and come out as the server's JSON, of which what is
+    nested too deeply or no Unicode is left out.
+
+    Args:
+        connection: To the API server.
+        skipped: As for :meth:`connect`.
+
+    Attributes:
+        skipped: Counts the objects that lists and watches leave out.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, skipped: SkippedObjects | None = None) -> None:
         self._connection = connection
+        self.skipped = skipped or SkippedObjects()
 
     @staticmethod
     def connect(
@@ -58,6 +52,7 @@ class KubernetesApi:
         kubeconfig: Path | None = None,
         timeout_s: float = 10.0,
         on_write: OnWrite | None = None,
+        skipped: SkippedObjects | None = None,
     ) -> KubernetesApi:
         """The API server of a kubeconfig's current context, or of the pod that this process runs in.
 
@@ -67,12 +62,13 @@ class KubernetesApi:
             kubeconfig: None for the pod's service account.
             timeout_s: The limit for connecting, and for each wait for an answer.
             on_write: Called after each write, from the thread that made it.
+            skipped: Counts the objects that lists and watches leave out; None for one of its own.
 
         Raises:
             InputError: The kubeconfig cannot be used, or there is no service account.
         """
         configuration = of_kubeconfig(kubeconfig) if kubeconfig else in_cluster()
-        return KubernetesApi(Connection(configuration, timeout_s, on_write=on_write))
+        return KubernetesApi(Connection(configuration, timeout_s, on_write=on_write), skipped)
 
     def __enter__(self) -> Self:
         return self
@@ -112,16 +108,15 @@ class KubernetesApi:
             label_selector: As kubectl's ``--selector``.
             field_selector: As kubectl's ``--field-selector``.
             metadata_only: Whether the objects come with their metadata alone (kind PartialObjectMetadata).
-            transform: What is kept of each object, done page by page so that the rest is never all in memory.
+            transform: What is kept of each object, done page by page so that the rest is never all in memory. Where it
+                raises, the object is skipped: logged, counted and left out of the list.
+
+        One object that is larger than what is read is skipped too.
         """
         query = _selection(label_selector, field_selector)
-        accept = _METADATA_LIST if metadata_only else JSON
+        accept = METADATA_LIST if metadata_only else JSON
         request = Request(verb="list", resource=resource, namespace=namespace, query=query, accept=accept)
-        try:
-            return self._pages(request, _PAGE, transform)
-        except ExpiredError:
-            # The server forgot the first page's moment before the last page was read: all at once cannot expire.
-            return self._pages(request, None, transform)
+        return listed(self._connection, request, transform or _as_it_is, self.skipped)
 
     def watch(
         self,
@@ -135,6 +130,8 @@ class KubernetesApi:
         duration_s: int = 300,
     ) -> WatchStream:
         """What changes after a moment: one event for each change, and a bookmark now and then.
+
+        A change that is larger than what is read, or no event, is skipped: logged, counted and left out.
 
         Args:
             resource: The kind of object.
@@ -156,7 +153,7 @@ class KubernetesApi:
         }
         accept = _METADATA if metadata_only else JSON
         request = Request(verb="watch", resource=resource, namespace=namespace, query=query, accept=accept)
-        return WatchStream(request, self._connection.open_stream(request, duration_s + _SILENCE_GRACE_S))
+        return WatchStream(request, self._connection.open_stream(request, duration_s + _SILENCE_GRACE_S), self.skipped)
 
     def create(
         self, resource: Resource, body: JsonObject, *, namespace: str | None = None, dry_run: bool = False
@@ -312,22 +309,9 @@ class KubernetesApi:
         )
         return self._connection.text(request, _LARGEST_TEXT)
 
-    def _pages(
-        self, request: Request, limit: int | None, transform: Callable[[JsonObject], JsonObject] | None
-    ) -> Listing:
-        query = dict(request.query) | ({"limit": str(limit)} if limit else {})
-        items: list[JsonObject] = []
-        while True:
-            page = self._connection.call(replace(request, query=query))
-            for item in page.get("items") or ():
-                # Objects in a list say nothing of their kind; here they look like those of get and watch.
-                item.setdefault("apiVersion", request.resource.api_version)
-                item.setdefault("kind", request.resource.kind)
-                items.append(transform(item) if transform else item)
-            metadata = page.get("metadata") or {}
-            if not metadata.get("continue"):
-                return Listing(items=tuple(items), resource_version=str(metadata.get("resourceVersion", "")))
-            query["continue"] = metadata["continue"]
+
+def _as_it_is(stored: JsonObject) -> JsonObject:
+    return stored
 
 
 def _selection(label_selector: str, field_selector: str) -> dict[str, str]:

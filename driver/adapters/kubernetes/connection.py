@@ -6,31 +6,39 @@ connection turns out to be dropped is sent once more; a write never is, for it m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import kubernetes
-import yaml
 from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError, ProtocolError
 
-from driver.adapters.input_file import open_input, path_name
-from driver.adapters.kubernetes.errors import ApiServerError, UnavailableError
+from driver.adapters.input_file import open_input
+from driver.adapters.kubernetes.errors import ApiServerError, TooLargeError, UnavailableError
+from driver.adapters.kubernetes.kubeconfig_loading import loading
 from driver.adapters.kubernetes.refusals import refusal
 from driver.adapters.kubernetes.request import OnWrite, Request
 from driver.adapters.kubernetes.resources import JsonObject
+from driver.bounded_json import JsonError, parse_foreign_json
 from driver.errors import InputError
 
-__all__ = ["Connection", "in_cluster", "of_kubeconfig"]
+__all__ = ["MAX_OBJECT_BYTES", "Connection", "decoded", "in_cluster", "of_kubeconfig"]
 
 _T = TypeVar("_T")
 
+MAX_OBJECT_BYTES: Final = 16 * 1024**2
+"""How long an object may be as the API server writes it.
+
+etcd takes 1.5 MiB (--max-request-bytes), and a text may be six times as long in JSON: ``<`` becomes ``\\u003c``.
+"""
+
 _USER_AGENT: Final = f"rootport kubernetes-client/{kubernetes.__version__}"
 _CONNECTIONS_KEPT: Final = 32  # more threads than that still get one each, but it is closed after use
+_CHUNK: Final = 64 * 1024
+_LONGEST_REFUSAL: Final = 1024**2
 _KUBECONFIG: Final = "a kubeconfig file"
 
 
@@ -65,16 +73,40 @@ class Connection:
 
         Raises:
             ApiServerError: It was refused, or no answer came.
+            TooLargeError: The answer is longer than :data:`MAX_OBJECT_BYTES`.
         """
         if self._on_write is None or not request.is_write:
-            return self._called(request)
+            return decoded(request, self.read(request, MAX_OBJECT_BYTES))
         try:
-            answer = self._called(request)
+            answer = decoded(request, self.read(request, MAX_OBJECT_BYTES))
         except ApiServerError as error:
             self._on_write(request, error)
             raise
         self._on_write(request, None)
         return answer
+
+    def read(self, request: Request, max_bytes: int) -> bytearray:
+        """Send a request and return the answer.
+
+        Args:
+            request: What is asked. A write is not told of here.
+            max_bytes: A longer answer is dropped while it is read.
+
+        Raises:
+            ApiServerError: It was refused, or no answer came.
+            TooLargeError: The answer is longer.
+        """
+
+        def exchange() -> tuple[HTTPResponse, bytearray, bool]:
+            response = self._send(request)
+            return response, *_body(response, max_bytes if response.status < 300 else _LONGEST_REFUSAL)
+
+        response, data, is_whole = self._tried(request, exchange)
+        if response.status >= 300:
+            raise refusal(request, response.status, data, response.headers)
+        if not is_whole:
+            raise TooLargeError(f"cannot {request}: the answer is longer than {max_bytes} bytes")
+        return data
 
     def open_stream(self, request: Request, silence_s: float) -> HTTPResponse:
         """Send a request whose answer goes on and on; the caller closes it.
@@ -89,7 +121,7 @@ class Connection:
         response = self._tried(request, lambda: self._send(request))
         if response.status >= 300:
             try:
-                raise refusal(request, response.status, response.data, response.headers)
+                raise refusal(request, response.status, _body(response, _LONGEST_REFUSAL)[0], response.headers)
             except HTTPError as error:
                 raise _unreachable(request, error) from error
             finally:
@@ -106,43 +138,11 @@ class Connection:
         Raises:
             ApiServerError: It was refused, no answer came, or it is longer.
         """
-
-        def exchange() -> tuple[HTTPResponse, bytes]:
-            response = self._send(request)
-            return response, response.read(limit + 1, decode_content=True)
-
-        response, data = self._tried(request, exchange)
-        if len(data) > limit:
-            response.close()
-            raise ApiServerError(f"cannot {request}: the answer is longer than {limit} bytes")
-        response.release_conn()
-        if response.status >= 300:
-            raise refusal(request, response.status, data, response.headers)
-        return data.decode(errors="replace")
+        return self.read(request, limit).decode(errors="replace")
 
     def close(self) -> None:
         """Close the idle connections. Streams that are open stay open."""
         self._client.close()
-
-    def _called(self, request: Request) -> JsonObject:
-        def exchange() -> tuple[HTTPResponse, bytes]:
-            response = self._send(request)
-            return response, response.data
-
-        response, data = self._tried(request, exchange)
-        if response.status >= 300:
-            raise refusal(request, response.status, data, response.headers)
-        try:
-            answer = json.loads(data)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise ApiServerError(
-                f"cannot {request}: the answer is no JSON object",
-                hint="is this address the Kubernetes API server, or something in between?",
-                status=response.status,
-            )
-        return answer
 
     def _tried(self, request: Request, exchange: Callable[[], _T]) -> _T:
         try:
@@ -174,6 +174,39 @@ class Connection:
             method, url, all_headers, request.body, _request_timeout=(self._timeout_s, self._timeout_s)
         )
         return answer.response
+
+
+def decoded(request: Request, data: bytearray) -> JsonObject:
+    """The JSON object of an answer. What is nested too deeply in it or no Unicode is left out (:mod:`bounded_json`).
+
+    Args:
+        request: What was asked, for messages.
+        data: The answer.
+
+    Raises:
+        ApiServerError: It is no JSON object.
+    """
+    try:
+        answer, _ = parse_foreign_json(data, max_bytes=len(data))
+    except JsonError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise ApiServerError(
+            f"cannot {request}: the answer is no JSON object",
+            hint="is this address the Kubernetes API server, or something in between?",
+        )
+    return answer
+
+
+def _body(response: HTTPResponse, max_bytes: int) -> tuple[bytearray, bool]:
+    """The body, and whether that is all of it: where it is longer, the connection is closed."""
+    data = bytearray()
+    for chunk in response.stream(_CHUNK, decode_content=True):
+        data += chunk
+        if len(data) > max_bytes:
+            response.close()
+            return data[:max_bytes], False
+    return data, True
 
 
 def _unreachable(request: Request, error: Exception) -> UnavailableError:
@@ -215,20 +248,14 @@ def of_kubeconfig(path: Path) -> Configuration:
     """The current context of a kubeconfig file: token, client certificate, or a credential plugin that it names.
 
     Raises:
-        InputError: The file cannot be read, or says too little.
+        InputError: The file cannot be read or says too little, or its credential plugin fails.
     """
     open_input(path, _KUBECONFIG).close()
     configuration = _direct()
-    try:
+    with loading(str(path)):
         load_kube_config(  # type: ignore[no-untyped-call]
             config_file=str(path), client_configuration=configuration
         )
-    except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
-        # The client's loader meets a malformed file with whatever its code stumbles over.
-        text = " ".join(str(error).split())
-        raise InputError(
-            f"{path_name(path)}: not a usable kubeconfig: {text}", hint="check it with `kubectl --kubeconfig=… version`"
-        ) from error
     return configuration
 
 

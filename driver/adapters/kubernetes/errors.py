@@ -13,7 +13,9 @@ __all__ = [
     "ExpiredError",
     "ForbiddenError",
     "InvalidError",
+    "NamespaceTerminatingError",
     "NotFoundError",
+    "TooLargeError",
     "UnavailableError",
 ]
 
@@ -48,6 +50,12 @@ class NotFoundError(ApiServerError):
     """No such object (404), or the API server does not know its kind."""
 
 
+class NamespaceTerminatingError(NotFoundError):
+    """The namespace is being deleted (403 on create): soon nothing of it is there, so nobody needs to be warned."""
+
+    default_hint = "make it in another namespace, or again once this one is gone"
+
+
 class AlreadyExistsError(ApiServerError):
     """An object of that name is there already (409 on create)."""
 
@@ -68,6 +76,10 @@ class ForbiddenError(ApiServerError):
 
 class InvalidError(ApiServerError):
     """The request or the object is wrong (400, 413, 422): a retry fails again."""
+
+
+class TooLargeError(ApiServerError):
+    """The answer is longer than what is read."""
 
 
 class UnavailableError(ApiServerError):

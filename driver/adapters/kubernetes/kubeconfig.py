@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, list_kube_config_contexts, load_kube_config
+from kubernetes.config import list_kube_config_contexts, load_kube_config
 
-from driver.adapters.input_file import open_input, path_name
+from driver.adapters.input_file import path_name, read_input
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.connection import Connection, in_cluster
+from driver.adapters.kubernetes.kubeconfig_loading import loading
+from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
 
 __all__ = ["ClusterContext", "cluster_context"]
 
 _TIMEOUT_S: Final = 60.0  # a large list of a busy server
 _WHAT: Final = "a kubeconfig file"
+_MAX_BYTES: Final = 4 * 1024**2
 _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -56,36 +58,40 @@ def cluster_context(
         InputError: There is none, it cannot be used, or it has no such context.
     """
     if kubeconfig is not None:
-        open_input(kubeconfig, _WHAT).close()
         return _of_files(str(kubeconfig), context, timeout_s)
     named = os.environ.get("KUBECONFIG", "")
     files = named or str(Path.home() / ".kube" / "config")
-    if any(part and Path(part).exists() for part in files.split(os.pathsep)):
+    if any(map(Path.exists, _parts(files))):
         return _of_files(files, context, timeout_s)
     if context is None and not named and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return ClusterContext(api=KubernetesApi(Connection(in_cluster(), timeout_s)), namespace=_pod_namespace())
+        return ClusterContext(api=_api(in_cluster(), timeout_s), namespace=_pod_namespace())
     raise InputError(
         f"no kubeconfig: {path_name(Path(files))} is not there",
         hint=", or ".join(way for way in ("name one with --kubeconfig", instead) if way),
     )
 
 
+def _parts(files: str) -> list[Path]:
+    return [Path(part) for part in files.split(os.pathsep) if part]
+
+
 def _of_files(files: str, context: str | None, timeout_s: float) -> ClusterContext:
+    for path in _parts(files):
+        if path.exists() or path == Path(files):
+            read_input(path, _MAX_BYTES, _WHAT)  # the client's loader would wait for a pipe, and read a device for ever
     configuration = Configuration()  # with the environment's proxy, as for kubectl: this is a desk, not a pod
-    try:
+    with loading(files):
         contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
         chosen = _chosen(contexts, current, context, files)
         load_kube_config(  # type: ignore[no-untyped-call]
             config_file=files, context=context, client_configuration=configuration
         )
-    except (ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError, KeyError) as error:
-        # The client's loader meets a malformed file with whatever its code stumbles over.
-        raise InputError(
-            f"{path_name(Path(files))}: not a usable kubeconfig: {' '.join(str(error).split())}",
-            hint="check it with `kubectl version`",
-        ) from error
     namespace = (chosen.get("context") or {}).get("namespace") or "default"
-    return ClusterContext(api=KubernetesApi(Connection(configuration, timeout_s)), namespace=str(namespace))
+    return ClusterContext(api=_api(configuration, timeout_s), namespace=str(namespace))
+
+
+def _api(configuration: Configuration, timeout_s: float) -> KubernetesApi:
+    return KubernetesApi(Connection(configuration, timeout_s), SkippedObjects(logs=False))
 
 
 def _chosen(contexts: Any, current: Any, wanted: str | None, files: str) -> Any:

@@ -16,6 +16,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.backoff import Backoff
 from driver.adapters.kubernetes.errors import ApiServerError, ExpiredError, UnavailableError
 from driver.adapters.kubernetes.resources import JsonObject, Resource, object_key
+from driver.adapters.kubernetes.skipped import identity
 from driver.adapters.kubernetes.watch import WatchEvent, WatchStream
 
 __all__ = ["Reflector", "without_managed_fields"]
@@ -28,7 +29,7 @@ _SHORT_S: Final = 0.5  # a watch that ends sooner and tells nothing is a failure
 
 def without_managed_fields(stored: JsonObject) -> JsonObject:
     """The object without ``metadata.managedFields``, which are often larger than the rest and of no use to readers."""
-    stored.get("metadata", {}).pop("managedFields", None)
+    stored["metadata"].pop("managedFields", None)
     return stored
 
 
@@ -37,6 +38,10 @@ class Reflector:
 
     A key is ``name``, or ``namespace/name``. :meth:`get` and :meth:`objects` are for any thread; what they return is
     shared: read it, never change it.
+
+    An object that cannot be processed is skipped (:attr:`KubernetesApi.skipped`) and counts as deleted until another
+    version of it comes: so what is kept never depends on what was there before, and a process that starts now keeps the
+    same. Only of a change that could not even be read nobody knows the object, and its last version stays.
 
     Args:
         api: The API server.
@@ -47,10 +52,10 @@ class Reflector:
         metadata_only: Whether to fetch and keep metadata alone.
         on_change: Called from :meth:`run`'s thread, without any lock held, with the key of an object that is new,
             changed or gone: ask :meth:`get`. It should be quick: put the key into a queue. If it raises, that is
-            logged, and the next resync brings the key again.
+            logged and counted, and the next resync brings the key again.
         resync_s: How often ``on_change`` is called for all keys although nothing changed; at least 1. None for never.
         transform: What is kept of each object: less takes less memory. ``name``, ``namespace`` and
-            ``resourceVersion`` of its metadata must stay.
+            ``resourceVersion`` of its metadata must stay. An object for which it raises is skipped.
 
     Attributes:
         synced: Set once the first list is kept and all its keys were reported; never cleared.
@@ -103,6 +108,8 @@ class Reflector:
     def run(self, stop: threading.Event) -> None:
         """List, then watch, until ``stop`` is set; block meanwhile. Failures are logged and tried again, ever slower.
 
+        Nothing that the API server sends, and no mistake of those who are told, ends it before.
+
         A watch ends at once when ``stop`` is set; a list that is under way ends by the API's own time limit at latest.
         """
         threading.Thread(target=self._close_at, args=(stop,), name=f"stop {self._resource}", daemon=True).start()
@@ -124,6 +131,9 @@ class Reflector:
         except ApiServerError as error:
             # RBAC may be granted and a CRD installed while we wait.
             self._log_once(logging.ERROR, f"refused {error.status}", error)
+        except Exception:  # noqa: BLE001 - a mistake of ours; to end would leave the objects as they are for good
+            _LOG.exception("reflector resource=%s state=failed", self._resource)
+            self._state = "failed"
         else:
             return 0.0
         return self._backoff.next_s()
@@ -136,7 +146,7 @@ class Reflector:
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            transform=self._transform,
+            transform=self._kept,
         )
         before = self._objects  # written by this thread alone
         # What has not changed stays the object that was reported: whoever was told may have taken something out of it.
@@ -193,15 +203,35 @@ class Reflector:
     def _take(self, event: WatchEvent) -> None:
         version = _version(event.object)
         if event.type != "BOOKMARK":
+            self._change(event)
+        # Without one it would be listed anew, again and again.
+        self._resource_version = version or self._resource_version
+
+    def _change(self, event: WatchEvent) -> None:
+        what = identity(event.object)  # before anything is taken out of it
+        kept = None
+        try:
             key = object_key(event.object)
-            kept = None if event.type == "DELETED" else self._transform(event.object)
-            with self._lock:
-                if kept is None:
-                    self._objects.pop(key, None)
-                else:
-                    self._objects[key] = kept
-            self._report(key)
-        self._resource_version = version
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next event must be seen
+            self._api.skipped.skip(self._resource, "Unreadable", what, error)
+            return
+        if event.type != "DELETED":
+            try:
+                kept = self._kept(event.object)
+            except Exception as error:  # noqa: BLE001 - the other objects must not suffer
+                self._api.skipped.skip(self._resource, "Failed", what, error)
+        with self._lock:
+            if kept is None:
+                self._objects.pop(key, None)
+            else:
+                self._objects[key] = kept
+        self._report(key)
+
+    def _kept(self, stored: JsonObject) -> JsonObject:
+        """What is kept of an object; raises whatever it may where nothing can be."""
+        kept = self._transform(stored)
+        object_key(kept)
+        return kept
 
     def _resync_if_due(self) -> None:
         if self._resync_s is None or not self.synced.is_set() or self._resync_in() > 0:
@@ -222,8 +252,9 @@ class Reflector:
     def _report(self, key: str) -> None:
         try:
             self._on_change(key)
-        except Exception:  # noqa: BLE001 - a mistake of ours, for which the other objects must not suffer
-            _LOG.exception("reflector resource=%s key=%s on_change failed", self._resource, key)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, for which the other objects must not suffer
+            version = _version(self.get(key) or {})
+            self._api.skipped.skip(self._resource, "Failed", f"{key}@{version} on_change", error)
 
     def _close_at(self, stop: threading.Event) -> None:
         stop.wait()
@@ -245,4 +276,5 @@ class Reflector:
 
 
 def _version(stored: JsonObject) -> str:
-    return str(stored["metadata"].get("resourceVersion", ""))
+    metadata = stored.get("metadata")
+    return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""

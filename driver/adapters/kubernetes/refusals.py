@@ -6,7 +6,6 @@ message, reason and causes are kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,14 +16,19 @@ from driver.adapters.kubernetes.errors import (
     ExpiredError,
     ForbiddenError,
     InvalidError,
+    NamespaceTerminatingError,
     NotFoundError,
     UnavailableError,
 )
 from driver.adapters.kubernetes.request import Request
+from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = ["refusal", "refusal_of_status"]
 
 _TEXT_SHOWN: Final = 300  # of an answer that is no Status: a proxy's error page may be long
+_LONGEST_TEXT: Final = 4096  # a message may quote what somebody else wrote into the object
+_MOST_CAUSES: Final = 32
+_NAMESPACE_TERMINATING: Final = "NamespaceTerminating"  # k8s.io/api v0.37.2, core/v1, NamespaceTerminatingCause
 _LONGEST_RETRY_AFTER_S: Final = 600.0
 
 _BY_STATUS: Final[Mapping[int, type[ApiServerError]]] = {
@@ -40,7 +44,7 @@ _BY_STATUS: Final[Mapping[int, type[ApiServerError]]] = {
 }
 
 
-def refusal(request: Request, status: int, body: bytes, headers: Mapping[str, str]) -> ApiServerError:
+def refusal(request: Request, status: int, body: bytes | bytearray, headers: Mapping[str, str]) -> ApiServerError:
     """The error for an answer with an HTTP status of 300 or more.
 
     Args:
@@ -50,8 +54,8 @@ def refusal(request: Request, status: int, body: bytes, headers: Mapping[str, st
         headers: The answer's headers.
     """
     try:
-        answer = json.loads(body)
-    except ValueError:
+        answer, _ = parse_foreign_json(body, max_bytes=len(body))
+    except JsonError:
         answer = None
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         answer = {"message": body.decode(errors="replace").strip()[:_TEXT_SHOWN]}
@@ -65,19 +69,26 @@ def refusal_of_status(request: Request, answer: Mapping[str, Any]) -> ApiServerE
 
 
 def _error(request: Request, status: int, answer: Mapping[str, Any], retry_after_s: float | None) -> ApiServerError:
-    reason = str(answer.get("reason") or "")
+    reason = _cut(str(answer.get("reason") or ""))
     details = answer.get("details")
     details = details if isinstance(details, dict) else {}
-    causes = [cause for cause in details.get("causes") or () if isinstance(cause, dict)]
-    texts = tuple(f"{cause.get('field', '')}: {cause.get('message', '')}".removeprefix(": ") for cause in causes)
-    text = str(answer.get("message") or reason or "refused without a reason")
+    causes = details.get("causes")
+    causes = [cause for cause in causes if isinstance(cause, dict)][:_MOST_CAUSES] if isinstance(causes, list) else []
+    texts = tuple(_cut(f"{cause.get('field', '')}: {cause.get('message', '')}".removeprefix(": ")) for cause in causes)
+    text = _cut(str(answer.get("message") or reason or "refused without a reason"))
     message = f"cannot {request}: {text if text.isprintable() else repr(text)} (HTTP {status})"
     kind = _kind(status, reason)
+    if kind is ForbiddenError and any(cause.get("reason") == _NAMESPACE_TERMINATING for cause in causes):
+        kind = NamespaceTerminatingError
     if kind is UnavailableError:
         if retry_after_s is None:
             retry_after_s = _seconds(details.get("retryAfterSeconds"))
         return UnavailableError(message, status=status, reason=reason, causes=texts, retry_after_s=retry_after_s)
     return kind(message, hint=_hint(request, status, kind, reason), status=status, reason=reason, causes=texts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
 
 
 def _kind(status: int, reason: str) -> type[ApiServerError]:

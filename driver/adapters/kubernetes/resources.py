@@ -5,13 +5,14 @@ Plurals, kinds and scopes are Kubernetes' own (k8s.io/api v0.36.3); those under 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 __all__ = [
     "DEVICES",
     "DEVICE_CLASSES",
     "DEVICE_TAINT_RULES",
+    "DEVICE_TAINT_RULE_VERSIONS",
     "EVENTS",
     "EVENTS_K8S_IO",
     "LEASES",
@@ -81,8 +82,13 @@ RESOURCE_CLAIM_TEMPLATES: Final = Resource(
 )
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
-DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
-"""Served only where the API server was told to (feature gate DRADeviceTaintRules, off by default in 1.36)."""
+DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule")
+"""Served since Kubernetes 1.37."""
+DEVICE_TAINT_RULE_VERSIONS: Final = (
+    DEVICE_TAINT_RULES,
+    *(replace(DEVICE_TAINT_RULES, version=version) for version in ("v1beta2", "v1alpha3")),
+)
+"""Newest first. Before 1.37 they are served only where the API server was told to (gate DRADeviceTaintRules)."""
 
 NODE_INVENTORIES: Final = Resource("rootport.dev", "v1alpha1", "nodeinventories", "NodeInventory")
 DEVICES: Final = Resource("rootport.dev", "v1alpha1", "devices", "Device")

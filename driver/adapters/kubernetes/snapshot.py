@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
+    DEVICE_TAINT_RULE_VERSIONS,
     EVENTS,
     NODE_INVENTORIES,
     NODES,
@@ -31,7 +33,10 @@ _NAMESPACE_ROLE: Final = "view"
 """Kubernetes' own role for those who may read what is in a namespace."""
 
 _PUBLISHED: Final = ((Kind.SLICE, RESOURCE_SLICES), (Kind.CLASS, DEVICE_CLASSES), (Kind.NODE, NODES))
-_OPTIONAL: Final = ((Kind.TAINT_RULE, DEVICE_TAINT_RULES), (Kind.INVENTORY, NODE_INVENTORIES))
+# Claims of all namespaces: one of another may have the device.
+_OF_ALL: Final = (*_PUBLISHED, (Kind.CLAIM, RESOURCE_CLAIMS))
+_OPTIONAL: Final = ((Kind.TAINT_RULE, DEVICE_TAINT_RULE_VERSIONS), (Kind.INVENTORY, (NODE_INVENTORIES,)))
+"""Kinds that a server may not have, with the versions in which it may have them."""
 _FORBIDDEN: Final = 403
 _UNNEEDED: Final = ("managedFields", "annotations")
 
@@ -46,10 +51,17 @@ def read_published(api: KubernetesApi) -> ClusterState:
     state = ClusterState()
     for kind, resource in _PUBLISHED:
         _put_all(state, kind, api, resource, None)
+    _note_skipped(state, api, {str(resource): kind for kind, resource in _PUBLISHED})
     return state
 
 
-def read_cluster(api: KubernetesApi, namespace: str, *, features: Features | None = None) -> ClusterState:
+def read_cluster(
+    api: KubernetesApi,
+    namespace: str | None,
+    *,
+    features: Features | None = None,
+    seen: Callable[[], None] = lambda: None,
+) -> ClusterState:
     """The cluster, with the pods and templates of one namespace: claims are used in their own alone.
 
     DeviceTaintRules, NodeInventories and the kubelets' events about claims are read where they are served; where only
@@ -57,33 +69,45 @@ def read_cluster(api: KubernetesApi, namespace: str, *, features: Features | Non
 
     Args:
         api: The API server.
-        namespace: Of the claim or pod that is asked about.
+        namespace: Of the claim or pod that is asked about; None for all namespaces.
         features: Which features the cluster's scheduler has; None for Kubernetes' defaults.
+        seen: Called for each object.
 
     Raises:
         ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
         ApiServerError: The server did not answer.
     """
     state = ClusterState(features=features)
-    # Claims of all namespaces: one of another may have the device.
-    for kind, resource in (*_PUBLISHED, (Kind.CLAIM, RESOURCE_CLAIMS)):
-        _put_all(state, kind, api, resource, None)
+    for kind, resource in _OF_ALL:
+        _put_all(state, kind, api, resource, None, seen=seen)
     for kind, resource in ((Kind.POD, PODS), (Kind.TEMPLATE, RESOURCE_CLAIM_TEMPLATES)):
-        _put_all(state, kind, api, resource, namespace, metadata_only=kind is Kind.TEMPLATE)
-    for kind, resource, where, selector in (
-        *((kind, resource, None, "") for kind, resource in _OPTIONAL),
-        (Kind.EVENT, EVENTS, namespace, "reason=FailedPrepareDynamicResources"),
+        _put_all(state, kind, api, resource, namespace, metadata_only=kind is Kind.TEMPLATE, seen=seen)
+    for kind, versions, where, selector in (
+        *((kind, versions, None, "") for kind, versions in _OPTIONAL),
+        (Kind.EVENT, (EVENTS,), namespace, "reason=FailedPrepareDynamicResources"),
     ):
         try:
-            _put_all(state, kind, api, resource, where, field_selector=selector)
-        except NotFoundError:
-            continue  # this server does not have that kind
+            for resource in versions:
+                with suppress(NotFoundError):  # this server does not have that kind in that version
+                    _put_all(state, kind, api, resource, where, field_selector=selector, seen=seen)
+                    break
         except ForbiddenError as error:
             if error.status != _FORBIDDEN:
                 raise
             # RBAC answers before the server says whether it has the kind at all.
-            state.notes.append(f"{resource} may not be listed and are taken for none")
+            state.notes.append(f"{versions[0]} may not be listed and are taken for none")
+    kinds = {str(resource): kind for kind, resource in _OF_ALL}
+    kinds |= {str(resource): kind for kind, versions in _OPTIONAL for resource in versions}
+    _note_skipped(state, api, kinds)
     return state
+
+
+def _note_skipped(state: ClusterState, api: KubernetesApi, kinds: Mapping[str, Kind]) -> None:
+    """The objects that the lists left out, by their resource's name."""
+    for (name, _), count in api.skipped.so_far().items():
+        if name in kinds:
+            state.left_out.add_unnamed(kinds[name], count)
+    state.notes += api.skipped.notes()
 
 
 def _put_all(
@@ -95,10 +119,12 @@ def _put_all(
     *,
     metadata_only: bool = False,
     field_selector: str = "",
+    seen: Callable[[], None] = lambda: None,
 ) -> None:
     def take(stored: JsonObject) -> JsonObject:
+        seen()
         # Page by page into the state, so that the objects of a large cluster are never all in memory as JSON.
-        metadata: dict[str, Any] = stored.get("metadata") or {}
+        metadata: dict[str, Any] = stored["metadata"]
         for field in _UNNEEDED:
             metadata.pop(field, None)
         state.put(kind, stored)
@@ -115,7 +141,12 @@ def _put_all(
     except ForbiddenError as error:
         if error.status != _FORBIDDEN:
             raise
-        role = CLUSTER_ROLE if namespace is None else f"{_NAMESPACE_ROLE} in namespace {namespace}"
+        if namespace is not None:
+            role = f"{_NAMESPACE_ROLE} in namespace {namespace}"
+        elif kind in {Kind.POD, Kind.TEMPLATE}:
+            role = f"{_NAMESPACE_ROLE} in all namespaces, or name one of them with -n"
+        else:
+            role = CLUSTER_ROLE
         raise ForbiddenError(
             error.message,
             hint=f"ask for the ClusterRole {role}; or let somebody who has it dump the cluster, and use --from",

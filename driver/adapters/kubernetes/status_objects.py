@@ -7,17 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES, PODS, JsonObject, Resource
-from driver.api.rootport_v1alpha1 import Device
 from driver.errors import InputError
 from driver.objects.names import NODE_LABEL, node_label
-from driver.status.cluster import NodeWord, node_word
+from driver.status.observed import Observed, Observing
 
-__all__ = ["CLUSTER_ROLE", "NAMESPACE", "Observed", "PluginPod", "plugin_metrics", "plugin_pods", "read_observed"]
+__all__ = ["CLUSTER_ROLE", "NAMESPACE", "PluginPod", "plugin_metrics", "plugin_pods", "read_observed"]
 
 CLUSTER_ROLE: Final = "rootport-viewer"
 """The ClusterRole that allows what is read here (resourceclasses/rbac)."""
@@ -28,21 +25,6 @@ NAMESPACE: Final = "rootport-system"
 _PLUGIN: Final = "app.kubernetes.io/name=rootport,app.kubernetes.io/component=kubelet-plugin"
 _PORT_NAME: Final = "health"
 _FORBIDDEN: Final = 403
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """The nodes and devices of a cluster.
-
-    Attributes:
-        devices: Those that were asked for.
-        words: What is known of the nodes themselves.
-        unreadable: How many Device objects say what this version does not understand.
-    """
-
-    devices: tuple[Device, ...]
-    words: dict[str, NodeWord]
-    unreadable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,23 +62,17 @@ def read_observed(
         ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
         ApiServerError: The server did not answer.
     """
-    devices: list[Device] = []
-    words: dict[str, NodeWord] = {}
-    unreadable = 0
+    observing = Observing(node)
 
     # Object by object, so that those of a large cluster are never all in memory as JSON.
     def take_device(stored: JsonObject) -> JsonObject:
-        nonlocal unreadable
         seen()
-        try:
-            devices.append(Device.model_validate(stored))
-        except ValidationError:
-            unreadable += 1
+        observing.take_device(stored)
         return {}
 
     def take_inventory(stored: JsonObject) -> JsonObject:
         seen()
-        words[stored["metadata"]["name"]] = node_word(stored)
+        observing.take_inventory(stored)
         return {}
 
     wanted = [part for part in (selector, f"{NODE_LABEL}={node_label(node)}" if node else "") if part]
@@ -107,14 +83,7 @@ def read_observed(
             api.list(NODE_INVENTORIES, transform=take_inventory)
         else:
             api.list(NODE_INVENTORIES, field_selector=f"metadata.name={node}", transform=take_inventory)
-    if node is not None:
-        devices = [device for device in devices if device.spec.node_name == node]
-        if not devices and not words:
-            raise InputError(f"Rootport knows no node {node}", hint="`rootport status` lists those that it knows")
-    if selector:
-        chosen = {device.spec.node_name for device in devices}
-        words = {name: word for name, word in words.items() if name in chosen}
-    return Observed(devices=tuple(devices), words=words, unreadable=unreadable)
+    return observing.result(is_selected=bool(selector), notes=api.skipped.notes())
 
 
 def plugin_pods(api: KubernetesApi, node: str | None = None) -> dict[str, PluginPod]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,10 +12,13 @@ from typing import Final, Literal, Self, TypeAlias, cast, get_args
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError
 
+from driver.adapters.kubernetes.connection import MAX_OBJECT_BYTES
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.refusals import refusal_of_status
 from driver.adapters.kubernetes.request import Request
 from driver.adapters.kubernetes.resources import JsonObject
+from driver.adapters.kubernetes.skipped import SkippedObjects, SkipReason
+from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = ["EventType", "WatchEvent", "WatchStream"]
 
@@ -24,6 +26,7 @@ EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 _TYPES: Final = frozenset(get_args(EventType))
 _CHUNK: Final = 64 * 1024
+_SHOWN: Final = 200  # bytes of a line that is skipped
 _CLOSE_LIMIT_S: Final = 1.0
 
 
@@ -43,20 +46,23 @@ class WatchEvent:
 class WatchStream:
     """The events of one watch, in order; one thread iterates, any thread may close.
 
-    The iteration ends when the server's time limit is reached or the stream is closed.
+    The iteration ends when the server's time limit is reached or the stream is closed. A line that is too long or no
+    event is skipped and does not end it: a new watch from the last version would bring the same line again.
 
     Args:
         request: What is watched, for messages.
         response: The open answer; the stream closes it.
+        skipped: Gets what is skipped.
 
     Raises:
         ApiServerError: While iterating. ExpiredError: the resource version is too old, list anew. UnavailableError: the
             connection broke; watch again from the last version seen.
     """
 
-    def __init__(self, request: Request, response: HTTPResponse) -> None:
+    def __init__(self, request: Request, response: HTTPResponse, skipped: SkippedObjects) -> None:
         self._request = request
         self._response = response
+        self._skipped = skipped
         self._events = self._read()
         self._closed = threading.Event()
         self._reading = threading.Lock()
@@ -102,20 +108,38 @@ class WatchStream:
                 self._reading.release()
 
     def _read(self) -> Iterator[WatchEvent]:
-        line = bytearray()
+        line, is_too_long = bytearray(), False
         for chunk in self._response.stream(_CHUNK):
-            first, *others = chunk.split(b"\n")
-            line += first
-            for other in others:
-                if line.strip():
-                    yield self._event(bytes(line))
-                line = bytearray(other)
+            *ends, rest = chunk.split(b"\n")
+            for end in ends:
+                line += end
+                if not is_too_long and (event := self._event(line)) is not None:
+                    yield event
+                line, is_too_long = bytearray(), False
+            if is_too_long:
+                continue
+            line += rest
+            if len(line) > MAX_OBJECT_BYTES:
+                self._skip("TooLarge", line, f"longer than {MAX_OBJECT_BYTES} bytes")
+                line, is_too_long = bytearray(), True
 
-    def _event(self, line: bytes) -> WatchEvent:
-        event = json.loads(line)
+    def _event(self, line: bytearray) -> WatchEvent | None:
+        """The event of a line; None for an empty line, and for one that is skipped."""
+        if not line.strip():
+            return None
+        try:
+            event, _ = parse_foreign_json(line, max_bytes=MAX_OBJECT_BYTES + _CHUNK)
+        except JsonError as error:
+            self._skip("Unreadable", line, str(error))
+            return None
         kind, stored = (event.get("type"), event.get("object")) if isinstance(event, dict) else (None, None)
         if kind == "ERROR" and isinstance(stored, dict):
             raise refusal_of_status(self._request, stored)
-        if kind not in _TYPES or not isinstance(stored, dict):
-            raise ValueError(f"an event of unknown type {kind!r}")
+        if not isinstance(kind, str) or kind not in _TYPES or not isinstance(stored, dict):
+            self._skip("Unreadable", line, "no event of a known type")
+            return None
         return WatchEvent(cast("EventType", kind), stored)
+
+    def _skip(self, reason: SkipReason, line: bytearray, why: str) -> None:
+        what = f"event {line[:_SHOWN].decode(errors='replace')}"
+        self._skipped.skip(self._request.resource, reason, what, why)

@@ -7,9 +7,11 @@ by the models themselves when they read an object (:mod:`driver.api.resource_v1`
 from driver.api.validation.claims import validate_claim, validate_claim_template, validate_device_class
 from driver.api.validation.defaults import with_defaults
 from driver.api.validation.errors import FieldError
+from driver.api.validation.fragments import MAX_REQUESTS
 from driver.api.validation.slices import validate_slices
 
 __all__ = [
+    "MAX_REQUESTS",
     "FieldError",
     "validate_claim",
     "validate_claim_template",

@@ -1,8 +1,8 @@
 """Capacities of a device and their request policies.
 
-Source: validateMultiAllocatableDeviceCapacity, validateRequestPolicy and what they call in k8s.io/kubernetes v1.36.3,
-pkg/apis/resource/validation/validation.go. Steps are compared as whole numbers, rounded up, as upstream does
-(``Quantity.Value``).
+Source: validateMultiAllocatableDeviceCapacity, validateRequestPolicy and what they call in k8s.io/kubernetes v1.37.2,
+pkg/apis/resource/validation/validation.go, with the gate DRAFractionalCapacityRange off, as it is by default. Steps
+are compared as whole numbers, rounded up, as upstream does (``Quantity.Value``).
 """
 
 from __future__ import annotations
@@ -68,18 +68,20 @@ def _range(path: str, valid: CapacityRequestPolicyRange, default: Quantity, whol
         if default > valid.max:
             yield FieldError(f"{path}.max", f"{valid.max} is less than the default, {default}")
     if valid.step is not None:
-        yield from _step(f"{path}.step", valid.step, minimum, {"default": default, "max": valid.max}, whole)
+        bounds = {"default": default, "min": minimum, "max": valid.max, "step": valid.step}
+        yield from _step(path, valid.step, {name: bound for name, bound in bounds.items() if bound is not None}, whole)
 
 
-def _step(
-    path: str, step: Quantity, minimum: Quantity, ends: dict[str, Quantity | None], whole: Quantity
-) -> Iterator[FieldError]:
-    if step.ceil() == 0:
-        # Upstream divides by it.
-        yield FieldError(path, "must not be zero")
+def _step(path: str, step: Quantity, bounds: dict[str, Quantity], whole: Quantity) -> Iterator[FieldError]:
+    minimum = bounds["min"]
+    if step.nano <= 0:
+        yield FieldError(f"{path}.step", "must be more than zero")
         return
     if minimum + step > whole:
-        yield FieldError(path, f"min and one step, {minimum + step}, are more than the capacity, {whole}")
-    for name, end in ends.items():
-        if end is not None and (end.ceil() - minimum.ceil()) % step.ceil():
-            yield FieldError(path, f"{name}, {end}, is not min, {minimum}, and a multiple of {step}")
+        yield FieldError(f"{path}.step", f"min and one step, {minimum + step}, are more than the capacity, {whole}")
+    wrong = [name for name, bound in bounds.items() if bound.nano < 0 or bound.ceil() >= 2**63]
+    for name in wrong:
+        yield FieldError(f"{path}.{name}", f"{bounds[name]} is not between 0 and 2^63 - 1")
+    for name in ("default", "max"):
+        if not wrong and name in bounds and (bounds[name].ceil() - minimum.ceil()) % step.ceil():
+            yield FieldError(f"{path}.step", f"{name}, {bounds[name]}, is not min, {minimum}, and a multiple of {step}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["FieldError", "each", "shown"]
+__all__ = ["FieldError", "each", "shown", "shown_value"]
 
 _Item = TypeVar("_Item")
 _SHOWN_LENGTH = 64
@@ -31,6 +32,14 @@ class FieldError:
 def shown(value: str) -> str:
     """A user's value, quoted for a message and cut where it is long."""
     return repr(value if len(value) <= _SHOWN_LENGTH else value[: _SHOWN_LENGTH - 3] + "...")
+
+
+def shown_value(value: object) -> str:
+    """A user's value of any type of JSON: quoted where it is a string, else as JSON; cut where it is long."""
+    if isinstance(value, str):
+        return shown(value)
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}..."
 
 
 def each(

@@ -15,6 +15,7 @@ from driver.allocator.demands import ClaimDemand, Demand, read_claim
 from driver.allocator.errors import AllocationError
 from driver.allocator.view import NodeView, PooledDevice
 from driver.api.resource_v1 import ResourceClaim
+from driver.budget import check
 from driver.explain.case import Case, NodeVerdict
 from driver.explain.checks import fewest_devices
 from driver.explain.cluster import ClaimState, NodeState
@@ -36,8 +37,6 @@ _OF_A_KIND: Final = 4
 """So many nodes are kept of those that say the same."""
 _GIVEN_UP: Final = 3
 """After so many searches that took too long, no more are begun."""
-_MAX_WORK: Final = 200_000_000
-"""Nor after so much work, in the units of :attr:`Trial.work`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,8 +119,7 @@ class Bench:
     @property
     def left(self) -> int:
         """How many trials there may still be."""
-        tired = self._trial.gave_up >= _GIVEN_UP or self._trial.work > _MAX_WORK
-        return 0 if tired else self._budget.left
+        return 0 if self._trial.gave_up >= _GIVEN_UP else self._budget.left
 
     @contextmanager
     def at_most(self, trials: int) -> Iterator[None]:
@@ -166,6 +164,7 @@ class Bench:
 
     def works(self, option: Option, nodes: Iterable[NodeVerdict], *, ended: Collection[ClaimState] = ()) -> str | None:
         """The first of ``nodes`` on which the claims fit with the option's changes; None where on none of them."""
+        check()
         try:
             claims = edited(self.claims, option.changes)
         except ValueError:
@@ -179,6 +178,7 @@ class Bench:
 
     def fails(self, option: Option, nodes: Iterable[NodeVerdict]) -> bool:
         """Whether the allocator ends with an error on one of ``nodes`` with the option's changes; yes if untried."""
+        check()
         try:
             claims = edited(self.claims, option.changes)
         except ValueError:
@@ -239,6 +239,7 @@ class Bench:
     def selected(self, view: NodeView, demand: Demand) -> Iterator[PooledDevice]:
         """The devices that the demand selects."""
         for part in view.slices:
+            check()
             for place, failure in self.state.selections.of(demand, part):
                 if failure is None:
                     yield part.devices[place]
@@ -247,6 +248,7 @@ class Bench:
         """Verdicts of which nothing is known but whether the pod may be there; those with most devices first."""
         found = []
         for _, node in zip(range(_MOST_NODES), self.state.nodes.values(), strict=False):
+            check()
             there = placement(self.case.pod, node, self.case.allocated)
             lacks = -len(self.state.index.view(node.node).devices)
             found.append(NodeVerdict(node=node, placement=there, devices=None, lacks=lacks, left=()))

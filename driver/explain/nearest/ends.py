@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Final
 
 from driver.allocator.view import NodeView
+from driver.budget import check
 from driver.explain.case import NodeVerdict
 from driver.explain.cluster import ClaimState
 from driver.explain.explanation import ChangeKind, Proposal
@@ -148,6 +149,7 @@ def _holders(bench: Bench, view: NodeView) -> list[ClaimState]:
     wanted = [device for wish in bench.wishes for device in bench.selected(view, wish.demand)]
     identities = {device.id for device in wanted}
     counters = {(device.id[:2], key) for device in wanted for key in device.counters}
+    check()
     mine = {item.key for item in (*bench.case.claims, *bench.case.allocated)}
     found: dict[str, ClaimState] = {}
     for device in view.devices:

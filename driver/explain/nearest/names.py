@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from driver.api.resource_v1 import DeviceSubRequest, ExactDeviceRequest
+from driver.budget import check
 from driver.explain.nearest.bench import Bench
 from driver.explain.nearest.edits import demand_path, drop, put
 from driver.explain.nearest.options import Change, Effort, Operation, Option
@@ -48,6 +49,7 @@ def _of_claim(bench: Bench, place: int, vocabulary: Vocabulary) -> Iterator[tupl
         parts: tuple[DeviceSubRequest | ExactDeviceRequest, ...] = request.first_available
         if request.exactly is not None:
             parts = (request.exactly,)
+        check()
         for index, part in enumerate(parts):
             path = demand_path(claim, number, index)
             if part.device_class_name not in bench.state.classes:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from driver.allocator.pools import PoolState
-from driver.explain.cluster import PodState
+from driver.explain.cluster import Kind, PodState
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.nearest.bench import Bench
+from driver.explain.state import ClusterState
 
 __all__ = ["missing_objects", "unfinished_pools"]
 
@@ -28,7 +29,7 @@ def missing_objects(bench: Bench) -> Iterator[Proposal]:
         for part in (*request.first_available, *((request.exactly,) if request.exactly is not None else ()))
     )
     for name in dict.fromkeys(classes):
-        if name not in state.classes:
+        if name not in state.classes and not state.left_out.why(Kind.CLASS, name):
             yield Proposal(
                 kind=ChangeKind.CREATE_OBJECT,
                 text=f"create DeviceClass {name}, or install the driver that brings it",
@@ -43,9 +44,13 @@ def _of_pod(bench: Bench, pod: PodState) -> Iterator[Proposal]:
         if item.template and not item.claim and f"{pod.namespace}/{item.template}" not in state.templates:
             there = [key.partition("/")[2] for key in state.templates if key.startswith(f"{pod.namespace}/")]
             yield from _missing("ResourceClaimTemplate", pod.namespace, item.template, there, pod.key)
-        elif item.claim and state.claim(f"{pod.namespace}/{item.claim}") is None and not item.template:
+        elif item.claim and not item.template and not _is_there(state, f"{pod.namespace}/{item.claim}"):
             there = [key.partition("/")[2] for key in state.claim_keys() if key.startswith(f"{pod.namespace}/")]
             yield from _missing("ResourceClaim", pod.namespace, item.claim, there, pod.key)
+
+
+def _is_there(state: ClusterState, claim: str) -> bool:
+    return state.claim(claim) is not None or state.left_out.why(Kind.CLAIM, claim) != ""
 
 
 def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -> Iterator[Proposal]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from driver.budget import check
 from driver.explain.case import NodeVerdict
 from driver.explain.explanation import ChangeKind
 
@@ -69,6 +70,7 @@ def together(options: Sequence[Option]) -> Option | None:
     changes = [change for option in options for change in option.changes]
     paths = [(change.place, str(item["path"])) for change in changes for item in change.operations]
     for index, (place, path) in enumerate(paths):
+        check()
         for other_place, other in paths[index + 1 :]:
             if place == other_place and f"{path}/".startswith(f"{other}/") | f"{other}/".startswith(f"{path}/"):
                 return None

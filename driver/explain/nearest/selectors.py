@@ -7,9 +7,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
+from functools import partial
 from typing import Final
 
+from driver.api.quantity import binary_meant
+from driver.api.spelling import unlikeness
+from driver.budget import check
 from driver.cel.errors import CelCompileError
 from driver.cel.reads import Read
 from driver.cel.terms import ABSENT, Terms, compile_terms
@@ -64,14 +67,15 @@ def other_selectors(bench: Bench, vocabulary: Vocabulary) -> Iterator[Option]:
 def _failed(bench: Bench, expression: str, wish: Wish) -> _Failed | None:
     """What the devices near a fit say to an expression; None where none refuses, or it is no CEL."""
     try:
-        terms = compile_terms(expression, list_attributes=bench.state.features.list_type_attributes)
+        terms = compile_terms(expression, stored=True)
     except CelCompileError:
         return None
     failed = _Failed(terms)
     for verdict in bench.nearest(_NODES, lambda item: -bench.after(item, wish, Step.CLASS)):
         for device in bench.of_class(bench.view(verdict), wish.demand):
+            check()
             answer = terms.first_false(device.id.driver, device.device)
-            if answer is not None:
+            if answer is not None and answer.is_known:
                 failed.errors += bool(answer.error)
                 if answer.index is not None:
                     failed.seen[answer.index][answer.values] += 1
@@ -159,7 +163,9 @@ def _other_values(
 
     Only for a term that reads one value and compares it with one literal: of others nobody knows what is meant.
     """
-    literals = list(_LITERAL.finditer(text)) or list(_NUMBER.finditer(text))
+    found = list(_LITERAL.finditer(text)) or list(_NUMBER.finditer(text))
+    # What stands in for a value that is absent is none that devices have.
+    literals = [item for item in found if not text[: item.start()].rstrip().endswith("orValue(")]
     if len(reads) != 1 or len(literals) != 1:
         return
     literal = literals[0]
@@ -167,10 +173,12 @@ def _other_values(
     asked = shown[1:-1] if shown[0] in "\"'" else shown
     had = Counter({pairs[0][1]: count for pairs, count in seen.items() if len(pairs) == 1})
     near = vocabulary.suggest_value(reads[0].name, asked) if reads[0].part == "attributes" else None
+    if shown != asked and text[: literal.start()].rstrip().endswith("quantity("):
+        near = binary_meant(asked) or near
     values = [near] if near is not None else []
     # Of the others the one that reads most like it: "3g.40gb" rather than "1g.10gb" instead of "7g.80gb".
     there = [_unquoted(value) for value, _ in had.most_common(_MOST_COMPARED) if value != ABSENT]
-    values += sorted(there, key=lambda value: -SequenceMatcher(None, asked, value).ratio())
+    values += sorted(there, key=partial(unlikeness, asked))
     for value in list(dict.fromkeys(values))[:_MOST_VALUES]:
         written = json.dumps(value, ensure_ascii=False) if shown[0] in "\"'" else value
         yield text[: literal.start()] + written + text[literal.end() :], value == near

@@ -1,5 +1,6 @@
 """Isolation: how a share of a GPU is kept within its limits. One module a strategy, behind one small interface."""
 
+from driver.plan.isolation.allowed import allowed_sharing
 from driver.plan.isolation.interface import (
     ClaimFile,
     GpuShare,
@@ -19,6 +20,7 @@ __all__ = [
     "IsolationHost",
     "IsolationPlan",
     "IsolationProvider",
+    "allowed_sharing",
     "plan_isolation",
     "providers",
 ]

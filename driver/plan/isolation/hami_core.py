@@ -36,6 +36,7 @@ __all__ = ["HamiCore"]
 _LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
 _ASSUMED: Final = HamiCoreLibrary(host_path=_LIBRARY, version="assumed")
 _READ_ONLY: Final = ("ro", "nosuid", "nodev", "bind")
+_NOT_CHECKED: Final = "all that is known is that the file {library} is there: nobody checks that it is HAMi-core"
 _WAYS_AROUND: Final = (
     "containers of the claim together may use more, and so may a program that does not load the library: one that is "
     "linked statically, uses another C library than glibc, or calls NVIDIA's kernel driver itself"
@@ -119,6 +120,11 @@ def _isolation(share: GpuShare, policy: str, library: HamiCoreLibrary) -> Isolat
         by="HAMi-core",
         version=library.version,
         message="; ".join(
-            (f"HAMi-core limits each container to {shown_share(core, share.memory_bytes)}", *unlimited, _WAYS_AROUND)
+            (
+                f"HAMi-core limits each container to {shown_share(core, share.memory_bytes)}",
+                *unlimited,
+                _NOT_CHECKED.format(library=library.host_path),
+                _WAYS_AROUND,
+            )
         ),
     )

@@ -7,13 +7,16 @@ done on the host (effects), and says honestly whether that enforces the limits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from driver.api.resource_v1 import ClaimReference
 from driver.config import GpuSharing
 from driver.model.devices import Gpu
 from driver.plan.cdi import CdiMount
 from driver.plan.effects import Effect
+
+if TYPE_CHECKING:  # most plugins have read none, and need not load it
+    from driver.api.gpu_policies import GpuPolicies
 
 __all__ = [
     "ClaimFile",
@@ -70,6 +73,7 @@ class IsolationHost:
         hami_core: HAMi-core's library.
         runtime_root: The host's folder for what lives until the next boot, such as MPS pipes: ``/run/rootport``.
         files_root: The host's folder below which :class:`ClaimFile` are written.
+        policies: What the administrator lets be given of GPUs; None for anything.
         simulated: Nothing is known of the host and everything is assumed to be there, for ``rootport simulate``.
     """
 
@@ -79,6 +83,7 @@ class IsolationHost:
     hami_core: HamiCoreLibrary | None = None
     runtime_root: str = "/run/rootport"
     files_root: str = "/var/lib/kubelet/plugins/rootport.dev/device-metadata"
+    policies: GpuPolicies | None = None
     simulated: bool = False
 
 

@@ -42,11 +42,11 @@ class Mps:
         sharing: GpuSharing,
         host: IsolationHost,
         claim: ClaimReference,  # noqa: ARG002 - not asked by this strategy
-        request: str,
+        request: str,  # noqa: ARG002 - not asked by this strategy
         subject: str,
     ) -> IsolationPlan:
         """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
-        _refuse_unfit(share, host, request, subject)
+        _refuse_unfit(share, host, subject)
         settings = sharing.mps or MpsSettings()
         core, memory = _limits(share, settings, subject)
         folder = f"{host.runtime_root}/mps/{share.gpu.name}"
@@ -66,7 +66,7 @@ class Mps:
         )
 
 
-def _refuse_unfit(share: GpuShare, host: IsolationHost, request: str, subject: str) -> None:
+def _refuse_unfit(share: GpuShare, host: IsolationHost, subject: str) -> None:
     gpu = share.gpu
     if not is_nvidia(share):
         raise InputError(
@@ -77,9 +77,10 @@ def _refuse_unfit(share: GpuShare, host: IsolationHost, request: str, subject: s
         # A client finds one daemon by one variable, and each GPU has a daemon of its own, since each is shared with
         # other claims.
         raise InputError(
-            f"{subject}: request {request} was given several GPUs with strategy mps, and a program can use MPS on one "
-            "GPU only",
-            hint="request one GPU with mps in a claim, or set sharing.strategy to timeSlicing or hamiCore",
+            f"{subject}: strategy mps with several GPUs in one request, and a program can use MPS on one GPU only",
+            # HAMi-core is for shares alone: a whole GPU would never get it.
+            hint="request one GPU with mps in a claim, or set sharing.strategy to timeSlicing"
+            f"{'' if share.whole else ' or hamiCore'}",
         )
     if not share.whole and _before_volta(gpu.cuda_compute_capability):
         raise InputError(

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
+from cluster.control_plane import TAINT_RULES
+from topologies import machine_file
 from world import World, claim, device, node, pod, request, slice_of
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.explain.explanation import ChangeKind
 from driver.explain.reasons import Reason
 from driver.layout import resource_slices
@@ -28,7 +29,7 @@ POD: Final = "train"
 HOLDER: Final = "holder"
 """The pod that has what it wants."""
 
-_H100: Final = Path(__file__).parents[3] / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+_H100: Final = machine_file("azure-nd-h100-v5")
 _SWITCH: Final = "rootport.dev/pcieSwitch"
 _SAME_SWITCH: Final = [{"matchAttribute": _SWITCH}]
 
@@ -311,7 +312,7 @@ CASES: Final = (
             node("n1"),
             _fpgas("n1", 1),
             {
-                "apiVersion": "resource.k8s.io/v1beta2",
+                "apiVersion": TAINT_RULES.api_version,
                 "kind": "DeviceTaintRule",
                 "metadata": {"name": "maintenance"},
                 "spec": {
@@ -336,7 +337,7 @@ CASES: Final = (
         reason=Reason.CAPACITY_TOO_LARGE,
         objects=(node("n1"), *_machine("n1")),
         hanging=_wants(request("gpu", **_share(core="10", memory="200Gi"))),
-        says=("memory", "200Gi", "80Gi"),
+        says=("memory", "200Gi", "79.6Gi"),
     ),
     Hang(
         name="no-nic-beside-the-gpu",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,14 +11,15 @@ from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 from cluster.driver import install, start_controller
 from simulated_nodes import Nodes
+from topologies import machine_file
 from world import World, claim, eventually, node, pod, request, start_schedulers
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.nccl import read_topology
+from driver.adapters.topology_file import read_topology
 from driver.explain.reasons import Reason
 
 _GATES: Final = "DRAPartitionableDevices=false"
-_H100: Final = Path(__file__).parents[3] / "examples" / "topologies" / "azure-nd-h100-v5.xml"
+_H100: Final = machine_file("azure-nd-h100-v5")
 
 
 @pytest.fixture(scope="module")

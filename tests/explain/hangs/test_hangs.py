@@ -24,8 +24,7 @@ def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     with ControlPlane(
         folder / "control-plane",
         cluster_binaries,
-        feature_gates=_GATES,
-        runtime_config="resource.k8s.io/v1beta2=true",
+        taint_rules=True,
     ) as plane:
         plane.kubectl("apply", f"--filename={MANIFESTS / 'device-classes.yaml'}")
         plane.kubectl("apply", f"--filename={MANIFESTS / 'crds'}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import TAINT_RULES, ControlPlane
 from explain.json_patch import patched
 
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -45,11 +45,10 @@ ROOM: Final = {"cpu": "8", "memory": "64Gi", "pods": "300"}
 _TEMPLATES: Final = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
 )
-_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
 _KINDS: Final = {
     item.kind: item
     for item in (
-        PODS, RESOURCE_CLAIMS, _TEMPLATES, RESOURCE_SLICES, _TAINT_RULES, NODE_INVENTORIES, NODES, DEVICE_CLASSES
+        PODS, RESOURCE_CLAIMS, _TEMPLATES, RESOURCE_SLICES, TAINT_RULES, NODE_INVENTORIES, NODES, DEVICE_CLASSES
     )
 }  # fmt: skip
 """In the order in which they are removed."""

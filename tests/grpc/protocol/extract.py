@@ -1,6 +1,6 @@
 """Write kubernetes.json anew from Kubernetes' own .proto files: python tests/grpc/protocol/extract.py FOLDER.
 
-FOLDER is the module k8s.io/kubelet as Go unpacks it (``go mod download -json k8s.io/kubelet@v0.36.3`` tells where).
+FOLDER is the module k8s.io/kubelet as Go unpacks it (``go mod download -json k8s.io/kubelet@v0.37.2`` tells where).
 Only names, numbers and types are taken: facts of the protocol, which any peer of the kubelet must share.
 """
 
@@ -16,14 +16,16 @@ from typing import Final
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
-MODULE: Final = "k8s.io/kubelet@v0.36.3"
+MODULE: Final = "k8s.io/kubelet@v0.37.2"
 FILES: Final = {
-    "dra_health_v1alpha1": "pkg/apis/dra-health/v1alpha1/api.proto",
+    "dra_health_v1": "pkg/apis/dra-health/v1/api.proto",
     "dra_v1": "pkg/apis/dra/v1/api.proto",
     "dra_v1beta1": "pkg/apis/dra/v1beta1/api.proto",
     "plugin_registration_v1": "pkg/apis/pluginregistration/v1/api.proto",
     "pod_resources_v1": "pkg/apis/podresources/v1/api.proto",
 }
+ALPHA_HEALTH: Final = "pkg/apis/dra-health/v1alpha1/api.proto"
+"""Served with the messages of v1, so it must not differ."""
 
 
 def tables(file: FileDescriptorProto) -> dict[str, object]:
@@ -65,15 +67,22 @@ def main(folder: Path) -> None:
     """Compile the files with protoc and write their tables beside this script."""
     found: dict[str, object] = {}
     for name, path in FILES.items():
-        with tempfile.TemporaryDirectory() as work:
-            made = Path(work, "set")
-            file = folder / path
-            if protoc.main(["protoc", f"-I{file.parent}", f"--descriptor_set_out={made}", str(file)]) != 0:
-                raise SystemExit(f"protoc failed on {file}")
-            (description,) = FileDescriptorSet.FromString(made.read_bytes()).file
+        file = folder / path
         source = {"module": MODULE, "file": path, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-        found[name] = {"source": source, **tables(description)}
+        found[name] = {"source": source, **_compiled(file)}
+    alpha, health = (_compiled(folder / path) for path in (ALPHA_HEALTH, FILES["dra_health_v1"]))
+    if json.dumps(alpha).replace("v1alpha1", "v1") != json.dumps(health):
+        raise SystemExit(f"{ALPHA_HEALTH} and v1 differ: they need a .proto file each")
     Path(__file__).with_name("kubernetes.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def _compiled(file: Path) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as work:
+        made = Path(work, "set")
+        if protoc.main(["protoc", f"-I{file.parent}", f"--descriptor_set_out={made}", str(file)]) != 0:
+            raise SystemExit(f"protoc failed on {file}")
+        (description,) = FileDescriptorSet.FromString(made.read_bytes()).file
+    return tables(description)
 
 
 if __name__ == "__main__":

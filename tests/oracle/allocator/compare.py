@@ -5,7 +5,8 @@
 Builds the Go program beside this file (once: a minute or two), asks both, and prints what does not agree. Quirks of
 Kubernetes' allocator are told apart by tags (random_problems.quirks) and, for tiny problems, by trying every
 combination; the exit status is 1 if anything is left. With ``--select N`` it writes up to N of the problems with their
-answers instead: that is how tests/data/conformance/core-random.jsonl was made.
+answers instead: that is how tests/data/conformance/core-random.jsonl was made. ``--answer FILE`` writes the problems of
+such a file with fresh answers, for another version of Kubernetes.
 """
 
 from __future__ import annotations
@@ -37,16 +38,22 @@ _NO_ERRORS: Final = ("plain", "constraints", "distinct", "several-claims", "admi
 
 def with_answers(problems: list[Json], *, timeout: str) -> Iterator[Json]:
     """The problems with Kubernetes' answers, without those on which its search takes too long."""
+    for problem, oracle in zip(problems, asked(problems, timeout=timeout), strict=True):
+        if oracle.get("errorKind") != "timeout":
+            yield problem | {"oracle": oracle} | strict(problem, oracle)
+
+
+def asked(problems: list[Json], *, timeout: str) -> Iterator[Json]:
+    """Kubernetes' answer to each problem."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "allocator"
         subprocess.run(["go", "build", "-o", program, "."], cwd=_HERE, check=True)
         lines = "\n".join(json.dumps(problem) for problem in problems)
         done = subprocess.run([program, "-timeout", timeout], input=lines, capture_output=True, text=True, check=True)
-    for problem, line in zip(problems, done.stdout.splitlines(), strict=True):
+    for line in done.stdout.splitlines():
         oracle = json.loads(line)
-        if oracle.get("errorKind") != "timeout":
-            del oracle["id"], oracle["micros"]
-            yield problem | {"oracle": oracle} | strict(problem, oracle)
+        del oracle["id"], oracle["micros"]
+        yield oracle
 
 
 def strict(problem: Json, oracle: Json) -> Json:
@@ -69,7 +76,13 @@ def main() -> int:
     parser.add_argument("--flavour")
     parser.add_argument("--timeout", default="2s", help="how long Kubernetes' allocator may search")
     parser.add_argument("--select", type=int, metavar="N")
+    parser.add_argument("--answer", type=Path, metavar="FILE")
     options = parser.parse_args()
+    if options.answer is not None:
+        known = [json.loads(line) for line in options.answer.read_text(encoding="utf-8").splitlines()]
+        for problem, oracle in zip(known, asked(known, timeout="60s"), strict=True):
+            sys.stdout.write(json.dumps(problem | {"oracle": oracle}, separators=(",", ":")) + "\n")
+        return 0
     problems = []
     for seed in range(options.seed, options.seed + options.count):
         tiny = options.flavour is None and seed % 2 == 0

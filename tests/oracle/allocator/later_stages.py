@@ -9,7 +9,7 @@ __all__ = ["LATER_FLAVOURS", "add_counters", "dress_device", "dress_request", "d
 
 Json = dict[str, Any]
 
-LATER_FLAVOURS: Final = ("shares", "counters", "taints", "prioritized", "binding", "mixed", "lists")
+LATER_FLAVOURS: Final = ("shares", "counters", "taints", "prioritized", "binding", "mixed", "lists", "ranges")
 
 _POLICIES: Final[tuple[Json, ...]] = (
     {"default": "10Gi", "validRange": {"min": "5Gi", "max": "60Gi", "step": "5Gi"}},
@@ -17,6 +17,13 @@ _POLICIES: Final[tuple[Json, ...]] = (
     {"default": "4Gi", "validValues": ["4Gi", "8Gi", "30Gi"]},
     {"default": "1Gi"},
 )
+_RANGES: Final[tuple[Json, ...]] = (
+    {"default": "500m", "validRange": {"min": "250m", "max": "64", "step": "250m"}},
+    {"default": "1", "validRange": {"min": "1", "step": "1"}},
+    {"default": "10", "validRange": {"min": "10", "max": "90", "step": "10"}},
+    {"default": "100u", "validRange": {"min": "100u", "step": "100u"}},
+)
+_AMOUNTS: Final = ("1", "600m", "1500m", "12500m", "40", "95", "1500u", "9223372036854775807")
 
 
 def stage_of(flavour: str) -> str:
@@ -53,6 +60,11 @@ def dress_device(rng: random.Random, flavour: str, device: Json) -> None:
         device["bindingFailureConditions"] = ["example.com/failed"]
         if rng.random() < 0.5:
             device["bindsToNode"] = True
+    if flavour == "ranges":
+        device["allowMultipleAllocations"] = rng.random() < 0.8
+        device["capacity"] = {"core": {"value": "100"}}
+        if device["allowMultipleAllocations"] and rng.random() < 0.9:
+            device["capacity"]["core"]["requestPolicy"] = rng.choice(_RANGES)
     if flavour == "lists":
         numbers = sorted(rng.sample((0, 1, 2, 3), rng.choice((1, 2, 3))))
         device["attributes"]["g"] = {"ints": numbers} if rng.random() < 0.7 else {"int": numbers[0]}
@@ -104,6 +116,8 @@ def _dress(rng: random.Random, flavour: str, exactly: Json) -> None:
         if rng.random() < 0.2:
             requests["core"] = "30"
         exactly["capacity"] = {"requests": requests}
+    if flavour == "ranges" and rng.random() < 0.8:
+        exactly["capacity"] = {"requests": {"core": rng.choice(_AMOUNTS if rng.random() < 0.3 else _AMOUNTS[:-2])}}
     if _has(flavour, "taints") and rng.random() < 0.6:
         toleration: Json = {"operator": "Exists"} if rng.random() < 0.4 else {"key": "hot", "value": "x"}
         if rng.random() < 0.3:

@@ -27,10 +27,11 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 )
 
-// features mirrors structured.Features with pointers: what a problem does not name is on.
+// features mirrors structured.Features with pointers: what a problem does not name is on. Alpha features of Kubernetes
+// 1.37 that Rootport does not know (compatibility groups, derived attributes, optional node operations) stay off.
 type features struct {
-	AdminAccess, ConsumableCapacity, DeviceBindingAndStatus, DeviceTaints *bool
-	ListTypeAttributes, PartitionableDevices, PrioritizedList             *bool
+	AdminAccess, ConsumableCapacity, DeviceBindingAndStatus, DeviceTaints              *bool
+	FractionalCapacityRange, ListTypeAttributes, PartitionableDevices, PrioritizedList *bool
 }
 
 type problem struct {
@@ -159,7 +160,7 @@ func (p *problem) attempt(timeout time.Duration, state structured.AllocatedState
 	return out
 }
 
-// setDefaults does what the API server does to a claim (k8s.io/kubernetes v1.36.3, pkg/apis/resource/v1).
+// setDefaults does what the API server does to a claim (k8s.io/kubernetes v1.37.2, pkg/apis/resource/v1).
 func setDefaults(claim *resourceapi.ResourceClaim) {
 	set := func(mode *resourceapi.DeviceAllocationMode, count *int64, tolerations []resourceapi.DeviceToleration) {
 		if *mode == "" {
@@ -241,12 +242,13 @@ func (c classes) Get(name string) (*resourceapi.DeviceClass, error) {
 func (f features) enabled() structured.Features {
 	on := func(flag *bool) bool { return flag == nil || *flag }
 	return structured.Features{
-		AdminAccess:            on(f.AdminAccess),
-		ConsumableCapacity:     on(f.ConsumableCapacity),
-		DeviceBindingAndStatus: on(f.DeviceBindingAndStatus),
-		DeviceTaints:           on(f.DeviceTaints),
-		ListTypeAttributes:     on(f.ListTypeAttributes),
-		PartitionableDevices:   on(f.PartitionableDevices),
-		PrioritizedList:        on(f.PrioritizedList),
+		AdminAccess:             on(f.AdminAccess),
+		ConsumableCapacity:      on(f.ConsumableCapacity),
+		DeviceBindingAndStatus:  on(f.DeviceBindingAndStatus),
+		DeviceTaints:            on(f.DeviceTaints),
+		FractionalCapacityRange: on(f.FractionalCapacityRange),
+		ListTypeAttributes:      on(f.ListTypeAttributes),
+		PartitionableDevices:    on(f.PartitionableDevices),
+		PrioritizedList:         on(f.PrioritizedList),
 	}
 }

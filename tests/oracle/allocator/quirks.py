@@ -25,10 +25,6 @@ def quirks(problem: Json) -> list[str]:
                         continue
                     if everything:
                         found.add("quirk-all-with-constraint")
-                    if "distinctAttribute" in constraint and (everything or part.get("count", 1) > 1):
-                        found.add("quirk-distinct-within-request")
-                    if problem["stage"] == "lists" and "matchAttribute" in constraint:
-                        found.add("quirk-list-match")
     if len(admin) > 1:
         found.add("quirk-admin-mixed")
     return sorted(found)

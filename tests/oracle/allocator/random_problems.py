@@ -70,6 +70,7 @@ _FEATURES: Final = (
     "ConsumableCapacity",
     "DeviceBindingAndStatus",
     "DeviceTaints",
+    "FractionalCapacityRange",
     "ListTypeAttributes",
     "PartitionableDevices",
     "PrioritizedList",
@@ -111,6 +112,8 @@ class _Maker(SliceMaker):
             "allocatedClaims": self.allocated(),
             "claims": [self.claim(number) for number in range(claims)],
         }
+        if self.flavour == "ranges" and self.chance(0.5):
+            made["features"] = {"FractionalCapacityRange": False}
         if self.flavour == "features":
             made["features"] = self.features()
         made["tags"] += quirks(made)
@@ -135,7 +138,7 @@ class _Maker(SliceMaker):
         return classes
 
     def allocated(self) -> list[Json]:
-        share = 0.4 if self.flavour == "allocated" else 0.1
+        share = 0.4 if self.flavour in {"allocated", "ranges"} else 0.1
         claims: list[Json] = []
         for item in self.slices:
             for device in item["spec"].get("devices", ()):
@@ -195,7 +198,7 @@ class _Maker(SliceMaker):
         exactly: Json = {"deviceClassName": driver.partition(".")[0] if self.chance(0.7) else "any"}
         if self.chance(0.3) and exactly["deviceClassName"] != "any":
             exactly["selectors"] = [{"cel": {"expression": rng.choice(_SELECTORS[driver])}}]
-        if self.chance(0.5 if self.flavour == "all" else 0.08):
+        if self.chance(0.5 if self.flavour in {"all", "ranges"} else 0.08):
             exactly["allocationMode"] = "All"
         else:
             self.count(exactly)

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apiserver/pkg/cel/environment"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
@@ -135,7 +136,13 @@ func ask(c testCase, d testDevice) (result answer) {
 			result.Verdict, result.Error = "compile-error", fmt.Sprint("panic: ", problem)
 		}
 	}()
-	compiled := dracel.GetCompiler(features(c.Lists)).CompileCELExpression(c.Expression, dracel.Options{})
+	// As the API server checks a new claim, and as the scheduler reads a stored one: the latter has every feature.
+	environmentType := environment.NewExpressions
+	if c.Lists {
+		environmentType = environment.StoredExpressions
+	}
+	options := dracel.Options{EnvType: &environmentType}
+	compiled := dracel.GetCompiler(features(c.Lists)).CompileCELExpression(c.Expression, options)
 	if compiled.Error != nil {
 		result.Verdict, result.Error = "compile-error", compiled.Error.Error()
 		return result

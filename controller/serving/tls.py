@@ -1,0 +1,84 @@
+"""TLS between network and HTTP, in memory: it reads and writes no socket, so that nobody ever waits for a handshake."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from typing import Final
+
+__all__ = ["TlsChannel", "tls_context"]
+
+_PIECE_BYTES: Final = 64 * 1024
+
+
+class TlsChannel:
+    """One connection's TLS; see :class:`driver.adapters.http_server.connection.Channel`.
+
+    Args:
+        context: With the certificate that is shown.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._is_open = False
+
+    def receive(self, data: bytes) -> bytes:
+        """What the client says in these bytes, which may be nothing yet.
+
+        Raises:
+            ssl.SSLError: It is no TLS, or the client has ended it.
+        """
+        self._incoming.write(data)
+        plain = bytearray()
+        try:
+            if not self._is_open:
+                self._tls.do_handshake()
+                self._is_open = True
+            while piece := self._tls.read(_PIECE_BYTES):
+                plain += piece
+        except ssl.SSLWantReadError:
+            return bytes(plain)
+        raise ssl.SSLZeroReturnError("the client has ended TLS")
+
+    def reply(self) -> bytes:
+        """What the handshake has to say, or why it failed."""
+        return self._outgoing.read()
+
+    def send(self, data: memoryview) -> bytes:
+        """These bytes, encrypted."""
+        self._tls.write(data)
+        return self._outgoing.read()
+
+    def end(self) -> bytes:
+        """The end of TLS, so that nobody can have cut the answer short unseen."""
+        if self._is_open:
+            with contextlib.suppress(ssl.SSLError):  # it waits for the client's own end, which it need not
+                self._tls.unwrap()
+        return self._outgoing.read()
+
+
+def tls_context(certificate: bytes, key: bytes) -> ssl.SSLContext:
+    """What shows this certificate, by TLS 1.2 or newer.
+
+    Args:
+        certificate: PEM, with what it was issued by where clients need that.
+        key: Its private key, PEM.
+
+    Raises:
+        ssl.SSLError: They do not belong together, or are no PEM.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The ssl module reads files alone. This one is in memory: the key never reaches a disk, and the container's root
+    # file system is read-only.
+    descriptor = os.memfd_create("rootport-https")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(certificate + b"\n" + key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+    return context

@@ -1,0 +1,63 @@
+"""The client's kubeconfig loader, kept from printing and from stumbling: whatever is wrong is one message."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+from kubernetes.config import ConfigException
+
+from driver.adapters.input_file import path_name
+from driver.errors import InputError
+
+__all__ = ["loading"]
+
+_SHOWN: Final = 300  # characters: some of the loader's messages hold all that it has read
+_TOLD: Final = (ConfigException, OSError, yaml.YAMLError, ValueError)
+_STUMBLES: Final = (TypeError, AttributeError, KeyError, IndexError, RecursionError)
+_HINT: Final = "check it with `kubectl --kubeconfig=… version`"
+
+
+class _Errors(logging.Handler):
+    """Keeps what the loader tells the root logger: that a credential plugin failed, after which it goes on without."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@contextmanager
+def loading(files: str) -> Iterator[None]:
+    """What runs within has the client's loader read ``files``.
+
+    Raises:
+        InputError: The loader failed, or its credential plugin did.
+    """
+    shown = path_name(Path(files))
+    errors = _Errors()
+    root = logging.getLogger()
+    root.addHandler(errors)
+    try:
+        yield
+    except _TOLD as error:
+        raise InputError(f"{shown}: not a usable kubeconfig: {_one_line(str(error))}", hint=_HINT) from error
+    except _STUMBLES as error:
+        # Of a malformed file the loader says what its code stumbled over, in words of Python.
+        wanted = "expected clusters, contexts and users as `kubectl config view` prints them"
+        raise InputError(f"{shown}: not a usable kubeconfig: {wanted}", hint=_HINT) from error
+    finally:
+        root.removeHandler(errors)
+    if errors.texts:
+        reason = _one_line(errors.texts[-1].removeprefix("exec: "))
+        raise InputError(f"{shown}: its credential plugin (exec) gives no credentials: {reason}", hint=_HINT)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN]

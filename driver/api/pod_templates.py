@@ -1,0 +1,92 @@
+"""Pods and pod templates in objects of any kind: Deployment, Job, CronJob, and what operators add to these.
+
+They are looked for by their form, so that the kinds of operators (JobSet, PyTorchJob, RayCluster) count as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from driver.api.validation.errors import shown
+
+__all__ = ["PodSpec", "Resources", "containers", "no_such_claim", "pod_specs", "resources_of"]
+
+Steps: TypeAlias = tuple[str | int, ...]
+Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
+"""By the resource's name how much, and the field that says so."""
+
+_MAX_DEPTH: Final = 64
+_NONE: Final[tuple[Any, ...]] = (None, [])
+_LISTS: Final = ("initContainers", "containers")
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """A pod's spec, as it was written.
+
+    Attributes:
+        steps: Where it stands in the object.
+        spec: Plain data.
+    """
+
+    steps: Steps
+    spec: Mapping[str, Any]
+
+    @property
+    def asks_for_devices(self) -> bool:
+        """Whether it has claims, or resources that device plugins or drivers give."""
+        if self.spec.get("resourceClaims") not in _NONE:
+            return True
+        return any(
+            isinstance(container.get("resources"), Mapping)
+            and (
+                container["resources"].get("claims") not in _NONE
+                or any("/" in name for name in resources_of(container, steps))
+            )
+            for steps, container in containers(self)
+        )
+
+
+def pod_specs(data: Mapping[str, Any]) -> Iterator[PodSpec]:
+    """The pods of an object: mappings with a list of containers."""
+    pending: list[tuple[Steps, Any]] = [((), data)]
+    while pending:
+        steps, value = pending.pop()
+        if len(steps) > _MAX_DEPTH:
+            continue
+        if isinstance(value, Mapping):
+            found = value.get("containers")
+            if isinstance(found, list) and found and all(isinstance(item, Mapping) for item in found):
+                yield PodSpec(steps, value)
+                continue
+            pending.extend(((*steps, key), item) for key, item in reversed(list(value.items())) if isinstance(key, str))
+        elif isinstance(value, list):
+            pending.extend(((*steps, index), item) for index, item in reversed(list(enumerate(value))))
+
+
+def containers(pod: PodSpec) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """Init containers and containers, each with its field."""
+    for name in _LISTS:
+        listed = pod.spec.get(name)
+        for index, container in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(container, Mapping):
+                yield (*pod.steps, name, index), container
+
+
+def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
+    """What a container asks for; a limit is a request as well where there is no other."""
+    resources = container.get("resources")
+    found: dict[str, tuple[Any, Steps]] = {}
+    for kind in ("limits", "requests"):
+        amounts = resources.get(kind) if isinstance(resources, Mapping) else None
+        for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+            if isinstance(name, str):
+                found[name] = (amount, (*steps, "resources", kind, name))
+    return found
+
+
+def no_such_claim(name: str) -> str:
+    """What is wrong where a container names a claim that the pod's ``resourceClaims`` lack."""
+    return f"the pod's resourceClaims have no {shown(name)}: the API server refuses the pod"

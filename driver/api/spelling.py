@@ -1,0 +1,74 @@
+"""Which name was meant by one that is nearly right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+__all__ = ["alike", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
+
+_SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_NEAR: Final = 0.7
+_SAME_DOMAIN: Final = 0.75
+_AS_NEAR: Final = 16
+_SHORTEST_PART: Final = 3
+_LONGEST: Final = 80  # of what anybody wrote
+
+
+def plain(text: str) -> str:
+    """A name without case and separators."""
+    return _SEPARATORS.sub("", text.lower())
+
+
+def alike(text: str, known: Iterable[str]) -> str | None:
+    """The one that differs in case and separators alone."""
+    wanted = plain(text)
+    return next((item for item in known if wanted and plain(item) == wanted), None)
+
+
+def is_one_domain(name: str, other: str) -> bool:
+    """Whether the names of two classes end alike, but for a slip of the pen, or one has no domain.
+
+    A class of another domain is another driver's: it may be missing, and is not a misspelling.
+    """
+    domain, of_other = name.lower().partition(".")[2], other.lower().partition(".")[2]
+    if not domain or not of_other:
+        return True
+    return difflib.SequenceMatcher(None, domain, of_other).ratio() >= _SAME_DOMAIN
+
+
+def is_part(part: str, whole: str) -> bool:
+    """Whether a plain name begins or ends with another one of some length."""
+    return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
+
+
+def nearest(text: str, known: Iterable[str]) -> str | None:
+    """The one that is spelled nearly the same."""
+    wanted = plain(text)
+    by_plain = {plain(item): item for item in reversed(list(known))}
+    near = difflib.get_close_matches(wanted, by_plain, n=_AS_NEAR, cutoff=_NEAR)
+    return by_plain[min(near, key=lambda item: unlikeness(wanted, item))] if near else None
+
+
+def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
+    """A sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
+
+    So ``1g.10gb`` is more like ``1g.5gb`` than ``1g.20gb`` is.
+    """
+    numbers = [[int(number) for number in _NUMBER.findall(each)] for each in (text, other)]
+    apart = [abs(one - two) for one, two in zip(*numbers, strict=False)]
+    return -difflib.SequenceMatcher(None, other, text).ratio(), apart
+
+
+def nearest_name(text: str, known: Sequence[str]) -> str | None:
+    """The name that was meant: by case and separators, as a part of what was written, or by spelling."""
+    short = text[:_LONGEST]
+    same = alike(short, known)
+    if same is not None:
+        return same
+    # "mpsConfig" is mps; the longest name that is in it says most.
+    parts = [name for name in known if is_part(plain(name), plain(short))]
+    return max(parts, key=len, default=nearest(short, known))

@@ -1,0 +1,35 @@
+"""What an administrator has devices publish beyond Rootport's own attributes, such as names that another driver has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.policies import ExtraAttribute
+from driver.api.resource_v1 import DeviceAttribute
+
+__all__ = ["with_extra"]
+
+_NOTHING: Final[Mapping[str, DeviceAttribute]] = MappingProxyType({})
+
+
+def with_extra(
+    given: dict[str, DeviceAttribute],
+    extra: Sequence[ExtraAttribute],
+    not_published: Mapping[str, DeviceAttribute] = _NOTHING,
+) -> dict[str, DeviceAttribute]:
+    """A device's attributes, and those that its policy adds: with the value of one of its own, under another name.
+
+    An attribute whose source the device does not have is absent, as the source is.
+
+    Args:
+        given: What the device publishes by itself.
+        extra: What the policy adds.
+        not_published: Values that it does not publish by itself, and that can be published by a policy.
+    """
+    values = {**not_published, **given}
+    # Names without a domain are of the driver's own.
+    names = ((entry.name.removeprefix(f"{DRIVER_NAME}/"), entry.source) for entry in extra)
+    return given | {name: values[source] for name, source in names if source in values and name not in given}

@@ -1,0 +1,126 @@
+"""What the source of devices does not say of them: findings that follow from that are no errors.
+
+A topology file has no PCIe roots, rarely models and memory sizes, and never VFs. A claim that asks for one of these
+finds nothing there, and may well fit the machine. Of a cluster or dump, objects may be there that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.api.policies import may_be_extra
+from driver.explain import doubts
+from driver.explain.cluster import Kind
+from driver.explain.state import ClusterState
+from driver.layout import attributes as a
+from driver.lint.findings import LintCode, LintFinding, Severity
+from driver.model.devices import DeviceType
+from driver.model.inventory import Inventory, InventorySource
+
+__all__ = ["NOTHING", "Unrecorded", "unread", "unrecorded"]
+
+_OF_DEVICES: Final = frozenset({LintCode.SELECTS_TOO_FEW, LintCode.CAPACITY_UNAVAILABLE, LintCode.NEVER_FITS})
+"""Findings that the devices of another node could refute."""
+
+_NO_MEMORY: Final = "the GPUs' memory is not recorded (--gpu-memory or --gpu-model gives it)"
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Names of attributes and capacities, and kinds of devices, each with a clause that says what is not recorded.
+
+    Attributes:
+        names: By full name.
+        kinds: By kind of device.
+        devices: Why there may be devices that are not known of; empty where all are.
+        classes: Likewise of DeviceClasses.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[DeviceType, str] = field(default_factory=dict)
+    devices: str = ""
+    classes: str = ""
+
+    def weakened(self, findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
+        """The findings; those that are about what is not recorded as warnings that say so."""
+        for finding in findings:
+            yield finding if finding.severity is not Severity.ERROR else self._weakened(finding)
+
+    def _weakened(self, finding: LintFinding) -> LintFinding:
+        clauses = [self.names[name] for name in sorted(finding.names) if name in self.names]
+        clauses += [self.kinds[kind] for kind in sorted(finding.kinds) if kind in self.kinds]
+        consequence = "it may fit"
+        if not clauses:
+            consequence = "this is not certain"
+            clauses = [self.classes if finding.code is LintCode.UNKNOWN_CLASS else ""]
+            # Of other attributes than Rootport's own, only the devices that are there tell which they have.
+            if finding.code in _OF_DEVICES or any(map(may_be_extra, finding.names)):
+                clauses = [self.devices]
+        because = " and ".join(filter(None, dict.fromkeys(clauses)))
+        if not because:
+            return finding
+        message = f"{finding.message}; but {because}, so {consequence}"
+        return replace(finding, severity=Severity.WARNING, message=message)
+
+
+NOTHING: Final = Unrecorded()
+
+
+def unread(state: ClusterState, *, is_dump: bool = False) -> Unrecorded:
+    """What a cluster or dump has and nobody could read: ResourceSlices, Nodes and DeviceClasses.
+
+    Args:
+        state: What was read of it.
+        is_dump: A node may be on the cluster that has no Node object here.
+    """
+    devices = [doubts.unread(state, kind) for kind in (Kind.SLICE, Kind.NODE)]
+    if nodes := sorted(state.nodes_of_slices() - state.nodes.keys()) if is_dump else []:
+        devices.append(f"there are ResourceSlices of nodes without a Node object, such as {nodes[0][:253]}")
+    return Unrecorded(devices=" and ".join(filter(None, devices)), classes=doubts.unread(state, Kind.CLASS))
+
+
+def unrecorded(inventories: Iterable[Inventory]) -> Unrecorded:
+    """What these machines' sources leave out; nothing of machines that were read themselves."""
+    names: dict[str, str] = {}
+    kinds: dict[DeviceType, str] = {}
+    for inventory in inventories:
+        if inventory.source is InventorySource.LIVE:
+            continue
+        for name, clause in _names(inventory):
+            names.setdefault(name, clause)
+        if inventory.source is InventorySource.NCCL_TOPOLOGY and not any(nic.vfs for nic in inventory.nics):
+            kinds[DeviceType.RDMA_VF] = "a topology file records no VFs (--vfs-per-nic assumes some)"
+        if any(gpu.memory_bytes is None for gpu in inventory.gpus):
+            kinds[DeviceType.GPU_RATIO] = _NO_MEMORY
+        if any(gpu.model is None for gpu in inventory.gpus):
+            kinds[DeviceType.MIG] = "the GPUs' model is not recorded (--gpu-model names it)"
+    return Unrecorded(names, kinds)
+
+
+def _names(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    gpus, nics = inventory.gpus, inventory.nics
+    if any(gpu.memory_bytes is None for gpu in gpus):
+        yield f"{DRIVER_NAME}/{a.MEMORY}", _NO_MEMORY
+        yield f"{DRIVER_NAME}/{a.MEMORY_RATIO}", _NO_MEMORY
+    if any(gpu.model is None for gpu in gpus):
+        for name in (a.MODEL, a.ARCHITECTURE, a.CUDA_COMPUTE_CAPABILITY):
+            yield f"{DRIVER_NAME}/{name}", "the GPUs' model is not recorded (--gpu-model names it)"
+    if len(gpus) > 1 and not any(gpu.links for gpu in gpus):
+        yield f"{DRIVER_NAME}/{a.NVLINK_DOMAIN}", "no NVLinks are recorded"
+    for name in (a.UUID, a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION):
+        yield f"{DRIVER_NAME}/{name}", "the GPUs' driver was not asked"
+    if any(port.speed_gbps is None for nic in nics for port in nic.ports):
+        for name in (a.BANDWIDTH, a.LINK_SPEED):
+            yield f"{DRIVER_NAME}/{name}", "the NICs' speed is not recorded (--nic-speed gives it)"
+    if any(port.link_layer is None for nic in nics for port in nic.ports):
+        yield f"{DRIVER_NAME}/{a.LINK_TYPE}", "the NICs' link type is not recorded"
+    if any(nic.rdma_device is None for nic in nics):
+        yield f"{DRIVER_NAME}/{a.RDMA_DEVICE}", "the names of the RDMA devices are not recorded"
+    if inventory.source is InventorySource.NCCL_TOPOLOGY:
+        yield a.STANDARD_PCIE_ROOT, "PCIe roots are not recorded"
+        yield f"{DRIVER_NAME}/{a.RAIL}", "a topology file does not record rails"
+        for name in (a.IF_NAME, a.LINK_STATE, a.GUID, a.RDMA_NETNS):
+            yield f"{DRIVER_NAME}/{name}", f"a topology file does not record {name}"

@@ -1,0 +1,227 @@
+"""From the objects of a user's files to the pods that would run at one time, and the claims that they would have.
+
+As Kubernetes' controllers do it: a pod gets a claim of its own of each ResourceClaimTemplate that it names, and shares
+a ResourceClaim that it names. A claim or template that no pod names is allocated once all the same, for a pod that is
+assumed to use it: so a file with nothing but claims can be tried.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from driver.api.resource_v1 import ResourceClaim
+from driver.explain.cluster import PodClaim, PodState
+from driver.plan.environment import POD_CLAIM_ANNOTATION
+
+__all__ = ["UID_NAMESPACE", "GivenClaim", "SimulatedPod", "Work", "Workload", "work_of"]
+
+# Objects in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
+UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenClaim:
+    """A claim of the files.
+
+    Attributes:
+        claim: Valid, with the API's defaults, a namespace and a name.
+        from_template: It stands for the claims of a ResourceClaimTemplate, whose name it has.
+        place: Where it stands among the objects of the files.
+    """
+
+    claim: ResourceClaim
+    from_template: bool = False
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Pods that are alike: those of a Deployment, of a Job, or one alone.
+
+    Attributes:
+        pod: What they have in common; its UID where one of them is in the files itself.
+        pods: Their names: as many as run at one time.
+        containers: ``containers`` and ``initContainers`` of their spec, as far as explain reads them.
+        place: Where it stands among the objects of the files.
+    """
+
+    pod: PodState
+    pods: tuple[str, ...] = ()
+    containers: Mapping[str, Any] = field(default_factory=dict)
+    place: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPod:
+    """One pod.
+
+    Attributes:
+        state: Its names, its claims, each with the name of a ResourceClaim, but where its template is not there; its
+            extended resources; and the node that its ``spec.nodeName`` has.
+        containers: As far as explain reads them.
+        is_assumed: No file has it: it stands for whoever will use a claim.
+    """
+
+    state: PodState
+    containers: Mapping[str, Any] = field(default_factory=dict)
+    is_assumed: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.state.key
+
+    @property
+    def claim_keys(self) -> tuple[str, ...]:
+        """``namespace/name`` of each claim that it names, also of such as are not there."""
+        return tuple(f"{self.state.namespace}/{entry.claim}" for entry in self.state.claims if entry.claim)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is to be scheduled.
+
+    Attributes:
+        pods: In the order of the files.
+        claims: By ``namespace/name``, in the order in which the pods name them; each has a UID and is named by a pod.
+        templates: The templates of the files, by ``namespace/name``.
+    """
+
+    pods: tuple[SimulatedPod, ...]
+    claims: Mapping[str, ResourceClaim]
+    templates: Mapping[str, ResourceClaim]
+
+
+def work_of(given: Sequence[GivenClaim], workloads: Sequence[Workload]) -> Work:
+    """The pods and claims that these objects come to.
+
+    A template's claim has the template's name where one pod alone names it, else the pod's and the entry's, as
+    kube-controller-manager begins it. Names that are taken get a number.
+    """
+    return _Maker(given, workloads).work()
+
+
+class _Maker:
+    def __init__(self, given: Sequence[GivenClaim], workloads: Sequence[Workload]) -> None:
+        self._templates = {_key(item.claim): item for item in given if item.from_template}
+        self._claims = {_key(item.claim): item for item in given if not item.from_template}
+        self._workloads = workloads
+        self._made: dict[str, ResourceClaim] = {}
+        # Names that are taken, with the number to go on with.
+        self._names = dict.fromkeys(self._claims, 1)
+        self._pod_names: dict[str, int] = {}
+        self._users: Counter[str] = Counter()
+        for workload in workloads:
+            for key, times in self._named_templates(workload).items():
+                self._users[key] += times * len(workload.pods)
+
+    def work(self) -> Work:
+        named = {
+            f"{workload.pod.namespace}/{entry.claim}"
+            for workload in self._workloads
+            if workload.pods
+            for entry in workload.pod.claims
+        }
+        mentioned = {key for workload in self._workloads for key in self._named_templates(workload)}
+        unused = [item for key, item in self._claims.items() if key not in named]
+        unused += [item for key, item in self._templates.items() if key not in mentioned]
+        pods: list[SimulatedPod] = []
+        items: list[Workload | GivenClaim] = [*self._workloads, *unused]
+        for item in sorted(items, key=lambda item: item.place):
+            pods.extend(self._pods_of(item) if isinstance(item, Workload) else [self._assumed(item)])
+        return Work(
+            pods=tuple(pods),
+            claims=self._made,
+            templates={key: item.claim for key, item in self._templates.items()},
+        )
+
+    def _named_templates(self, workload: Workload) -> Counter[str]:
+        """Which templates each pod makes a claim of, and how many."""
+        namespace = workload.pod.namespace
+        return Counter(
+            key
+            for entry in workload.pod.claims
+            if entry.template
+            and f"{namespace}/{entry.claim}" not in self._claims
+            and (key := f"{namespace}/{entry.template}") in self._templates
+        )
+
+    def _pods_of(self, workload: Workload) -> Iterator[SimulatedPod]:
+        alike = workload.pod
+        for wanted in workload.pods:
+            name = self._unique(alike.namespace, wanted, self._pod_names)
+            entries = tuple([self._entry(alike.namespace, name, entry) for entry in alike.claims])
+            state = _pod(alike.namespace, name, entries, uid=alike.uid, node=alike.node, containers=alike.containers)
+            yield SimulatedPod(state=state, containers=workload.containers)
+
+    def _entry(self, namespace: str, pod: str, entry: PodClaim) -> PodClaim:
+        """The entry with the name of its claim."""
+        if entry.needs_none:
+            return entry
+        if entry.claim:
+            key = f"{namespace}/{entry.claim}"
+            if key in self._claims:
+                self._made.setdefault(key, _with_uid(self._claims[key].claim))
+                return entry
+        template = self._templates.get(f"{namespace}/{entry.template}") if entry.template else None
+        if template is None:
+            return entry
+        alone = self._users[_key(template.claim)] == 1
+        name = self._unique(namespace, entry.template if alone else f"{pod}-{entry.name}", self._names)
+        self._made[f"{namespace}/{name}"] = _annotated(_named(template.claim, name), entry.name)
+        return replace(entry, claim=name)
+
+    def _assumed(self, item: GivenClaim) -> SimulatedPod:
+        namespace, name = item.claim.metadata.namespace, item.claim.metadata.name
+        if item.from_template:
+            name = self._unique(namespace, name, self._names)
+        self._made[f"{namespace}/{name}"] = _named(item.claim, name)
+        pod = self._unique(namespace, name, self._pod_names)
+        entry = PodClaim(name="claim", claim=name)
+        return SimulatedPod(state=_pod(namespace, pod, (entry,)), is_assumed=True)
+
+    def _unique(self, namespace: str, name: str, taken: dict[str, int]) -> str:
+        """The name, with a number where it is taken; it is taken from now on."""
+        key, free = f"{namespace}/{name}", name
+        number = taken.get(key, 0)
+        while f"{namespace}/{free}" in taken:
+            number += 1
+            free = f"{name}-{number}"
+        taken[key] = max(number, 1)
+        taken.setdefault(f"{namespace}/{free}", 1)
+        return free
+
+
+def _pod(namespace: str, name: str, claims: tuple[PodClaim, ...], *, uid: str = "", **more: Any) -> PodState:
+    uid = uid or str(uuid.uuid5(UID_NAMESPACE, f"pod {namespace}/{name}"))
+    return PodState(namespace=namespace, name=name, uid=uid, claims=claims, **more)
+
+
+def _key(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def _named(claim: ResourceClaim, name: str) -> ResourceClaim:
+    """The claim under that name; a UID is its own only where it has kept its name."""
+    if claim.metadata.name == name:
+        return _with_uid(claim)
+    metadata = claim.metadata.model_copy(update={"name": name, "uid": ""})
+    return _with_uid(claim.model_copy(update={"metadata": metadata}))
+
+
+def _annotated(claim: ResourceClaim, entry: str) -> ResourceClaim:
+    """With the name that its pod has for it, as kube-controller-manager notes it on what it makes of a template."""
+    annotations = {**claim.metadata.annotations, POD_CLAIM_ANNOTATION: entry}
+    metadata = claim.metadata.model_copy(update={"annotations": annotations})
+    return claim.model_copy(update={"metadata": metadata})
+
+
+def _with_uid(claim: ResourceClaim) -> ResourceClaim:
+    if claim.metadata.uid:
+        return claim
+    metadata = claim.metadata.model_copy(update={"uid": str(uuid.uuid5(UID_NAMESPACE, _key(claim)))})
+    return claim.model_copy(update={"metadata": metadata})

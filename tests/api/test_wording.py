@@ -1,0 +1,105 @@
+"""What is wrong with an object is said in the words of Kubernetes' API, whichever validator of pydantic found it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, core_schema
+
+from driver.adapters.problems import Problem
+from driver.api.gpu_policies import GpuPolicies
+from driver.api.nic_policies import NicPolicies
+from driver.api.quantity import Quantity
+from driver.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from driver.api.rootport_v1alpha1 import Device, NodeInventory
+from driver.api.validation.wording import in_words
+from driver.config.kinds import KINDS
+
+PYDANTIC = re.compile(
+    r"input should|tuple|dictionary|instance of|value error|extra inputs|field required|parse", re.IGNORECASE
+)
+GENERIC = "is not valid here"
+WRONG_VALUES: tuple[Any, ...] = (
+    "x",
+    "",
+    "9" * 30,
+    1,
+    1.5,
+    -1,
+    10**30,
+    float("nan"),
+    True,
+    None,
+    [],
+    [1],
+    {},
+    {"a": 1},
+    b"x",
+)
+MODELS: list[type[BaseModel]] = [
+    *(ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice, Problem, GpuPolicies, NicPolicies),
+    *(NodeInventory, Device),
+    *KINDS.values(),
+]
+
+
+def models_within(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    if model in seen:
+        return
+    seen.add(model)
+    yield model
+    pending: list[Any] = [field.annotation for field in model.model_fields.values()]
+    while pending:
+        annotation = pending.pop()
+        pending.extend(get_args(annotation))
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from models_within(annotation, seen)
+
+
+def mistakes(model: type[BaseModel]) -> Iterator[ErrorDetails]:
+    fields = [field.alias or name for name, field in model.model_fields.items()]
+    inputs: list[Any] = [*WRONG_VALUES, *({field: value} for field in (*fields, "nonsense") for value in WRONG_VALUES)]
+    inputs += [{field: [value]} for field in fields for value in WRONG_VALUES]
+    for given in inputs:
+        try:
+            model.model_validate(given)
+        except ValidationError as error:
+            yield from error.errors(include_url=False)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_no_mistake_in_an_object_is_told_in_words_of_python(model: type[BaseModel]) -> None:
+    said = {in_words(details): details for part in models_within(model, set()) for details in mistakes(part)}
+    assert said
+    assert [message for message in said if PYDANTIC.search(message)] == []
+    assert [details["type"] for message, details in said.items() if message.startswith(GENERIC)] == []
+
+
+@pytest.mark.parametrize("kind", get_args(core_schema.ErrorType))
+def test_every_error_that_pydantic_knows_has_plain_words(kind: str) -> None:
+    names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "error", "expected")
+    context = dict.fromkeys(names, 2)
+    message = in_words({"type": kind, "loc": (), "msg": "Input should be a valid tuple", "input": "x", "ctx": context})
+    assert message
+    assert not PYDANTIC.search(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("40GB", "write 40G or 40Gi"),
+        ("40 GB", "write 40G or 40Gi"),
+        ("1.5gb", "write 1.5G or 1.5Gi"),
+        ("512kb", "write 512k or 512Ki"),
+        ("40GiB", "write 40Gi"),
+        ("lots", "expected a number with an optional suffix such as 500m, 80Gi or 1e3"),
+    ],
+)
+def test_a_quantity_with_bytes_for_its_unit_says_what_to_write(text: str, instead: str) -> None:
+    with pytest.raises(ValueError, match="is not a quantity") as caught:
+        Quantity(text)
+    assert str(caught.value).endswith(f": {instead}")

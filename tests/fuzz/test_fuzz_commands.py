@@ -1,0 +1,93 @@
+"""``rootport`` with bad files: it ends with an exit code and a message, never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from fuzzing import Target
+from mutation import json_mutated, mutated
+from samples import DUMP, MANIFESTS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects
+from topologies import machine_file
+
+from driver.cli.main import main
+
+pytestmark = pytest.mark.fuzz
+
+_MACHINE: Final = machine_file("azure-nd-h100-v5")
+_Check = Callable[[bytes], None]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., _Check]:
+    """Makes a check of commands; the argument FILE is where the input stands, and OUT a folder of its own."""
+
+    def made(name: str, *commands: tuple[object, ...]) -> _Check:
+        def check(data: bytes) -> None:
+            (tmp_path / name).write_bytes(data)
+            for command in commands:
+                words = [{"FILE": tmp_path / name, "OUT": tmp_path / "out"}.get(str(word), word) for word in command]
+                monkeypatch.setattr(sys, "argv", ["rootport", *map(str, words)])
+                with pytest.raises(SystemExit) as ended:
+                    main()
+                captured = capsys.readouterr()
+                assert ended.value.code in (0, 1, 2, 3)
+                assert "Traceback" not in captured.err
+                assert len(captured.err) < 100_000
+
+        return check
+
+    return made
+
+
+def _spoilt_stream(items: list[Any]) -> Callable[[Random], bytes]:
+    """Objects of which some are wrong, as a stream."""
+
+    def make(random: Random) -> bytes:
+        chosen = [json_mutated(random, item, most=2) if random.randrange(3) == 0 else item for item in items]
+        return b"\n---\n".join(json.dumps(item).encode() for item in chosen)
+
+    return make
+
+
+@pytest.mark.slow
+def test_simulate_and_lint_end_with_a_message(runs: Callable[..., _Check]) -> None:
+    def make(random: Random) -> bytes:
+        if random.randrange(3) == 0:
+            return mutated(random, random.choice(MANIFESTS).read_bytes(), YAML_TOKENS, most=2)
+        return _spoilt_stream(list(objects(random.choice(MANIFESTS))))(random)
+
+    machine = ("--topology", _MACHINE, "--gpu-model", "H100", "--vfs-per-nic", "2")
+    simulate = ("simulate", *machine, "--claims", "FILE", "--out", "OUT")
+    check = runs("claims.yaml", simulate, ("lint", "FILE", *machine, "-o", "json"), ("lint", "FILE"))
+    Target(name="cli-manifests", make=make, check=check, examples=40, seconds=8).run()
+
+
+@pytest.mark.slow
+def test_explain_ends_with_a_message(runs: Callable[..., _Check]) -> None:
+    explain = ("explain", "claim", "ml/train", "--from", "FILE")
+    check = runs("dump.yaml", (*explain, "-o", "json"), explain, ("lint", MANIFESTS[0], "--from", "FILE"))
+    make = _spoilt_stream([item for path in DUMP for item in objects(path)])
+    Target(name="cli-dumps", make=make, check=check, examples=60, seconds=8).run()
+
+
+def test_topo_slices_and_pairs_end_with_a_message(runs: Callable[..., _Check]) -> None:
+    check = runs(
+        "machine.xml",
+        ("topo", "FILE"),
+        ("topo", "FILE", "-o", "json"),
+        ("slices", "--topology", "FILE", "--gpu-model", "H100", "--vfs-per-nic", "2"),
+        ("pairs", "--topology", "FILE", "--gpus", "2"),
+    )
+    Target(
+        name="cli-topologies",
+        make=lambda random: mutated(random, random.choice(TOPOLOGIES).read_bytes(), XML_TOKENS, most=3),
+        check=check,
+        examples=40,
+        seconds=8,
+    ).run()
