@@ -29,7 +29,7 @@ RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check wheel --no-deps --
 # runs as root; cflags has how.
 FROM ${BASE} AS cni
 RUN apt-get update && apt-get install -y --no-install-recommends gcc=4:12.* libc6-dev=2.36-* && rm -rf /var/lib/apt/lists/*
-COPY kubeletplugin/cni/shim /shim
+COPY kubeletplugin/network/cni/shim /shim
 RUN gcc @/shim/cflags -o /rootport-cni /shim/*.c
 
 FROM ${BASE}

@@ -14,8 +14,8 @@ from controller.serving.callers import Callers
 from controller.serving.names import certificate_host, service_names
 from controller.serving.self_signed import SelfSigned
 from controller.serving.static_files import dashboard_routes
-from driver.adapters.health_server import Page
-from driver.adapters.http_server.exchange import Route
+from driver.adapters.http.exchange import Route
+from driver.adapters.http.probe_server import Page
 from driver.adapters.kubernetes.api import KubernetesApi
 
 __all__ = ["SERVICE", "HttpsOptions", "https_server"]

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from controller.leader_election import LeaderElector, Outcome
-from controller.leader_label import LeaderLabel
+from controller.leader.election import LeaderElector, Outcome
+from controller.leader.label import LeaderLabel
 from controller.publisher import Publisher
-from driver.adapters.health_server import HealthServer, Page
-from driver.adapters.http_server.sources import Readers
+from driver.adapters.http.probe_server import HealthServer, Page
+from driver.adapters.http.sources import Readers
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.request import OnWrite
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from controller.leader_election import LeaderElector
+from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
 from controller.metrics import ControllerCounts, ControllerMetrics
 from controller.overview.store import Overview
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
-from driver.adapters.health_server import Page
-from driver.adapters.http_server.sources import READERS, Readers
+from driver.adapters.files.policies_in_force import PoliciesInForce
+from driver.adapters.http.metrics_page import MetricsPage
+from driver.adapters.http.probe_server import Page
+from driver.adapters.http.sources import READERS, Readers
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
 from driver.adapters.malloc import return_large_blocks
-from driver.adapters.metrics_page import MetricsPage
-from driver.adapters.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError, RootportError

@@ -13,21 +13,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from controller.alignment_pass import AlignmentPass
-from controller.cluster_view import ClusterView
-from controller.device_pace import DevicePace
-from controller.device_pass import DevicePass, NodeListener
-from controller.liveness import Liveness, LivenessTracker
-from controller.news import ClusterListener
-from controller.node_pass import NodePass
+from controller.alignment.reconciler import AlignmentPass
+from controller.cluster.events import ClusterListener
+from controller.cluster.liveness import Liveness, LivenessTracker
+from controller.cluster.view import ClusterView
+from controller.devices.pace import DevicePace
+from controller.devices.reconciler import DevicePass, NodeListener
 from controller.precedence import Precedence
-from controller.published_condition import PublishedCondition
-from controller.slice_features import SliceFeatures
-from controller.slice_writer import SliceWriter
+from controller.slices.features import SliceFeatures
+from controller.slices.published_condition import PublishedCondition
+from controller.slices.reconciler import NodePass
+from controller.slices.writer import SliceWriter
 from controller.work_queue import WorkQueue
+from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
-from driver.adapters.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.objects import node_label

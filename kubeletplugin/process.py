@@ -18,40 +18,40 @@ from pathlib import Path
 from typing import Final
 
 from driver import __version__
-from driver.adapters.health_server import HealthServer
+from driver.adapters.http.metrics_page import MetricsPage
+from driver.adapters.http.probe_server import HealthServer
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.metrics_page import MetricsPage
 from driver.errors import RootportError
 from driver.model.health import NodeHealth
-from kubeletplugin import memory
-from kubeletplugin.claim_planner import ClaimPlanner
-from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
-from kubeletplugin.claims import ClaimReader
-from kubeletplugin.conditions import Concern, Finding, Findings, State
-from kubeletplugin.device_health import DevicesHealth
-from kubeletplugin.discovery import Discovery, look
+from kubeletplugin import heap
+from kubeletplugin.claims.planner import ClaimPlanner
+from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.reader import ClaimReader
+from kubeletplugin.claims.recovery import Reconciler, recover
+from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
+from kubeletplugin.claims.timed import TimedClaims
 from kubeletplugin.effects import HostEffects
 from kubeletplugin.effects.mig import MigDevices
 from kubeletplugin.effects.mps import MpsDaemons
 from kubeletplugin.effects.time_slice import TimeSlices
-from kubeletplugin.entry import Entry
-from kubeletplugin.failing_loops import FailingLoops
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.health import HEALTH_FILE, HealthWatch, MemoryFile
-from kubeletplugin.heartbeat import Heartbeat
-from kubeletplugin.host_checks import HostChecks
+from kubeletplugin.health.pod_status import DevicesHealth
 from kubeletplugin.internal_errors import guarded, summary
 from kubeletplugin.loop import Loop
 from kubeletplugin.metrics import NodeMetrics
-from kubeletplugin.node_network import NodeNetwork
-from kubeletplugin.node_publisher import NodePublisher
-from kubeletplugin.operation_times import TimedClaims
+from kubeletplugin.metrics.pod_resources import PodResources
+from kubeletplugin.network.node_network import NodeNetwork
+from kubeletplugin.node.discovery import Discovery, look
+from kubeletplugin.node.roots import Roots
 from kubeletplugin.options import Options
-from kubeletplugin.pod_resources import PodResources
-from kubeletplugin.preparer import Preparer
-from kubeletplugin.recovery import Reconciler, recover
-from kubeletplugin.roots import Roots
-from kubeletplugin.store import ClaimStore
+from kubeletplugin.publish.conditions import Concern, Finding, Findings, State
+from kubeletplugin.publish.failing_loops import FailingLoops
+from kubeletplugin.publish.heartbeat import Heartbeat
+from kubeletplugin.publish.host_checks import HostChecks
+from kubeletplugin.publish.inventory import NodePublisher
+from kubeletplugin.state.entry import Entry
+from kubeletplugin.state.store import ClaimStore
 
 __all__ = ["Plugin", "run"]
 
@@ -397,13 +397,13 @@ def run(options: Options) -> int:
     # Signals wait in a queue for sigwait() below: no handler runs in the middle of something else. Threads inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     _LOG.info("starting", extra={"version": __version__, "node": options.node, "instance": options.instance})
-    memory.set_up_malloc()
+    heap.set_up_malloc()
     # Pods start several at a time. With the interpreter's 5 ms, a call that has its answer from the API server would
     # wait that long for each other one that is computing.
     sys.setswitchinterval(_SWITCH_S)
     plugin = Plugin(options)
     plugin.start()
-    memory.give_back()
+    heap.give_back()
     code = None
     while code is None:
         received = signal.sigwait(_SIGNALS)

@@ -13,9 +13,9 @@ from topologies import REAL_MACHINE_FILES, nccl_file
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.host import HostRoot
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.sysfs import discover
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text
+from driver.adapters.sysfs.discovery import discover
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import Device
 from driver.api.validation import validate_device_class

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from driver.adapters.machine_file import read_machine
+from driver.adapters.machines.description import read_machine
 
 __all__ = ["MACHINE_FILES", "OTHERS_FILES", "REAL_MACHINE_FILES", "machine_file", "nccl_file"]
 

@@ -14,7 +14,7 @@ from controller.admission.rotation import Lifetimes
 from controller.serving.certificates import ServingCertificate
 from controller.serving.names import certificate_host, service_names
 from controller.serving.secure_server import SecureServer
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.api import KubernetesApi
 
 __all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route", "admission_server"]

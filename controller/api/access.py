@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from controller.explanations.routes import Rights
 from controller.serving.callers import Caller, NotAuthenticatedError
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS, Resource
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from controller.api.access import Answer
 from controller.explanations.pending import PendingClaim
 from controller.serving.callers import Caller
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 
 __all__ = ["pending_answer"]
 

@@ -18,7 +18,7 @@ from controller.api.access import Answer
 from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Changes, Overview
 from controller.serving.callers import Caller
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 
 __all__ = ["events_answer"]
 

@@ -24,7 +24,7 @@ from controller.api.access import Answer
 from controller.api.stream_places import StreamPlaces
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts
 from driver.status.overview import NodeState, is_offered

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from controller.api.koordinator import PREFIX
 from driver import __version__
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
 
 __all__ = ["document", "openapi_route"]
 

@@ -16,8 +16,8 @@ from controller.explanations.routes import Rights, explain_route
 from controller.explanations.service import Explanations
 from controller.overview.store import Overview
 from controller.serving.callers import Caller
-from driver.adapters.health_server import Page, page_response
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
+from driver.adapters.http.probe_server import Page, page_response
 
 __all__ = ["api_routes"]
 

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from controller.serving.callers import Caller
-from driver.adapters.http_server.exchange import Response
+from driver.adapters.http.exchange import Response
 
 __all__ = ["StreamPlaces"]
 

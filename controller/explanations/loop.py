@@ -19,10 +19,10 @@ from controller.explanations.turns import Shares
 from controller.explanations.writer import OutcomeWriter
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError
-from driver.explain.cluster import PodState
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.state import ClusterState
-from driver.explain.summary import NOTE_BYTES, summary
+from driver.explain.known.cluster import PodState
+from driver.explain.known.state import ClusterState
+from driver.explain.tell.summary import NOTE_BYTES, summary
 
 __all__ = ["ExplanationLoop", "Pace"]
 

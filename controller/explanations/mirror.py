@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from controller.explanations.annotated import AnnotatedClaims
-from controller.packed import unpack
+from controller.cluster.packed import unpack
+from controller.cluster.pending_annotations import AnnotatedClaims
 from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
@@ -25,8 +25,8 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
 )
 from driver.adapters.kubernetes.skipped import SkippedObjects
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 __all__ = ["BusyError", "Mirror"]
 
@@ -54,7 +54,7 @@ class BusyError(Exception):
 
 
 class Mirror:
-    """A :class:`~driver.explain.state.ClusterState` behind a lock. Safe for several threads.
+    """A :class:`~driver.explain.known.state.ClusterState` behind a lock. Safe for several threads.
 
     Args:
         skipped: Gets the objects that cannot be taken over; explanations are made without them.
@@ -82,7 +82,7 @@ class Mirror:
         Args:
             kind: As the API names it, such as ``ResourceSlice``.
             key: ``namespace/name``, or ``name``.
-            data: Of :func:`controller.packed.pack`.
+            data: Of :func:`controller.cluster.packed.pack`.
         """
         place = (Kind(kind), key)
         with self._lock:

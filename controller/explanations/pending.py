@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.explanations.annotated import MESSAGE, REASON
+from controller.cluster.pending_annotations import MESSAGE, REASON
 from controller.explanations.mirror import Mirror
-from driver.explain.state import ClusterState
+from driver.explain.known.state import ClusterState
 
 __all__ = ["PendingClaim", "PendingClaims"]
 

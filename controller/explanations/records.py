@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from controller.explanations.annotated import ANNOTATIONS, MESSAGE, REASON
+from controller.cluster.pending_annotations import ANNOTATIONS, MESSAGE, REASON
 from driver import DRIVER_NAME
 from driver.api.times import micro_time_text
 from driver.explain.explanation import ObjectRef

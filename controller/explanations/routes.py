@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 from controller.explanations.mirror import BusyError
 from controller.serving.callers import Caller, NotAuthenticatedError
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.report import report_text
-from driver.explain.wire import to_wire
+from driver.explain.tell.report import report_text
+from driver.explain.tell.wire import to_wire
 
 __all__ = ["Asked", "Rights", "explain_route", "explain_routes"]
 

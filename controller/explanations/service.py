@@ -19,9 +19,9 @@ from controller.explanations.write_pace import WritePace
 from controller.explanations.writer import OutcomeWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import InputError
-from driver.explain.cluster import Kind
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 __all__ = ["Explanations"]
 
@@ -70,7 +70,7 @@ class Explanations:
 
     @property
     def listener(self) -> Mirror:
-        """What the watches of :class:`~controller.cluster_view.ClusterView` feed."""
+        """What the watches of :class:`~controller.cluster.view.ClusterView` feed."""
         return self._mirror
 
     @property

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
+from controller.cluster.packed import pack
 from controller.explanations.mirror import Mirror
-from controller.packed import pack
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
 from driver.adapters.kubernetes.reflector import Reflector
@@ -21,7 +21,7 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
     Resource,
 )
-from driver.explain.reading import MAX_POD_CLAIMS
+from driver.explain.known.reading import MAX_POD_CLAIMS
 from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts
 
 __all__ = ["ExplanationWatches", "pod_essence"]
@@ -46,7 +46,7 @@ _POD_STATUS: Final = ("phase", "resourceClaimStatuses", "extendedResourceClaimSt
 
 
 class ExplanationWatches:
-    """Feeds a mirror. :class:`~controller.cluster_view.ClusterView` feeds it all other kinds.
+    """Feeds a mirror. :class:`~controller.cluster.view.ClusterView` feeds it all other kinds.
 
     Args:
         api: The API server.

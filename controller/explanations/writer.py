@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from controller.explanations.annotated import REASON, AnnotatedClaims
+from controller.cluster.pending_annotations import REASON, AnnotatedClaims
 from controller.explanations.records import EVENT_AGAIN_S, Outcome, annotations_patch, pending_event
 from controller.explanations.refusals import Refusals
 from driver.adapters.kubernetes.api import KubernetesApi

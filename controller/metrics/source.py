@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from controller.metrics.families import ControllerSnapshot, controller_families
 from driver import __version__
-from driver.adapters.durations import Durations
+from driver.adapters.http.durations import Durations
 from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.status.metric_family import Family

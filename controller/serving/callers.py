@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from controller.serving.buckets import Buckets, Rate
-from driver.adapters.http_server.exchange import Request
+from driver.adapters.http.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, JsonObject

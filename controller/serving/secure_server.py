@@ -1,7 +1,7 @@
 """The controller's HTTPS server: the admission webhook's, and of what else is asked over the network.
 
 Anybody in the cluster's network reaches it, and the API server shows no credentials to webhooks. What bounds a client
-is :mod:`driver.adapters.http_server`'s; here are TLS and the figures.
+is :mod:`driver.adapters.http`'s; here are TLS and the figures.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from controller.serving.tls import TlsChannel, tls_context
-from driver.adapters.http_server.exchange import Route
-from driver.adapters.http_server.limits import Limits
-from driver.adapters.http_server.server import HttpServer
+from driver.adapters.http.exchange import Route
+from driver.adapters.http.limits import Limits
+from driver.adapters.http.server import HttpServer
 from driver.errors import NodeError
 
 __all__ = ["MAX_BODY_BYTES", "SecureServer"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
-from driver.adapters.http_server.exchange import Route
+from driver.adapters.http.exchange import Route
 
 __all__ = ["SelfSigned"]
 

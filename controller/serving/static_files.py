@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
 from typing import Final
 
-from driver.adapters.http_server.exchange import Request, Response, Route
+from driver.adapters.http.exchange import Request, Response, Route
 
 __all__ = ["DASHBOARD", "dashboard_routes"]
 

@@ -13,7 +13,7 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class TlsChannel:
-    """One connection's TLS; see :class:`driver.adapters.http_server.connection.Channel`.
+    """One connection's TLS; see :class:`driver.adapters.http.connection.Channel`.
 
     Args:
         context: With the certificate that is shown.

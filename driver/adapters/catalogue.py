@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 
-from driver.adapters.yaml_documents import read_documents
+from driver.adapters.files.yaml_documents import read_documents
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.devices import MigPlacement, MigProfile

@@ -1,6 +1,7 @@
 """What slices have in common that differ in attributes at most: of thousands of nodes, most are of a few kinds.
 
-Objects are compared by identity where equal ones mostly are one object (:mod:`driver.explain.slice_reading`); where
+Objects are compared by identity where equal ones mostly are one object (:mod:`driver.explain.known.slice_reading`);
+where
 they are not, two slices of one shape get two numbers, which costs time and is never wrong.
 """
 

@@ -21,14 +21,14 @@ from driver.cli.options import FILE, output_option
 from driver.cli.output import to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.pending import pending_subjects
-from driver.explain.wire import list_to_wire, to_wire
+from driver.explain.judge.pending import pending_subjects
+from driver.explain.known.cluster import Kind
+from driver.explain.tell.wire import list_to_wire, to_wire
 
 if TYPE_CHECKING:
-    from driver.explain.state import ClusterState
+    from driver.explain.known.state import ClusterState
 
 __all__ = ["command"]
 
@@ -241,7 +241,7 @@ def _state(flags: _ClusterFlags, asked: _Subject, *, all_namespaces: bool) -> tu
         if flags.dumps is not None:
             if flags.kubeconfig is not None or flags.context is not None:
                 raise InputError("--from and --kubeconfig or --context: which cluster?", hint="leave one of them out")
-            from driver.adapters.dumps import read_dumps  # noqa: PLC0415 - as said above
+            from driver.adapters.manifests.dumps import read_dumps  # noqa: PLC0415 - as said above
 
             return read_dumps(flags.dumps, features=flags.features, seen=step), asked.namespace
         from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from driver.cli.render import console, plural
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.report import WIDTH, Tone, report
-from driver.explain.summary import short_answer
+from driver.explain.tell.report import WIDTH, Tone, report
+from driver.explain.tell.summary import short_answer
 
 __all__ = ["Known", "print_explanation", "print_pending"]
 

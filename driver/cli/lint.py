@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from driver.adapters.input_file import path_name
-from driver.adapters.manifests import ClaimManifest, Manifests, read_all_manifests, read_manifest_text
+from driver.adapters.files.input_file import path_name
+from driver.adapters.manifests.claims import ClaimManifest, Manifests, read_all_manifests, read_manifest_text
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
@@ -23,9 +23,9 @@ from driver.cli.output import to_json
 from driver.cli.progress import progress
 from driver.cli.render import plural
 from driver.errors import InputError, RootportError
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
-from driver.explain.vocabulary import Vocabulary
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
+from driver.explain.known.vocabulary import Vocabulary
 from driver.layout import resource_slices
 from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
@@ -199,7 +199,7 @@ def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -
     """The cluster that the user names, if any."""
     # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
     if dumps is not None:
-        from driver.adapters.dumps import read_dumps  # noqa: PLC0415 - as said above
+        from driver.adapters.manifests.dumps import read_dumps  # noqa: PLC0415 - as said above
 
         with progress(f"reading {path_name(dumps)}"):
             return read_dumps(dumps, kinds=_PUBLISHED)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from driver.adapters.document import Problem, printable
-from driver.adapters.manifests import ClaimManifest, ClassManifest, PodManifest
+from driver.adapters.files.document import Problem, printable
+from driver.adapters.manifests.claims import ClaimManifest, ClassManifest, PodManifest
 from driver.cli.render import console, plural
 from driver.lint import LintCode, LintFinding, Severity
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from driver.adapters.topology_file import node_name, read_topology
+from driver.adapters.machines.topology import node_name, read_topology
 from driver.api.validation.names import subdomain
 from driver.cli.options import FILE, FOLDER, HardwareFlags, hardware_options
 from driver.cli.simulation_options import NicFlags, nic_options
@@ -191,17 +191,17 @@ def machine_options(
 
 # Imported where they are needed: who names files alone takes neither sysfs nor NVML.
 def _of_folder(folder: Path, node: str) -> Inventory:
-    from driver.adapters import sysfs  # noqa: PLC0415 - as said above
     from driver.adapters.host import HostRoot  # noqa: PLC0415 - as said above
+    from driver.adapters.sysfs.discovery import discover  # noqa: PLC0415 - as said above
 
-    return sysfs.discover(HostRoot(folder), node=node)
+    return discover(HostRoot(folder), node=node)
 
 
 def _of_this_machine(node: str) -> Inventory:
-    from driver.adapters import live  # noqa: PLC0415 - as said above
     from driver.adapters.host import HostRoot  # noqa: PLC0415 - as said above
+    from driver.adapters.machines.live import discover  # noqa: PLC0415 - as said above
 
-    return live.discover(HostRoot(Path("/")), node=node)
+    return discover(HostRoot(Path("/")), node=node)
 
 
 def _folder_name(folder: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.policies_file import read_policies
+from driver.adapters.files.policies_file import read_policies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from driver.adapters.manifests import read_manifest_text
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import AllocationError, Allocator
 from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults

@@ -9,9 +9,9 @@ from typing import Final
 
 import click
 
-from driver.adapters.manifests import read_manifest_text, read_manifests
-from driver.adapters.output_folder import check_replaceable, replace_folder
-from driver.adapters.workloads import read_workloads
+from driver.adapters.files.output_folder import check_replaceable, replace_folder
+from driver.adapters.manifests.claims import read_manifest_text, read_manifests
+from driver.adapters.manifests.workloads import read_workloads
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from driver.cli.output import yaml_stream
-from driver.explain.cluster import Kind
+from driver.explain.known.cluster import Kind
 from driver.simulation import Simulation, objects_of, slice_json
 
 __all__ = ["cdi_path", "result_files"]

@@ -73,7 +73,7 @@ def command(
 
 
 def _dumped(dumps: Path, node: str | None) -> Observed:
-    from driver.adapters.dumps import read_observed_dump  # noqa: PLC0415 - YAML is for dumps alone
+    from driver.adapters.manifests.dumps import read_observed_dump  # noqa: PLC0415 - YAML is for dumps alone
 
     with progress("reading objects") as step:
         return read_observed_dump(dumps, node=node, seen=step)

@@ -103,9 +103,9 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
 
 def _load(api: KubernetesApi, pod: PluginPod) -> NodeLoad:
     """One node; that it does not answer is a part of the answer, that we may not ask is not."""
+    from driver.adapters.http.metrics_reader import read_samples  # noqa: PLC0415 - as above
     from driver.adapters.kubernetes.errors import ForbiddenError  # noqa: PLC0415 - as above
     from driver.adapters.kubernetes.status_objects import NAMESPACE, plugin_metrics  # noqa: PLC0415 - as above
-    from driver.adapters.prometheus import read_samples  # noqa: PLC0415 - as above
     from driver.cli.top_report import NodeLoad  # noqa: PLC0415 - as above
     from driver.status.load import SAMPLES, device_loads  # noqa: PLC0415 - as above
 

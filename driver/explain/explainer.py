@@ -9,8 +9,9 @@ from typing import Final
 from driver.allocator.demands import ClaimDemand
 from driver.budget import Budget, SpentError, check, is_spent, share
 from driver.errors import InputError
-from driver.explain.case import Case, NodeVerdict
-from driver.explain.checks import (
+from driver.explain.explanation import Explanation, Finding, NodeGroup, ObjectRef, Proposal, RequestFunnel
+from driver.explain.judge.case import Case, NodeVerdict
+from driver.explain.judge.checks import (
     DEFAULT_SCHEDULER,
     check_claim,
     check_extended,
@@ -18,23 +19,22 @@ from driver.explain.checks import (
     check_pod_claim,
     prepare_problem,
 )
-from driver.explain.cluster import ClaimState, Kind, NodeState, PodState
-from driver.explain.conclusion import conclude
-from driver.explain.doubts import with_doubts
-from driver.explain.explanation import Explanation, Finding, NodeGroup, ObjectRef, Proposal, RequestFunnel
-from driver.explain.extended import Extended, extended_of, for_pod, note_of_claim
-from driver.explain.look import Judgement
-from driver.explain.messages import judgement_text
-from driver.explain.near_names import not_there
-from driver.explain.node_verdicts import DRIVERS_FAULT, NodeVerdicts
-from driver.explain.proposals import proposals
-from driver.explain.ranking import ranked_groups
+from driver.explain.judge.doubts import with_doubts
+from driver.explain.judge.look import Judgement
+from driver.explain.judge.node_verdicts import DRIVERS_FAULT, NodeVerdicts
+from driver.explain.judge.trial import Trial
+from driver.explain.judge.verdicts import Verdicts
+from driver.explain.known.cluster import ClaimState, Kind, NodeState, PodState
+from driver.explain.known.extended import Extended, extended_of, for_pod, note_of_claim
+from driver.explain.known.near_names import not_there
+from driver.explain.known.state import ClusterState
+from driver.explain.propose.proposals import proposals
 from driver.explain.reasons import Reason
-from driver.explain.requests import request_funnels
-from driver.explain.state import ClusterState
+from driver.explain.tell.conclusion import conclude
+from driver.explain.tell.messages import judgement_text
+from driver.explain.tell.ranking import ranked_groups
+from driver.explain.tell.requests import request_funnels
 from driver.explain.texts import plural
-from driver.explain.trial import Trial
-from driver.explain.verdicts import Verdicts
 from driver.objects.extended_resources import MAX_POD_RESOURCES
 
 __all__ = ["MAX_CPU_S", "Explainer"]

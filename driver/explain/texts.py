@@ -10,8 +10,8 @@ from driver.api.resource_v1 import DeviceTaint
 
 if TYPE_CHECKING:  # the controller's notes need a plural, and not the allocator behind these
     from driver.allocator.pools import PooledDevice
-    from driver.explain.cluster import ClaimState, NodeTaint
-    from driver.explain.state import ClusterState
+    from driver.explain.known.cluster import ClaimState, NodeTaint
+    from driver.explain.known.state import ClusterState
 
 __all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short", "taint_text"]
 

@@ -11,7 +11,7 @@ from driver.api.resource_v1 import Device, DeviceSelector
 from driver.cel import CelEvaluationError, Term
 from driver.cel.comparisons import Comparison, ConstantType, comparisons, constant_amounts, is_all_evaluated
 from driver.config import small_amount
-from driver.explain.vocabulary import CAPACITIES
+from driver.explain.known.vocabulary import CAPACITIES
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import AttributeType, attribute_type, attributes_of, samples
 from driver.lint.questions import ask, terms_of

@@ -13,7 +13,7 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, DeviceClass
 from driver.cel import CelEvaluationError
-from driver.explain.vocabulary import CAPACITIES
+from driver.explain.known.vocabulary import CAPACITIES
 from driver.layout import attributes as a
 from driver.lint.questions import ask
 from driver.model.devices import DeviceType

@@ -10,8 +10,8 @@ from typing import Final
 from driver.api.pod_templates import PodSpec
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.budget import SpentError
-from driver.explain.state import ClusterState
-from driver.explain.vocabulary import Vocabulary
+from driver.explain.known.state import ClusterState
+from driver.explain.known.vocabulary import Vocabulary
 from driver.lint.constants import wrong_constants
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of

@@ -14,7 +14,7 @@ from driver.api.validation.errors import shown
 from driver.budget import check
 from driver.cel import CelCompileError, compile_selector
 from driver.config import UnsupportedFieldError, share_errors
-from driver.explain.vocabulary import OWN_CLASSES, Vocabulary
+from driver.explain.known.vocabulary import OWN_CLASSES, Vocabulary
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
 from driver.lint.parameters import read_parameters

@@ -28,7 +28,7 @@ from driver.api.validation import FieldError
 from driver.budget import check
 from driver.config import ConfigEntry, GpuConfig, GpuSharing, config_kind, read_entries, share_errors
 from driver.errors import InputError
-from driver.explain.state import ClusterState
+from driver.explain.known.state import ClusterState
 from driver.layout.attributes import CORE, MEMORY, TYPE
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import GPU_KINDS

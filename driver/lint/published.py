@@ -18,10 +18,10 @@ from driver.api.resource_v1 import Device, DeviceClass, ResourceClaim
 from driver.budget import check
 from driver.cel import CelCompileError, CelLimitError, TermAnswer, compile_terms
 from driver.cel.lexer import tokenize, unescape
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
-from driver.explain.trial import Trial
-from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
+from driver.explain.judge.trial import Trial
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
+from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.parts import Part, constraint_attribute
 from driver.model.devices import DeviceType

@@ -11,7 +11,7 @@ from driver.api.policies import may_be_extra
 from driver.api.resource_v1 import Device, DeviceAttribute, DeviceClass
 from driver.budget import check
 from driver.cel import CelEvaluationError, Terms
-from driver.explain.vocabulary import CAPACITIES, OWN_CAPACITIES, Vocabulary, of_other_kinds, suggest
+from driver.explain.known.vocabulary import CAPACITIES, OWN_CAPACITIES, Vocabulary, of_other_kinds, suggest
 from driver.layout.attributes import TYPE
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import ATTRIBUTES, OFTEN_ABSENT, attributes_of

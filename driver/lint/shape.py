@@ -11,7 +11,7 @@ from driver.api.policies import may_be_extra
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import check
 from driver.config import small_amount
-from driver.explain.vocabulary import CAPACITIES, OWN_ATTRIBUTES, Vocabulary, suggest
+from driver.explain.known.vocabulary import CAPACITIES, OWN_ATTRIBUTES, Vocabulary, suggest
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import ATTRIBUTES, GPU_KINDS, NIC_KINDS, attributes_of
 from driver.lint.parts import Part, applies, constraint_attribute

@@ -12,9 +12,9 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.policies import may_be_extra
-from driver.explain import doubts
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.judge import doubts
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 from driver.layout import attributes as a
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.model.devices import DeviceType

@@ -1,7 +1,7 @@
 """The user-space half of NVIDIA's driver: what a container needs of the host beside the device nodes.
 
 The kernel's half and the libraries must have one version, so an image cannot bring the libraries along.
-:mod:`driver.adapters.nvidia_driver_files` finds them; here stands what they are and which CDI edits they make. The
+:mod:`driver.adapters.nvml.driver_files` finds them; here stands what they are and which CDI edits they make. The
 edits follow what ``nvidia-ctk cdi generate`` writes (NVIDIA Container Toolkit 1.20, package nvcdi).
 """
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from driver.api.resource_v1 import API_VERSION, ResourceSlice
-from driver.explain.cluster import EXTENDED_CLAIM, Kind, PodClaim
+from driver.explain.known.cluster import EXTENDED_CLAIM, Kind, PodClaim
+from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.state import ClusterState
 from driver.simulation.run import PodOutcome, Simulation, node_named
 
 __all__ = ["cluster_state", "objects_of", "slice_json"]

@@ -7,8 +7,8 @@ from collections.abc import Container
 from dataclasses import replace
 
 from driver.api.resource_v1 import ObjectMeta, ResourceClaim
-from driver.explain.cluster import EXTENDED_CLAIM, PodClaim
-from driver.explain.extended import Extended
+from driver.explain.known.cluster import EXTENDED_CLAIM, PodClaim
+from driver.explain.known.extended import Extended
 from driver.objects.extended_resources import CLAIM_ANNOTATION
 from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod
 

@@ -28,7 +28,7 @@ from driver.api.resource_v1 import (
     ResourceSlice,
 )
 from driver.errors import RootportError
-from driver.explain.extended import Extended, amounts_text, extended_of
+from driver.explain.known.extended import Extended, amounts_text, extended_of
 from driver.explain.reasons import Reason
 from driver.layout import resource_slices
 from driver.model.devices import DeviceName

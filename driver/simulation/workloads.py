@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from driver.api.resource_v1 import ResourceClaim
-from driver.explain.cluster import PodClaim, PodState
+from driver.explain.known.cluster import PodClaim, PodState
 from driver.plan.environment import POD_CLAIM_ANNOTATION
 
 __all__ = ["UID_NAMESPACE", "GivenClaim", "SimulatedPod", "Work", "Workload", "work_of"]

@@ -2,6 +2,6 @@
 
 from kubeletplugin.effects.host_effects import HostEffects
 from kubeletplugin.effects.interface import EffectHangsError, Effector
-from kubeletplugin.effects.journal import EffectJournal, JournalEntry, NewerJournalError
+from kubeletplugin.state.journal import EffectJournal, JournalEntry, NewerJournalError
 
 __all__ = ["EffectHangsError", "EffectJournal", "Effector", "HostEffects", "JournalEntry", "NewerJournalError"]

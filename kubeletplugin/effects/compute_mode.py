@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from driver.adapters.nvidia_driver_files import kernel_driver_version
-from driver.adapters.nvml_gpu import gpu_address, set_compute_mode
-from driver.adapters.nvml_session import NvmlUnavailableError
+from driver.adapters.nvml.driver_files import kernel_driver_version
+from driver.adapters.nvml.gpu import gpu_address, set_compute_mode
+from driver.adapters.nvml.session import NvmlUnavailableError
 from driver.errors import NodeError
 from driver.model.devices import DeviceType, device_name
-from kubeletplugin.nvml_library import with_nvml
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.nvml_library import with_nvml
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["ComputeModes"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from driver.adapters.mig_capabilities import make_capability_nodes
-from driver.adapters.nvml_gpu import gpu_address
-from driver.adapters.nvml_mig import create_mig_device, destroy_mig_device, leave_mig_mode, refuse_others
+from driver.adapters.nvml.gpu import gpu_address
+from driver.adapters.nvml.mig import create_mig_device, destroy_mig_device, leave_mig_mode, refuse_others
+from driver.adapters.nvml.mig_capabilities import make_capability_nodes
 from driver.errors import NodeError
 from driver.model.devices import DeviceType, MigInstance, device_name
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
-from kubeletplugin.nvml_library import with_nvml
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.nvml_library import with_nvml
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["MigDevices"]
 

@@ -29,7 +29,7 @@ from kubeletplugin.effects.foreign_folder import remove_foreign
 from kubeletplugin.effects.host_command import Finished, HostPrograms
 from kubeletplugin.effects.interface import EffectHangsError
 from kubeletplugin.effects.mps_processes import mps_processes
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["MpsDaemons", "SetComputeMode"]
 

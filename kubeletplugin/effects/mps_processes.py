@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kubeletplugin.child_processes import ended
+from kubeletplugin.effects.child_processes import ended
 
 __all__ = ["MpsProcesses", "mps_processes"]
 

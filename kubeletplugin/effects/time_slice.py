@@ -13,7 +13,7 @@ from typing import Final
 from driver.errors import NodeError
 from driver.plan.effects import SetTimeSlice, TimeSliceInterval
 from kubeletplugin.effects.host_command import HostPrograms, NoProgramError
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["TimeSlices"]
 

@@ -15,13 +15,13 @@ import grpc
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
-from kubeletplugin.claim_service import ClaimService
 from kubeletplugin.grpc_server.answers import MAX_CLAIMS, answer_each, error_text
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import dra_v1_pb2 as v1
 from kubeletplugin.protocol import dra_v1_pb2_grpc as v1_grpc
 from kubeletplugin.protocol import dra_v1beta1_pb2 as v1beta1
 from kubeletplugin.protocol import dra_v1beta1_pb2_grpc as v1beta1_grpc
+from kubeletplugin.service import ClaimService
 
 __all__ = ["DraPlugin", "DraPluginBeta"]
 

@@ -17,10 +17,10 @@ from typing import Final
 
 import grpc
 
-from kubeletplugin.claim_service import DeviceHealth, HealthSource
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
 from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
+from kubeletplugin.service import DeviceHealth, HealthSource
 
 __all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "HealthFeed", "ResourceHealth", "add_to_server"]
 

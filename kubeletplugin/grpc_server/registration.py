@@ -13,10 +13,10 @@ from typing import Final
 import grpc
 
 from driver import DRIVER_NAME
-from kubeletplugin.claim_service import RegistrationListener
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import plugin_registration_v1_pb2 as protocol
 from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as protocol_grpc
+from kubeletplugin.service import RegistrationListener
 
 __all__ = ["SUPPORTED_VERSIONS", "Registration"]
 

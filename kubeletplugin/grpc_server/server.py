@@ -19,12 +19,10 @@ from urllib.parse import quote
 import grpc
 
 from driver import DRIVER_NAME
-from driver.adapters.durable_files import told
+from driver.adapters.files.durable_files import told
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError
-from kubeletplugin.claim_service import ClaimService, HealthSource, RegistrationListener
-from kubeletplugin.file_lock import FileLock
 from kubeletplugin.grpc_server.dra import DraPlugin, DraPluginBeta
 from kubeletplugin.grpc_server.health import MAX_STREAMS, HealthFeed, ResourceHealth, add_to_server
 from kubeletplugin.grpc_server.registration import SUPPORTED_VERSIONS, Registration
@@ -32,6 +30,8 @@ from kubeletplugin.grpc_server.sockets import PluginSocket, any_is_served, remov
 from kubeletplugin.operation import log_line
 from kubeletplugin.protocol import dra_v1_pb2_grpc, dra_v1beta1_pb2_grpc
 from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registration_grpc
+from kubeletplugin.service import ClaimService, HealthSource, RegistrationListener
+from kubeletplugin.state.file_lock import FileLock
 
 __all__ = ["SUPPORTED_VERSIONS", "PluginServer"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.durable_files import told
+from driver.adapters.files.durable_files import told
 from driver.errors import InputError, NodeError
 from kubeletplugin.operation import log_line
 

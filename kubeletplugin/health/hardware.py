@@ -7,15 +7,15 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from driver.adapters.nvml_health import read_gpu_health
-from driver.adapters.nvml_session import session
-from driver.adapters.sysfs_rdma_health import read_nic_health
+from driver.adapters.nvml.health import read_gpu_health
+from driver.adapters.nvml.session import session
+from driver.adapters.sysfs.rdma_health import read_nic_health
 from driver.errors import NodeError
 from driver.health.readings import GpuReading, NicReading
 from driver.model.devices import Gpu, RdmaNic
 from kubeletplugin.internal_errors import InternalError, guarded
-from kubeletplugin.nvml_library import with_nvml
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.nvml_library import with_nvml
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["HostReader"]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.durable_files import (
+from driver.adapters.files.durable_files import (
     file_signature,
     read_regular_file,
     remove_temporary_files,
@@ -16,7 +16,7 @@ from driver.adapters.durable_files import (
 )
 from driver.errors import RootportError
 from driver.health.memory import MEMORY_VERSION, HealthMemory, UnreadableMemoryError, from_json, to_json
-from kubeletplugin.migrations import newer_version
+from kubeletplugin.state.migrations import newer_version
 
 __all__ = ["HEALTH_FILE", "MemoryFile"]
 

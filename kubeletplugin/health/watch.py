@@ -10,13 +10,13 @@ from typing import Final
 from driver.health.flapping import Damping
 from driver.model.devices import DeviceName
 from driver.model.health import LINK_DOWN_FAULT, NodeHealth
-from kubeletplugin.discovery import Discovery
 from kubeletplugin.health.hardware import HostReader
 from kubeletplugin.health.memory_file import MemoryFile
 from kubeletplugin.health.monitor import HealthMonitor
 from kubeletplugin.health.xid_listener import XidListener
 from kubeletplugin.loop import Loop
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.discovery import Discovery
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["HealthWatch"]
 

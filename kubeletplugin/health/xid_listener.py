@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from driver.adapters.nvml_events import XidEvents
-from driver.adapters.nvml_session import session
+from driver.adapters.nvml.events import XidEvents
+from driver.adapters.nvml.session import session
 from driver.errors import NodeError
 from driver.health.readings import XidEvent
 from driver.model.devices import Gpu
 from driver.model.pci import PciAddress
-from kubeletplugin.nvml_library import with_nvml
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.nvml_library import with_nvml
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["XidListener"]
 

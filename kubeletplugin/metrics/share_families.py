@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from driver.status.metric_family import Family, Sample, family
+from kubeletplugin.metrics.pod_resources import PodContainer
 from kubeletplugin.metrics.shares import Share
 from kubeletplugin.metrics.snapshot import NodeSnapshot
-from kubeletplugin.pod_resources import PodContainer
 
 __all__ = ["share_families"]
 

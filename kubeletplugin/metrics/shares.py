@@ -9,7 +9,7 @@ from typing import Final
 from driver.model.devices import DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, MigPartition, named_devices
-from kubeletplugin.entry import Entry, EntryDevice
+from kubeletplugin.state.entry import Entry, EntryDevice
 
 __all__ = ["Share", "shares_of"]
 

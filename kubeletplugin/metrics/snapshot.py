@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from driver.health.readings import GpuReading, NicReading
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
+from kubeletplugin.claims.timed import OperationCounts
+from kubeletplugin.metrics.pod_resources import ClaimKey, PodContainer
 from kubeletplugin.metrics.shares import Share
-from kubeletplugin.operation_times import OperationCounts
-from kubeletplugin.pod_resources import ClaimKey, PodContainer
 
 __all__ = ["NodeSnapshot"]
 

@@ -13,13 +13,13 @@ from driver.health.readings import GpuReading, NicReading
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.status.metric_family import Family
-from kubeletplugin.entry import Entry
+from kubeletplugin.claims.timed import OperationCounts
 from kubeletplugin.internal_errors import InternalError, guarded, internal_errors
 from kubeletplugin.metrics.families import node_families
+from kubeletplugin.metrics.pod_resources import ClaimKey, PodContainer
 from kubeletplugin.metrics.shares import Share, shares_of
 from kubeletplugin.metrics.snapshot import NodeSnapshot
-from kubeletplugin.operation_times import OperationCounts
-from kubeletplugin.pod_resources import ClaimKey, PodContainer
+from kubeletplugin.state.entry import Entry
 
 __all__ = ["HealthFacts", "NodeMetrics"]
 

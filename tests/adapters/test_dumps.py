@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from driver.adapters.dumps import read_dumps
-from driver.adapters.yaml_values import read_values
+from driver.adapters.files.yaml_values import read_values
+from driver.adapters.manifests.dumps import read_dumps
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.validation import validate_slices
 from driver.errors import InputError
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "explain"
 

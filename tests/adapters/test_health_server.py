@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from driver.adapters.health_server import HealthServer
-from driver.adapters.metrics_page import MetricsPage
+from driver.adapters.http.metrics_page import MetricsPage
+from driver.adapters.http.probe_server import HealthServer
 from driver.errors import NodeError
 from driver.status.metric_family import family
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.health_server import HealthServer
-from driver.adapters.http_server.exchange import Request, Response, Route
-from driver.adapters.http_server.fair_queue import FairQueue
-from driver.adapters.http_server.limits import Limits
-from driver.adapters.http_server.server import HttpServer
-from driver.adapters.http_server.sources import is_local, source_of
+from driver.adapters.http.exchange import Request, Response, Route
+from driver.adapters.http.fair_queue import FairQueue
+from driver.adapters.http.limits import Limits
+from driver.adapters.http.probe_server import HealthServer
+from driver.adapters.http.server import HttpServer
+from driver.adapters.http.sources import is_local, source_of
 
 FLOOD = "127.0.0.1"
 KUBELET = "127.0.0.2"

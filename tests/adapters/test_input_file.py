@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.input_file import open_input, path_name, read_input
+from driver.adapters.files.input_file import open_input, path_name, read_input
 from driver.errors import InputError
 
 MIB = 1024**2

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters import manifest_files, manifests
-from driver.adapters.manifests import (
+from driver.adapters.manifests import claims as manifests
+from driver.adapters.manifests import files as manifest_files
+from driver.adapters.manifests.claims import (
     MAX_FILE_BYTES,
     Manifests,
     read_all_manifests,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvidia_driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
+from driver.adapters.nvml.driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
 from driver.errors import InputError, NodeError
 from driver.plan import DriverFiles, HostFile
 

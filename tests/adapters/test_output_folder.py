@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.output_folder import MARKER, check_replaceable, replace_folder
+from driver.adapters.files.output_folder import MARKER, check_replaceable, replace_folder
 from driver.errors import InputError, NodeError
 
 

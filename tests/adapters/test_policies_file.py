@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driver.adapters.policies_file import parse_policies, read_policies
+from driver.adapters.files.policies_file import parse_policies, read_policies
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.errors import InputError

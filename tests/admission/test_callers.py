@@ -9,7 +9,7 @@ from cluster.control_plane import ControlPlane
 
 from controller.serving.buckets import MAX_BUCKETS, Buckets, Rate
 from controller.serving.callers import Caller, Callers, NotAuthenticatedError
-from driver.adapters.http_server.exchange import Request
+from driver.adapters.http.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 

@@ -14,7 +14,7 @@ import pytest
 
 from controller.serving.certificates import Authority, issue
 from controller.serving.secure_server import MAX_BODY_BYTES, SecureServer
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 
 _NAMES = ("127.0.0.1", "localhost")
 

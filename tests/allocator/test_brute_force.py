@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.allocator.random_problems import random_problem
 
-from driver.adapters.problems import Problem, answer
+from driver.adapters.files.problems import Problem, answer
 
 FLAVOURS = ("plain", "constraints", "distinct", "several-claims", "all", "allocated", "node-selection", "pairs")
 

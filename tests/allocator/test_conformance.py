@@ -10,7 +10,7 @@ import pytest
 from allocator.agreement import disagreements
 from allocator.validity import violations
 
-from driver.adapters.problems import Problem, answer
+from driver.adapters.files.problems import Problem, answer
 
 DATA = Path(__file__).parents[1] / "data" / "conformance"
 KUBERNETES_TABLE = Path(__file__).parents[3] / "shared" / "conformance" / "kubernetes.jsonl"

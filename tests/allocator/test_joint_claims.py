@@ -10,7 +10,7 @@ from joint_cases import best_levels, joint_cases, levels_of
 from topologies import REAL_MACHINE_FILES
 
 from driver import DRIVER_NAME
-from driver.adapters.manifests import read_manifest_text
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator, search
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults

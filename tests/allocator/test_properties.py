@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracle.allocator.later_stages import LATER_FLAVOURS
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.problems import Problem, answer
+from driver.adapters.files.problems import Problem, answer
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, DeviceId
 from driver.api.resource_v1 import AllocationResult
 from driver.api.validation import with_defaults

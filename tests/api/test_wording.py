@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
-from driver.adapters.problems import Problem
+from driver.adapters.files.problems import Problem
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.quantity import Quantity

@@ -33,7 +33,7 @@ import allocator_problems  # noqa: E402 - modules of the tests
 from allocator.agreement import disagreements  # noqa: E402
 from figure import Figure, report  # noqa: E402
 
-from driver.adapters.problems import Problem, answer  # noqa: E402
+from driver.adapters.files.problems import Problem, answer  # noqa: E402
 from driver.allocator import Allocator, Features  # noqa: E402
 from driver.api.validation import with_defaults  # noqa: E402
 from driver.cel.selector import compile_selector  # noqa: E402

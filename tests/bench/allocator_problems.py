@@ -15,7 +15,7 @@ import yaml
 from joint_cases import joint_cases
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.layout import resource_slices
 from driver.pairs import Scope, claim_spec
 from resourceclasses import device_classes_text

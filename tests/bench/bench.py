@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.sysfs.discovery import discover
 from driver.layout import resource_slices
 
 REPO = Path(__file__).resolve().parents[2]

@@ -30,7 +30,7 @@ from figure import Figure, report  # noqa: E402
 from stub_nvml import build as build_stub  # noqa: E402
 
 from driver.adapters.host import HostRoot  # noqa: E402
-from driver.adapters.live import discover  # noqa: E402
+from driver.adapters.machines.live import discover  # noqa: E402
 from driver.objects import node_inventory  # noqa: E402
 
 PEER = "test-driver.cdi.k8s.io"

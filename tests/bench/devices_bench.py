@@ -37,9 +37,9 @@ from explain_cluster import TOPOLOGY, classes, node_objects  # noqa: E402
 from figure import Figure, report  # noqa: E402
 from memory_api_server import MemoryApiServer  # noqa: E402
 
-from controller.device_changes import device_changes, timed  # noqa: E402
-from controller.device_offers import device_offers  # noqa: E402
-from controller.slice_changes import slice_changes  # noqa: E402
+from controller.devices.changes import device_changes, timed  # noqa: E402
+from controller.devices.offers import device_offers  # noqa: E402
+from controller.slices.changes import slice_changes  # noqa: E402
 from driver.adapters.catalogue import HardwareFacts  # noqa: E402
 from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
 from driver.adapters.kubernetes.resources import (  # noqa: E402
@@ -48,10 +48,10 @@ from driver.adapters.kubernetes.resources import (  # noqa: E402
     RESOURCE_CLAIMS,
     JsonObject,
 )
-from driver.adapters.topology_file import read_topology  # noqa: E402
+from driver.adapters.machines.topology import read_topology  # noqa: E402
 from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: E402
 from driver.api.rootport_v1alpha1 import DevicePod  # noqa: E402
-from driver.explain.cluster import Kind  # noqa: E402
+from driver.explain.known.cluster import Kind  # noqa: E402
 from driver.layout import left_out, resource_slices  # noqa: E402
 from driver.model.health import NodeHealth  # noqa: E402
 from driver.model.inventory import Inventory  # noqa: E402

@@ -31,10 +31,10 @@ from explain_cluster import (  # noqa: E402 - a module of the tests
 )
 from figure import Figure, report  # noqa: E402
 
-from driver.explain.cluster import Kind  # noqa: E402
 from driver.explain.explainer import Explainer  # noqa: E402
 from driver.explain.explanation import ObjectRef  # noqa: E402
-from driver.explain.state import ClusterState  # noqa: E402
+from driver.explain.known.cluster import Kind  # noqa: E402
+from driver.explain.known.state import ClusterState  # noqa: E402
 
 NODES = 5000
 CHANGES = 5  # per claim

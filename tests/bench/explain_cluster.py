@@ -19,9 +19,9 @@ import yaml
 
 from driver import DRIVER_NAME
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
-from driver.explain.cluster import Kind
+from driver.explain.known.cluster import Kind
 from driver.layout import resource_slices
 
 __all__ = ["classes", "node_objects", "pending_claim", "pending_pairs", "pending_pod"]

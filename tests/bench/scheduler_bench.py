@@ -31,7 +31,7 @@ from figure import Figure, report  # noqa: E402
 from driver.adapters.catalogue import HardwareFacts  # noqa: E402
 from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
 from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource  # noqa: E402
-from driver.adapters.topology_file import read_topology  # noqa: E402
+from driver.adapters.machines.topology import read_topology  # noqa: E402
 from driver.api.gpu_policies import GpuPolicies  # noqa: E402
 from driver.layout import resource_slices  # noqa: E402
 from driver.model.inventory import Inventory  # noqa: E402

@@ -19,7 +19,7 @@ from driver.explain.explanation import (
     Step,
 )
 from driver.explain.reasons import Reason
-from driver.explain.wire import to_wire
+from driver.explain.tell.wire import to_wire
 from driver.status.overview import Amount, DeviceOverview, NodeOverview
 
 __all__ = ["cluster", "explained", "fpga", "gpu", "hgx_node", "nic", "node", "pending", "share_gpu"]

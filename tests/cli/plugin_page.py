@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from driver.adapters.metrics_page import MetricsPage
+from driver.adapters.http.metrics_page import MetricsPage
 from driver.status.metric_family import Family, Sample, family
 
 __all__ = ["plugin_page"]

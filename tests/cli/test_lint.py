@@ -13,7 +13,7 @@ import pytest
 import yaml
 from topologies import machine_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.layout import resource_slices
 from resourceclasses import device_classes_text
 

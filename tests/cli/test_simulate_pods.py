@@ -11,8 +11,8 @@ import pytest
 import yaml
 from topologies import nccl_file
 
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.workloads import read_workloads
+from driver.adapters.manifests.claims import read_manifest_text
+from driver.adapters.manifests.workloads import read_workloads
 
 H100 = nccl_file("azure-nd-h100-v5")
 Run = Callable[..., Any]

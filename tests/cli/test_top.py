@@ -18,9 +18,9 @@ from cli.plugin_page import plugin_page
 from cluster.binaries import Binaries
 from cluster.control_plane import ControlPlane
 
+from driver.adapters.http.metrics_reader import read_samples
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import PODS
-from driver.adapters.prometheus import read_samples
 from driver.cli.top_report import NodeLoad, print_loads
 from driver.errors import NodeError
 from driver.status.load import SAMPLES, device_loads

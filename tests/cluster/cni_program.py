@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["build_cni_program"]
 
-_SOURCES: Final = Path(__file__).parents[2] / "kubeletplugin/cni/shim"
+_SOURCES: Final = Path(__file__).parents[2] / "kubeletplugin/network/cni/shim"
 
 
 def build_cni_program(program: Path, *, state: Path) -> Path:

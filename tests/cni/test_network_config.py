@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from driver.errors import InputError, NodeError
-from kubeletplugin.cni import network_config
-from kubeletplugin.cni.network_config import NetworkConfig
+from kubeletplugin.network.cni import network_config
+from kubeletplugin.network.cni.network_config import NetworkConfig
 
 BRIDGE = {
     "cniVersion": "1.0.0",

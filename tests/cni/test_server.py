@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from driver.errors import InputError, NodeError
-from kubeletplugin.cni.server import CniServer
+from kubeletplugin.network.cni.server import CniServer
 
 pytestmark = pytest.mark.needs_cc
 
@@ -263,7 +263,7 @@ def test_a_call_goes_to_the_next_process_where_the_first_is_killed_meanwhile(
 ) -> None:
     shim.know()
     program = (
-        "import sys, time; from pathlib import Path; from kubeletplugin.cni.server import CniServer\n"
+        "import sys, time; from pathlib import Path; from kubeletplugin.network.cni.server import CniServer\n"
         "class Slow:\n"
         "    def attach(self, pod_uid, netns): print('called', flush=True); time.sleep(60)\n"
         "CniServer(Path(sys.argv[1]), Slow(), peer_uid=int(sys.argv[2])).start(); print('serving', flush=True)\n"
@@ -288,7 +288,7 @@ def test_a_call_goes_to_the_next_process_where_the_first_is_killed_meanwhile(
 def test_a_call_that_hangs_keeps_no_process_from_ending(shim: Any, me: int) -> None:
     shim.know()
     program = (
-        "import sys, threading; from pathlib import Path; from kubeletplugin.cni.server import CniServer\n"
+        "import sys, threading; from pathlib import Path; from kubeletplugin.network.cni.server import CniServer\n"
         "called = threading.Event()\n"
         "class Hangs:\n"
         "    def attach(self, pod_uid, netns): called.set(); threading.Event().wait()\n"

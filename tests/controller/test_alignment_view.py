@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.alignment_view import PodIndex
+from controller.cluster.alignment_view import PodIndex
 from driver.objects import ClaimAllocation, PodConsumer
 
 A, B, C = (PodConsumer(name=name, uid=f"uid-{name}") for name in "abc")

@@ -12,12 +12,13 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, nic, node
 from simulated_nodes import NAMESPACE, Nodes, eventually
 
-from controller import alignment_pass, node_pass
-from controller.health_events import HealthEvents
+from controller.alignment import reconciler as alignment_pass
+from controller.devices.health_events import HealthEvents
 from controller.publisher import Publisher, PublisherOptions
+from controller.slices import reconciler as node_pass
+from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject
-from driver.adapters.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus

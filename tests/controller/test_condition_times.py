@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.condition_times import ConditionTimes
+from controller.devices.condition_times import ConditionTimes
 from driver.api.rootport_v1alpha1 import DeviceStatus
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

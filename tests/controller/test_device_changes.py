@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 from layout.machines import gpu, nic, node
 
-from controller.device_changes import (
-    containers_of,
-    device_changes,
-    essence_of_device,
-    is_same_but_status,
-    status_changes,
-    stored_conditions,
-    timed,
-)
+from controller.cluster.stored_devices import containers_of, essence_of_device, is_same_but_status, stored_conditions
+from controller.devices.changes import device_changes, status_changes, timed
 from driver.api.rootport_v1alpha1 import DeviceStatus
 from driver.objects import device_objects
 

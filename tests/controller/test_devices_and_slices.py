@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from layout.machines import fpga, gpu, nic, node
 
-from controller.device_offers import device_offers
+from controller.devices.offers import device_offers
 from driver.api.gpu_policies import GpuPolicies
 from driver.layout import left_out, resource_slices
 from driver.model.devices import DeviceName, Gpu, MigInstance, MigPlacement, MigProfile, MigSupport, RdmaNic

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from controller.explanations.annotated import MESSAGE, REASON, AnnotatedClaims
+from controller.cluster.packed import pack
+from controller.cluster.pending_annotations import MESSAGE, REASON, AnnotatedClaims
 from controller.explanations.loop import ExplanationLoop, Pace
 from controller.explanations.mirror import BusyError, Mirror
 from controller.explanations.records import Outcome
@@ -20,7 +21,6 @@ from controller.explanations.refusals import Refusals
 from controller.explanations.turns import Shares, Turns
 from controller.explanations.write_pace import WritePace
 from controller.explanations.writer import OutcomeWriter
-from controller.packed import pack
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import (
     AlreadyExistsError,

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.essences import inventory_with_health, news_of_inventory, news_of_node, said_of_claim
-from controller.explanations.annotated import MESSAGE, REASON, UNKNOWN, AnnotatedClaims
+from controller.cluster.packed import pack, packed, unpacked
+from controller.cluster.pending_annotations import MESSAGE, REASON, UNKNOWN, AnnotatedClaims
+from controller.cluster.transforms import inventory_with_health, news_of_inventory, news_of_node, said_of_claim
 from controller.explanations.mirror import BusyError, Mirror
 from controller.explanations.names import hide_names
 from controller.explanations.pieces import ON_DEMAND, Pieces
@@ -19,17 +20,16 @@ from controller.explanations.records import Outcome, annotations_patch, pending_
 from controller.explanations.routes import explain_routes
 from controller.explanations.tidying import Tidying
 from controller.explanations.watches import pod_essence
-from controller.packed import pack, packed, unpacked
 from controller.serving.callers import Caller, NotAuthenticatedError
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
-from driver.explain.cluster import Kind
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
-from driver.explain.reading import read_inventory, read_node, read_pod
+from driver.explain.known.cluster import Kind
+from driver.explain.known.reading import read_inventory, read_node, read_pod
+from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.state import ClusterState
-from driver.explain.wire import to_wire
+from driver.explain.tell.wire import to_wire
 
 CLAIM = ObjectRef(kind="ResourceClaim", namespace="mine", name="train")
 NOW = datetime(2026, 5, 1, 12, 0, 1, tzinfo=UTC)

@@ -12,11 +12,11 @@ import pytest
 from bench.explain_cluster import classes, node_objects, pending_claim, pending_pod
 from explain.claim_search import Recipe, wire
 
+from controller.cluster.packed import pack
 from controller.explanations.mirror import BusyError, Mirror
 from controller.explanations.pieces import ON_DEMAND, ROUTINE, Pieces
-from controller.packed import pack
-from driver.explain.cluster import Kind
 from driver.explain.explanation import ObjectRef
+from driver.explain.known.cluster import Kind
 from driver.explain.reasons import Reason
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from controller.explanations.routes import explain_routes
 from controller.explanations.service import Explanations
 from controller.publisher import Publisher, PublisherOptions
 from controller.serving.callers import Callers
-from driver.adapters.http_server.exchange import Request
+from driver.adapters.http.exchange import Request
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import EVENTS_K8S_IO, NODES, PODS, RESOURCE_CLAIMS, JsonObject

@@ -12,7 +12,7 @@ from layout.machines import nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.slice_features import SliceFeatures
+from controller.slices.features import SliceFeatures
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES
 

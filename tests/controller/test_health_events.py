@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.health_events import HealthChange, health_changes, health_events
+from controller.devices.health_events import HealthChange, health_changes, health_events
 from driver.api.rootport_v1alpha1 import DeviceStatus
 
 NAME, SINCE, NOW = "node-a.gpu-1", "2026-01-02T03:04:05Z", datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

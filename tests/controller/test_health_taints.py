@@ -13,8 +13,8 @@ from layout.machines import gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.cluster_view import ClusterView
-from controller.liveness import LivenessTracker
+from controller.cluster.liveness import LivenessTracker
+from controller.cluster.view import ClusterView
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES, JsonObject

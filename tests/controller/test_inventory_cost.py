@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import pytest
 
-from controller.device_changes import device_changes, essence_of_device, status_changes, timed
-from controller.device_offers import device_offers
-from controller.essences import inventory_with_health
-from controller.packed import unpacked
-from controller.slice_changes import slice_changes
+from controller.cluster.packed import unpacked
+from controller.cluster.stored_devices import essence_of_device
+from controller.cluster.transforms import inventory_with_health
+from controller.devices.changes import device_changes, status_changes, timed
+from controller.devices.offers import device_offers
+from controller.slices.changes import slice_changes
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import NicPolicies

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.leader_election import Election, Step
+from controller.leader.election import Election, Step
 
 WALL = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.liveness import Liveness, LivenessTracker
+from controller.cluster.liveness import Liveness, LivenessTracker
 
 
 def tracker() -> LivenessTracker:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller.liveness import Liveness
-from controller.node_decision import Action, NodeView, decide
+from controller.cluster.liveness import Liveness
+from controller.slices.decision import Action, NodeView, decide
 
 GOOD = NodeView(
     has_node=True,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from controller.pod_containers import PodContainers, container_uses
+from controller.devices.pod_containers import PodContainers, container_uses
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.objects import ClaimAllocation, PodConsumer
 

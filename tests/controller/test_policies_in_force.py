@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.policies_in_force import PoliciesInForce
+from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.device_pace import DevicePace
+from controller.devices.pace import DevicePace
 from controller.precedence import Precedence
 from controller.work_queue import WorkQueue
 

@@ -17,10 +17,10 @@ from layout.machines import fpga, gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.cluster_view import ClusterView
-from controller.device_pass import DevicePass
-from controller.liveness import LivenessTracker
-from controller.slice_features import SliceFeatures
+from controller.cluster.liveness import LivenessTracker
+from controller.cluster.view import ClusterView
+from controller.devices.reconciler import DevicePass
+from controller.slices.features import SliceFeatures
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES, JsonObject
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.model.devices import LinkLayer, RdmaPort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.slice_cache import SliceCache
+from controller.cluster.slice_cache import SliceCache
 
 
 def wire(name: str, version: int, *, uid: str = "u1", pool: str = "node-a") -> dict[str, Any]:

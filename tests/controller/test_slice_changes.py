@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.slice_changes import AcceptedLoss, SliceChanges, loss, slice_changes, slice_name, withdrawal
-from controller.slice_taints import foreign_taints
+from controller.slices.changes import AcceptedLoss, SliceChanges, loss, slice_changes, slice_name, withdrawal
+from controller.slices.taints import foreign_taints
 from driver.allocator.features import Features
 from driver.allocator.pools import PoolIndex, PoolState
 from driver.api.quantity import Quantity

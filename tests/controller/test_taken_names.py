@@ -11,9 +11,9 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, nic, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.slice_cache import SliceCache
-from controller.slice_changes import slice_name
-from controller.slice_writer import NameTakenError, SliceWriter
+from controller.cluster.slice_cache import SliceCache
+from controller.slices.changes import slice_name
+from controller.slices.writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.errors import AlreadyExistsError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES, JsonObject
 from driver.layout import resource_slices
@@ -90,7 +90,7 @@ def test_a_node_whose_slices_name_is_taken_is_published_under_another_and_the_ob
 def test_where_the_next_name_is_taken_as_well_that_is_told_and_another_try_has_another_name(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.slice_writer.secrets.token_bytes", bytes)  # so that the next name can be foreseen
+    monkeypatch.setattr("controller.slices.writer.secrets.token_bytes", bytes)  # so that the next name can be foreseen
     uid = node_uid(nodes)
     desired = resource_slices(MACHINE)
     take(nodes, slice_name("node-a", uid, 0))

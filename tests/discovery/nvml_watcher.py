@@ -19,9 +19,9 @@ __all__ = ["Watcher", "watcher"]
 # It answers each request: a method's name and arguments, in pickles.
 _CHILD: Final = """\
 import contextlib, pickle, sys, threading
-from driver.adapters.nvml_events import XidEvents
-from driver.adapters.nvml_health import read_gpu_health
-from driver.adapters.nvml_session import session
+from driver.adapters.nvml.events import XidEvents
+from driver.adapters.nvml.health import read_gpu_health
+from driver.adapters.nvml.session import session
 
 gpus = pickle.load(sys.stdin.buffer)
 with contextlib.ExitStack() as stack:

@@ -9,7 +9,7 @@ import pytest
 from sysfs_tree import SysfsTree
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.config import FpgaConfig
 from driver.layout import left_out, resource_slices
 from driver.model.inventory import Inventory

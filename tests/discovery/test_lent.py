@@ -12,16 +12,16 @@ from stub_nvml import Machine, StubNvml
 from sysfs_tree import SysfsTree, dgx, guid_of, vf_address
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.model.devices import LinkLayer, RdmaNetnsMode, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.lent import LentNames
 from driver.model.parts import vf_pool
-from kubeletplugin.conditions import Findings
-from kubeletplugin.discovery import Discovery, Sighting, look
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.discovery import Discovery, Sighting, look
+from kubeletplugin.node.roots import Roots
+from kubeletplugin.publish.conditions import Findings
 
-LOOK = "kubeletplugin.discovery:look"
+LOOK = "kubeletplugin.node.discovery:look"
 NICS = ("0000:14:00.0", "0000:24:00.0")
 VF = vf_address(NICS[0], 1)
 VF_NAME = "rdma-vf-0000-14-00-2"

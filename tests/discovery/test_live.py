@@ -10,14 +10,14 @@ import pytest
 from stub_nvml import GB10, H100_80GB, Machine, StubNvml, run
 from sysfs_tree import SysfsTree, dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs import discovery as sysfs
 from driver.errors import NodeError
 from driver.model.inventory import Inventory, InventorySource
 
 pytestmark = pytest.mark.needs_cc
 
-DISCOVER = "driver.adapters.live:discover"
+DISCOVER = "driver.adapters.machines.live:discover"
 Discover = Callable[[Path, Machine], Inventory]
 
 

@@ -10,8 +10,8 @@ from sysfs_machines import SYSFS_MACHINES
 from topologies import MACHINE_FILES, OTHERS_FILES, REAL_MACHINE_FILES, nccl_file
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.sysfs.discovery import discover
 from driver.layout import resource_slices
 
 DESCRIPTIONS = {path.stem: path for path in REAL_MACHINE_FILES}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.topology_file import node_name, read_topology
+from driver.adapters.machines.topology import node_name, read_topology
 from driver.errors import InputError
 from driver.model.devices import GpuLink, LinkKind, LinkLayer
 from driver.model.inventory import Inventory

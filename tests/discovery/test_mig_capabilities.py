@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driver.adapters.host import HostRoot
-from driver.adapters.mig_capabilities import capability_minors, make_capability_nodes
+from driver.adapters.nvml.mig_capabilities import capability_minors, make_capability_nodes
 from driver.errors import NodeError
 
 MAJOR = 237

@@ -8,7 +8,7 @@ import pytest
 from topologies import REAL_MACHINE_FILES, nccl_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.errors import InputError
 from driver.model.devices import GpuLink, LinkKind, LinkLayer
 from driver.model.inventory import Inventory, InventorySource

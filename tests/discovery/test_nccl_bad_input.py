@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from driver.adapters.nccl_xml import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.nccl.xml import MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
 from driver.errors import InputError
 
 GPU = '<pci busid="0000:03:00.0" class="0x030200"/>'

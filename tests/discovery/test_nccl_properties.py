@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topologies import REAL_MACHINE_FILES, nccl_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.errors import InputError
 from driver.model.inventory import Inventory
 

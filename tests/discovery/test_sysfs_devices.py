@@ -8,7 +8,7 @@ import pytest
 from sysfs_tree import SysfsTree
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.model.devices import Fpga, Gpu
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath

@@ -12,7 +12,7 @@ import pytest
 from sysfs_tree import SysfsTree, dgx
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.errors import InputError, NodeError
 from driver.model.inventory import Inventory
 

@@ -8,7 +8,7 @@ import pytest
 import sysfs_machines
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.errors import InputError
 from driver.model.devices import LinkLayer, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory, InventorySource

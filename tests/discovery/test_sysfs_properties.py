@@ -15,10 +15,10 @@ from sysfs_tree import DOWNSTREAM_PORT, ROOT_PORT, UPSTREAM_PORT, SysfsTree
 from topologies import nccl_file
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nccl_tree import Kind, read_pci_tree
-from driver.adapters.nccl_xml import read_document
-from driver.adapters.sysfs import discover
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.nccl.tree import Kind, read_pci_tree
+from driver.adapters.nccl.xml import read_document
+from driver.adapters.sysfs.discovery import discover
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 

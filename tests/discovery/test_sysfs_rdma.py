@@ -8,7 +8,7 @@ import pytest
 from sysfs_tree import SysfsTree, guid_of
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.model.devices import LinkLayer, RdmaPort
 from driver.model.inventory import Inventory
 

@@ -8,7 +8,7 @@ import pytest
 from sysfs_tree import DOWNSTREAM_PORT, ROOT_PORT, UPSTREAM_PORT, SysfsTree, dgx, guid_of, uuid_of
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
+from driver.adapters.sysfs.discovery import discover
 from driver.model.devices import Gpu, LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath

@@ -1,6 +1,6 @@
 """The kubelet plugin with one fault built in: run as its process is, with what shall happen before its own arguments.
 
-``kill STEP``: the process ends as by ``kill -9`` at that step of :data:`kubeletplugin.store.STEPS`.
+``kill STEP``: the process ends as by ``kill -9`` at that step of :data:`kubeletplugin.state.store.STEPS`.
 ``wait STEP GATE``: the first call that comes to that step makes ``GATE.reached`` and waits for the file ``GATE``.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kubeletplugin import store
 from kubeletplugin.main import main
+from kubeletplugin.state import store
 
 
 def killed_at(step: str) -> Callable[[str], None]:

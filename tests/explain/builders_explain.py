@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from driver.allocator import Features
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 __all__ = [
     "DRIVER",

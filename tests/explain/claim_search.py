@@ -19,10 +19,10 @@ from typing import Any, Final
 from bench.explain_cluster import classes, node_objects, pending_pod
 
 from driver.budget import Budget
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 __all__ = ["Cost", "Recipe", "cost_of", "search", "wire"]
 

@@ -13,14 +13,14 @@ from driver.allocator import Allocator
 from driver.allocator.demands import read_claim
 from driver.allocator.errors import AllocationError
 from driver.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
-from driver.explain.case import Case, NodeVerdict
-from driver.explain.cluster import Kind
 from driver.explain.explanation import Finding, Proposal
-from driver.explain.placement import placement
-from driver.explain.proposals import proposals
-from driver.explain.state import ClusterState
-from driver.explain.trial import Trial
-from driver.explain.verdicts import Verdicts
+from driver.explain.judge.case import Case, NodeVerdict
+from driver.explain.judge.placement import placement
+from driver.explain.judge.trial import Trial
+from driver.explain.judge.verdicts import Verdicts
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
+from driver.explain.propose.proposals import proposals
 
 __all__ = ["World", "exactly", "ledger_of"]
 

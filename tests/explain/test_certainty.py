@@ -19,13 +19,13 @@ from builders_explain import (
 )
 
 from driver.errors import InputError
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.report import report_text
-from driver.explain.state import ClusterState
-from driver.explain.summary import summary
+from driver.explain.tell.report import report_text
+from driver.explain.tell.summary import summary
 
 CLAIM = ObjectRef(kind="ResourceClaim", namespace="ml", name="train")
 POD = ObjectRef(kind="Pod", namespace="ml", name="train-0")

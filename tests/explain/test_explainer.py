@@ -13,7 +13,7 @@ from builders_explain import Json, claim_wire, cluster, exactly, held_wire, node
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.allocator import Features
 from driver.budget import Budget
 from driver.errors import InputError
@@ -625,7 +625,7 @@ def test_a_claim_of_a_newer_api_is_told_as_invalid(broken: Json) -> None:
 
 
 def test_a_search_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driver.explain.trial.MAX_STEPS", 1)
+    monkeypatch.setattr("driver.explain.judge.trial.MAX_STEPS", 1)
     # The first GPU is not near the NIC: the search has to turn back.
     explanation = explained(
         node_wire("n1"),

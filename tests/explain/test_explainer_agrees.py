@@ -8,17 +8,17 @@ import pytest
 from oracle.allocator.later_stages import LATER_FLAVOURS
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.problems import Problem
+from driver.adapters.files.problems import Problem
 from driver.allocator import AllocationError, Allocator, Features
 from driver.api.resource_v1 import Node
 from driver.api.validation import with_defaults
 from driver.budget import Budget
-from driver.explain import verdicts
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.judge import verdicts
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.state import ClusterState
 
 Json = dict[str, Any]
 

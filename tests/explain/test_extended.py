@@ -17,14 +17,14 @@ from builders_explain import (
     slice_wire,
 )
 
-from driver.explain.cluster import EXTENDED_CLAIM, Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ChangeKind, Explanation, ObjectRef
-from driver.explain.extended import extended_of
-from driver.explain.pending import pending_subjects
-from driver.explain.reading import read_class, read_pod
+from driver.explain.judge.pending import pending_subjects
+from driver.explain.known.cluster import EXTENDED_CLAIM, Kind
+from driver.explain.known.extended import extended_of
+from driver.explain.known.reading import read_class, read_pod
 from driver.explain.reasons import Reason
-from driver.explain.report import report_text
+from driver.explain.tell.report import report_text
 
 OF_CLASS = "deviceclass.resource.kubernetes.io/gpus"
 PLUGIN = "nvidia.com/gpu"

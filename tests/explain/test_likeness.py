@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from bench.explain_cluster import classes, node_objects, pending_claim, pending_pairs, pending_pod
 
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 NODES = 12
 CLAIMS = (

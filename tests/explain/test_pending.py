@@ -6,9 +6,9 @@ from builders_explain import allocated, claim_wire, class_wire, cluster, exactly
 
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.pending import pending_subjects
-from driver.explain.state import ClusterState
-from driver.explain.summary import short_answer
+from driver.explain.judge.pending import pending_subjects
+from driver.explain.known.state import ClusterState
+from driver.explain.tell.summary import short_answer
 
 
 def names(state: ClusterState, namespace: str | None = None, kind: str = "") -> list[str]:

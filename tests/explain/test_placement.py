@@ -19,11 +19,11 @@ from builders_explain import (
 )
 
 from driver.budget import Budget
-from driver.explain.cluster import NodeState
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.placement import placement
-from driver.explain.reading import read_claim_state, read_node, read_pod
+from driver.explain.judge.placement import placement
+from driver.explain.known.cluster import NodeState
+from driver.explain.known.reading import read_claim_state, read_node, read_pod
 from driver.explain.reasons import Reason
 
 Json = dict[str, Any]

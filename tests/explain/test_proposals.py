@@ -9,10 +9,10 @@ import pytest
 from builders_explain import Json, device_wire
 from explain.nearest_worlds import World, exactly
 
-from driver.explain.cluster import Kind
 from driver.explain.explanation import ChangeKind, Proposal
-from driver.explain.proposals import MAX_TRIALS, proposals
-from driver.explain.trial import Trial
+from driver.explain.judge.trial import Trial
+from driver.explain.known.cluster import Kind
+from driver.explain.propose.proposals import MAX_TRIALS, proposals
 
 MODEL = 'device.attributes["d"].model == "{}"'
 

@@ -14,10 +14,10 @@ from layout.mig_machines import mig_gpu
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.manifests import read_manifest_text, read_manifests
-from driver.adapters.topology_file import read_topology
-from driver.explain.cluster import Kind
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text, read_manifests
 from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.known.cluster import Kind
 from driver.layout import resource_slices
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory

@@ -11,8 +11,8 @@ from layout.mig_machines import dgx_h100
 
 from driver.allocator.identity import DeviceId
 from driver.api.resource_v1 import ResourceSlice
-from driver.explain.cluster import NodeTaint, PodClaim, PodToleration
-from driver.explain.reading import (
+from driver.explain.known.cluster import NodeTaint, PodClaim, PodToleration
+from driver.explain.known.reading import (
     UnreadableError,
     read_claim_state,
     read_class,
@@ -22,7 +22,7 @@ from driver.explain.reading import (
     read_taint_rule,
     reading,
 )
-from driver.explain.slice_reading import SliceReader
+from driver.explain.known.slice_reading import SliceReader
 from driver.layout import resource_slices
 
 Json = dict[str, Any]
@@ -89,7 +89,7 @@ def test_slices_with_equal_devices_alone_share_their_tuple() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driver.explain.slice_reading._MOST", 50)
+    monkeypatch.setattr("driver.explain.known.slice_reading._MOST", 50)
     reader = SliceReader()
 
     for number in range(500):

@@ -9,7 +9,7 @@ from explain.sample_explanations import SAMPLES
 
 from driver.explain.explanation import Finding
 from driver.explain.reasons import Reason
-from driver.explain.report import Tone, report, report_text
+from driver.explain.tell.report import Tone, report, report_text
 
 REAL = sorted(SAMPLES.keys() - {"hostile"})
 

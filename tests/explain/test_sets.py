@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from bench.explain_cluster import classes, node_objects, pending_pairs, pending_pod
 
-from driver.explain import verdicts
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.sets import too_many_sets
-from driver.explain.state import ClusterState
-from driver.explain.trial import Trial
+from driver.explain.judge import verdicts
+from driver.explain.judge.sets import too_many_sets
+from driver.explain.judge.trial import Trial
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 NODES = 60
 

@@ -8,8 +8,8 @@ import tracemalloc
 
 from bench.explain_cluster import classes, node_objects
 
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 NODES = 20
 

@@ -22,8 +22,8 @@ from builders_explain import (
 
 from driver.allocator.identity import DeviceId
 from driver.allocator.pools import PoolState
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 Json = dict[str, Any]
 GPU = DeviceId(DRIVER, "n1", "gpu-0")
@@ -470,7 +470,7 @@ def test_an_inventorys_problem_is_told_until_it_is_over() -> None:
 
 
 def test_answers_of_selectors_are_not_kept_for_slices_that_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driver.explain.published._CHURN", 20)
+    monkeypatch.setattr("driver.explain.known.published._CHURN", 20)
     state = cluster(*a_node())
     before = state.selections
 

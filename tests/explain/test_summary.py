@@ -9,7 +9,7 @@ from explain.sample_explanations import SAMPLES
 
 from driver.explain.explanation import Finding
 from driver.explain.reasons import Reason
-from driver.explain.summary import NOTE_BYTES, shortened, summary
+from driver.explain.tell.summary import NOTE_BYTES, shortened, summary
 
 
 @pytest.mark.parametrize("name", SAMPLES)

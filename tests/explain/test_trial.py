@@ -10,9 +10,9 @@ from explain.nearest_worlds import World, exactly, ledger_of
 
 from driver.allocator.ledger import Ledger
 from driver.api.resource_v1 import ResourceClaim
-from driver.explain import trial as module
-from driver.explain.cluster import ClaimState, Kind, NodeState
-from driver.explain.trial import Trial
+from driver.explain.judge import trial as module
+from driver.explain.judge.trial import Trial
+from driver.explain.known.cluster import ClaimState, Kind, NodeState
 
 TAINT = {"taints": [{"key": "d/broken", "effect": "NoExecute"}]}
 

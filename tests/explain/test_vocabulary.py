@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from driver.adapters.manifests import read_manifest_text
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.resource_v1 import Device
-from driver.explain.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, OWN_CLASSES, Vocabulary
+from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, OWN_CLASSES, Vocabulary
 from resourceclasses import device_classes_text
 
 

@@ -12,7 +12,7 @@ from explain.sample_explanations import SAMPLES
 
 from driver.explain.explanation import ChangeKind, Step
 from driver.explain.reasons import Reason
-from driver.explain.wire import to_wire
+from driver.explain.tell.wire import to_wire
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "user"
 

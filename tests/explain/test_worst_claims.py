@@ -21,10 +21,10 @@ from bench.explain_cluster import classes, node_objects, pending_claim, pending_
 from explain.claim_search import LAST_S, PIECE_S, Cost, Recipe, all_in, cost_of, search, wire
 
 from driver.budget import Budget
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 KEPT = Path(__file__).parent / "worst_claims"
 SECONDS = float(os.environ.get("ROOTPORT_FUZZ_SECONDS", "2"))

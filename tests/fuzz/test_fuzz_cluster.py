@@ -21,13 +21,13 @@ from driver.api.validation import FieldError, validate_slices
 from driver.bounded_json import JsonError, parse_json
 from driver.config import parse_config
 from driver.errors import InputError, RootportError
-from driver.explain.cluster import Kind
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.pending import pending_subjects
-from driver.explain.report import report
-from driver.explain.state import ClusterState
-from driver.explain.wire import to_wire
+from driver.explain.judge.pending import pending_subjects
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
+from driver.explain.tell.report import report
+from driver.explain.tell.wire import to_wire
 from driver.layout import resource_slices
 from driver.lint import lint_claim
 from driver.objects import inventory_of, node_inventory, parse_node_inventory

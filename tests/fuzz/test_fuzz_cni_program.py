@@ -21,7 +21,7 @@ from mutation import JSON_TOKENS, mutated, spoilt
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.needs_cc]
 
-_SHIM: Final = REPO / "kubeletplugin/cni/shim"
+_SHIM: Final = REPO / "kubeletplugin/network/cni/shim"
 _POD: Final = "0d9ac3e4-7b12-4c5e-9d0f-a1b2c3d4e5f6"
 _MAX_DEPTH: Final = 256
 _RESULT: Final = {"cniVersion": "1.0.0", "ips": [{"address": "10.42.0.7/16", "interface": 0}], "dns": {}}

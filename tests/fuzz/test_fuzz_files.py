@@ -15,13 +15,13 @@ from fuzzing import Target, check_message
 from mutation import json_mutated, mutated, spoilt
 from samples import DUMP, MACHINES, MANIFESTS, PROBLEMS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects, spoilt_yaml
 
-from driver.adapters.dumps import read_dumps, read_observed_dump
+from driver.adapters.files.policies_file import read_policies
+from driver.adapters.files.problems import answer_file
 from driver.adapters.kubernetes.kubeconfig import cluster_context
-from driver.adapters.kustomizations import patch_files
-from driver.adapters.manifests import read_all_manifests, read_manifests
-from driver.adapters.policies_file import read_policies
-from driver.adapters.problems import answer_file
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_all_manifests, read_manifests
+from driver.adapters.manifests.dumps import read_dumps, read_observed_dump
+from driver.adapters.manifests.kustomizations import patch_files
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.errors import RootportError

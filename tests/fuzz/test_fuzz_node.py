@@ -19,8 +19,8 @@ from mutation import json_mutated, mutated, spoilt
 from sysfs_tree import dgx
 
 from driver.adapters.host import HostRoot
-from driver.adapters.prometheus import read_samples
-from driver.adapters.sysfs import discover
+from driver.adapters.http.metrics_reader import read_samples
+from driver.adapters.sysfs.discovery import discover
 from driver.api.resource_v1 import ClaimReference
 from driver.api.validation import validate_slices
 from driver.errors import InputError, NodeError, RootportError
@@ -29,12 +29,12 @@ from driver.layout import resource_slices
 from driver.model.inventory import Inventory
 from driver.objects import inventory_of, node_inventory, parse_node_inventory
 from driver.plan.effects import CreateMigDevice, LendInterface, RunMpsDaemon, SetTimeSlice
-from kubeletplugin import checkpoint
-from kubeletplugin.cni.network_config import NetworkConfig
-from kubeletplugin.cni.protocol import read_call
-from kubeletplugin.effects.journal import EffectJournal
-from kubeletplugin.entry_in_spec import found_in_spec
-from kubeletplugin.netdev.records import Records
+from kubeletplugin.network.cni.network_config import NetworkConfig
+from kubeletplugin.network.cni.protocol import read_call
+from kubeletplugin.network.netdev.records import Records
+from kubeletplugin.state import checkpoint
+from kubeletplugin.state.entry_in_spec import found_in_spec
+from kubeletplugin.state.journal import EffectJournal
 
 pytestmark = pytest.mark.fuzz
 

@@ -21,13 +21,13 @@ from mutation import TEXTS, mutated
 from controller.admission.review import BadReviewError, review
 from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
-from driver.adapters.health_server import HealthServer
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
+from driver.adapters.http.probe_server import HealthServer
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
-from kubeletplugin.claim_service import ClaimPrepared, DeviceHealth
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.protocol import dra_v1_pb2, plugin_registration_v1_pb2
+from kubeletplugin.service import ClaimPrepared, DeviceHealth
 
 pytestmark = pytest.mark.fuzz
 

@@ -15,8 +15,8 @@ import pytest
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
-from kubeletplugin.claim_service import ClaimPrepared, DeviceHealth
 from kubeletplugin.grpc_server import PluginServer
+from kubeletplugin.service import ClaimPrepared, DeviceHealth
 
 
 def prepared(*devices: str, requests: tuple[str, ...] = ("gpu",), share: str | None = None) -> ClaimPrepared:

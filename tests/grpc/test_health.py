@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from kubeletplugin.claim_service import DeviceHealth
 from kubeletplugin.grpc_server.health import ALPHA_SERVICE, MAX_STREAMS, HealthFeed
 from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
 from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc
+from kubeletplugin.service import DeviceHealth
 
 GOOD = DeviceHealth(pool="node-1", device="gpu-0", healthy=True)
 BAD = DeviceHealth(pool="node-1", device="gpu-0", healthy=False, message="XID 79: fallen off the bus")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sysfs_tree import SysfsTree, dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs_rdma_health import read_nic_health
+from driver.adapters.sysfs import discovery as sysfs
+from driver.adapters.sysfs.rdma_health import read_nic_health
 from driver.health.readings import NicReading, PortReading
 from driver.model.devices import RdmaNic
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from controller.api.claims import pending_answer
-from controller.explanations.annotated import MESSAGE, REASON
+from controller.cluster.packed import pack
+from controller.cluster.pending_annotations import MESSAGE, REASON
 from controller.explanations.mirror import Mirror
 from controller.explanations.pending import PendingClaim, PendingClaims
-from controller.packed import pack
 from controller.serving.callers import Caller
-from driver.adapters.http_server.exchange import Request
+from driver.adapters.http.exchange import Request
 
 
 class Cluster:

@@ -18,7 +18,7 @@ from http_api.api_client import Client
 from layout.machines import gpu, nic, node
 from simulated_nodes import Nodes, eventually
 
-from controller.leader_label import LEADER_LABEL
+from controller.leader.label import LEADER_LABEL
 
 pytestmark = pytest.mark.needs_go
 

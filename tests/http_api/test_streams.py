@@ -21,7 +21,7 @@ from controller.serving.callers import Caller
 from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
 from controller.serving.self_signed import SelfSigned
-from driver.adapters.http_server.exchange import Request, Response
+from driver.adapters.http.exchange import Request, Response
 
 Serve = Callable[..., SecureServer]
 

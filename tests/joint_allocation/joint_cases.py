@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from topologies import REAL_MACHINE_FILES
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.inventory import Inventory
 from driver.pairs import PairsWish, Scope, claim_spec

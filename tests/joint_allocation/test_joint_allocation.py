@@ -11,8 +11,8 @@ import pytest
 from joint_cases import JointCase, best_levels, joint_cases, levels_of
 from topologies import REAL_MACHINE_FILES, machine_file
 
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator, search
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim

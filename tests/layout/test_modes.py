@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from layout.machines import gpu, node
 from layout.mig_machines import A30, A100, H100, MIB, instance, mig_gpu
 
-from driver.adapters.manifests import read_manifest_text
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta, ResourceClaim

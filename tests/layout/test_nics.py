@@ -12,7 +12,7 @@ from layout.mig_machines import dgx_h100
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import Device

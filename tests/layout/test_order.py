@@ -14,7 +14,7 @@ import pytest
 from layout.machines import NAMED_VFS, address, buses, fpga, gpu, nic, node, published, value
 from topologies import REAL_MACHINE_FILES
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.api.resource_v1 import Device
 from driver.model.devices import MigSupport
 from driver.model.inventory import Inventory

@@ -17,8 +17,8 @@ from layout.mig_machines import A30, A100, H100, mig_gpu
 from topologies import REAL_MACHINE_FILES, machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.policies_file import read_policies
-from driver.adapters.topology_file import read_topology
+from driver.adapters.files.policies_file import read_policies
+from driver.adapters.machines.topology import read_topology
 from driver.api.gpu_policies import ExtraGpuAttribute, GpuPolicies
 from driver.api.nic_policies import ExtraNicAttribute, NicPolicies
 from driver.api.policies import ExtraAttribute

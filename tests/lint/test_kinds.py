@@ -9,13 +9,13 @@ import pytest
 from topologies import MACHINE_FILES
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.document import ProblemKind
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.topology_file import read_topology
+from driver.adapters.files.document import ProblemKind
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.gpu_policies import ExtraGpuAttribute
 from driver.api.nic_policies import ExtraNicAttribute
 from driver.api.policies import ExtraAttribute
-from driver.explain.vocabulary import CAPACITIES, OWN_ATTRIBUTES, OWN_CAPACITIES
+from driver.explain.known.vocabulary import CAPACITIES, OWN_ATTRIBUTES, OWN_CAPACITIES
 from driver.layout import resource_slices
 from driver.lint import LintCode
 from driver.lint.kinds import (

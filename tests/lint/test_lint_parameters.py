@@ -8,15 +8,15 @@ import pytest
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceClaimStatus
 from driver.api.validation import with_defaults
 from driver.errors import InputError
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 from driver.layout import resource_slices
 from driver.lint import LintFinding, lint_claim, lint_class
 from driver.plan import IsolationHost, decide

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from driver.adapters.manifests import read_manifest_text
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.pod_templates import PodSpec, pod_specs
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import Budget

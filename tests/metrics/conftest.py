@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from driver.adapters.metrics_page import MetricsPage
+from driver.adapters.http.metrics_page import MetricsPage
 from driver.status.metric_family import Family
 
 Samples = dict[tuple[tuple[str, str], ...], float]

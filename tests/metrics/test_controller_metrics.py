@@ -12,7 +12,7 @@ from monitoring.exported import EXPORTED
 from controller.explanations.pending import PendingClaim
 from controller.metrics import PASSES, ControllerSnapshot, controller_families, pending_by_reason
 from controller.metrics.nodes import gpu_figures
-from driver.adapters.durations import Durations
+from driver.adapters.http.durations import Durations
 from driver.adapters.kubernetes.write_counts import WriteCounts
 from driver.status.metric_family import Family
 from driver.status.overview import Amount, DeviceOverview, NodeOverview

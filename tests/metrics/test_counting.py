@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from driver.adapters.durations import Durations
+from driver.adapters.http.durations import Durations
 from driver.adapters.kubernetes.errors import ConflictError
 from driver.adapters.kubernetes.request import Request
 from driver.adapters.kubernetes.resources import DEVICES
 from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
-from kubeletplugin.claim_service import ClaimPrepared
-from kubeletplugin.operation_times import TimedClaims
+from kubeletplugin.claims.timed import TimedClaims
+from kubeletplugin.service import ClaimPrepared
 
 
 class Clock:

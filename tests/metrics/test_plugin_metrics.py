@@ -19,10 +19,10 @@ from driver.model.inventory import Inventory, InventorySource
 from driver.model.parts import MigPartition, gpu_parts
 from driver.model.pci import PciAddress, PciePath
 from driver.status.metric_family import Family
-from kubeletplugin.entry import Entry, EntryDevice, EntryIsolation, EntryNicUse, EntryUse
+from kubeletplugin.claims.timed import OperationCounts, TimedClaims
 from kubeletplugin.metrics import NodeMetrics, NodeSnapshot, node_families, shares_of
-from kubeletplugin.operation_times import OperationCounts, TimedClaims
-from kubeletplugin.pod_resources import PodContainer
+from kubeletplugin.metrics.pod_resources import PodContainer
+from kubeletplugin.state.entry import Entry, EntryDevice, EntryIsolation, EntryNicUse, EntryUse
 
 GIB = 1 << 30
 PATH = PciePath(root="pci0000:10", switches=(PciAddress("0000:11:00.0"),), numa_node=1)

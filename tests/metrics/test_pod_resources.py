@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kubeletplugin.pod_resources import PodContainer, PodResources
+from kubeletplugin.metrics.pod_resources import PodContainer, PodResources
 from kubeletplugin.protocol import pod_resources_v1_pb2 as pb2
 from kubeletplugin.protocol import pod_resources_v1_pb2_grpc as pb2_grpc
 
@@ -149,7 +149,7 @@ def test_a_kubelet_that_is_not_there_is_told_once(
 def test_a_kubelet_that_hangs_is_waited_for_for_a_moment(
     kubelet: Kubelet, client: PodResources, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr("kubeletplugin.pod_resources._TIMEOUT_S", 0.1)
+    monkeypatch.setattr("kubeletplugin.metrics.pod_resources._TIMEOUT_S", 0.1)
     kubelet.go_on.clear()
     kubelet.start()
     assert client.containers() == {}

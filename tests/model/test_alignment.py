@@ -9,7 +9,7 @@ import pytest
 from layout.machines import fpga, gpu, nic, node, path
 from topologies import REAL_MACHINE_FILES, machine_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.errors import InputError
 from driver.layout import attributes
 from driver.model.alignment import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topologies import machine_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.errors import InputError
 from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, RdmaNic, RdmaVf
 from driver.model.distance import LEGEND, Distance, DistanceMatrix, Level, distance, matrix

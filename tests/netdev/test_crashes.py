@@ -10,7 +10,7 @@ import sys
 import pytest
 from netdev.world import POD, Stopped, StoppingLinks, World
 
-from kubeletplugin.netdev.lender import InterfaceLender
+from kubeletplugin.network.netdev.lender import InterfaceLender
 
 DEVICE = "mlx5_2"
 
@@ -69,8 +69,8 @@ def test_a_kill_right_behind_the_move(world: World) -> None:
     world.wrap_ip(then='case "$*" in *netns*) kill -9 $PPID; esac')
     code = (
         "import sys; from pathlib import Path; from driver.adapters.host import HostRoot;"
-        "from kubeletplugin.roots import Roots; from kubeletplugin.netdev.links import Links;"
-        "from kubeletplugin.netdev.lender import InterfaceLender; r = HostRoot(sys.argv[1]);"
+        "from kubeletplugin.node.roots import Roots; from kubeletplugin.network.netdev.links import Links;"
+        "from kubeletplugin.network.netdev.lender import InterfaceLender; r = HostRoot(sys.argv[1]);"
         "InterfaceLender(Roots(hardware=r, host=r, device_root='', driver_root=''), state_dir=Path(sys.argv[2]),"
         " host_netns=Path(sys.argv[3]), links=Links()).attach(sys.argv[4], sys.argv[5])"
     )

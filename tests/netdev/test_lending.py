@@ -9,7 +9,7 @@ import pytest
 from netdev.world import CLAIM, FUNCTION, POD, World
 
 from driver.errors import NodeError
-from kubeletplugin.network_data import NetworkData
+from kubeletplugin.network.network_data import NetworkData
 
 OTHER_POD = "33333333-3333-3333-3333-333333333333"
 

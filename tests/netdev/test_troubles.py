@@ -11,7 +11,7 @@ import pytest
 from netdev.world import ADDRESS, CLAIM, FUNCTION, POD, World
 
 from driver.errors import NodeError
-from kubeletplugin.netdev.lender import InterfaceLender
+from kubeletplugin.network.netdev.lender import InterfaceLender
 
 WHO = f"claim uid {CLAIM}: {FUNCTION} .{ADDRESS}. of pod uid {POD}"
 
@@ -222,7 +222,7 @@ def test_what_the_driver_refuses_is_told_and_the_interface_is_back(world: World,
 
 
 def test_a_program_that_hangs_is_ended(world: World) -> None:
-    from kubeletplugin.netdev.links import Links  # noqa: PLC0415 - with its own time limit
+    from kubeletplugin.network.netdev.links import Links  # noqa: PLC0415 - with its own time limit
 
     world.nic("nic0")
     world.wrap_ip("exec sleep 60")

@@ -15,8 +15,8 @@ from netdev.world import World
 
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
-from kubeletplugin.netdev.links import Links
-from kubeletplugin.netdev.vf_settings import VfConfigurer
+from kubeletplugin.network.netdev.links import Links
+from kubeletplugin.network.netdev.vf_settings import VfConfigurer
 
 PF = "0000:1c:00.0"
 _IP = """#!{python}

@@ -17,10 +17,10 @@ from typing import Any
 
 from driver.adapters.host import HostRoot
 from driver.plan.effects import LendInterface
-from kubeletplugin.netdev.lender import InterfaceLender
-from kubeletplugin.netdev.links import Links
-from kubeletplugin.netdev.programs import Netns
-from kubeletplugin.roots import Roots
+from kubeletplugin.network.netdev.lender import InterfaceLender
+from kubeletplugin.network.netdev.links import Links
+from kubeletplugin.network.netdev.programs import Netns
+from kubeletplugin.node.roots import Roots
 
 ADDRESS = "0000:1c:00.2"
 FUNCTION = "rdma-vf-0000-1c-00-2"

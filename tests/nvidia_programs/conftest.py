@@ -14,7 +14,7 @@ from nvidia_programs.host import Host
 from stub_nvidia import StubPrograms, build
 
 from driver.adapters.host import HostRoot
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stub_nvidia import InstalledPrograms
 
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["Host"]
 

@@ -12,7 +12,7 @@ from stub_nvml import H100_80GB, Machine, StubNvml, read_state
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 from kubeletplugin.effects.compute_mode import ComputeModes
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 pytestmark = pytest.mark.needs_cc
 

@@ -13,7 +13,7 @@ from needed_tools import unavailable
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 from kubeletplugin.effects.host_command import HostPrograms
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 # What a program finds: its working folder, root, arguments, environment, open files, session and standard input.
 _PROBE = r"""

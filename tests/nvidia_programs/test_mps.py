@@ -24,7 +24,7 @@ from driver.plan.effects import RunMpsDaemon
 from kubeletplugin.effects import EffectHangsError, mps, mps_processes
 from kubeletplugin.effects.host_command import Finished, HostPrograms
 from kubeletplugin.effects.mps import MpsDaemons
-from kubeletplugin.store import ClaimStore
+from kubeletplugin.state.store import ClaimStore
 
 GPU = "gpu-0000-1b-00-0"
 OTHER = "gpu-0000-2c-00-0"

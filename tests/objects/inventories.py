@@ -15,8 +15,8 @@ from sysfs_tree import dgx
 from topologies import REAL_MACHINE_FILES
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs import discover
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.sysfs.discovery import discover
 from driver.model.devices import (
     Fpga,
     Gpu,

@@ -15,7 +15,7 @@ from objects.inventories import MACHINES, machine
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.model.inventory import Inventory
 from driver.objects import device_objects, inventory_of, node_inventory, parse_node_inventory
 

@@ -13,7 +13,7 @@ from objects.inventories import MACHINES, drawn_inventories, machine
 from topologies import machine_file
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.api.resource_v1 import ObjectMeta
 from driver.api.rootport_v1alpha1 import Device
 from driver.api.validation.names import label_value, metadata, subdomain

@@ -17,7 +17,7 @@ from typing import Any
 
 from plan.builders import claim, given, gpu, node
 
-from driver.adapters.cdi_files import claim_uids, remove_leftovers, remove_spec, write_spec
+from driver.adapters.files.cdi_files import claim_uids, remove_leftovers, remove_spec, write_spec
 from driver.plan import CdiSpec, prepare_plan
 
 CALLS = ("mkdir", "open", "fchmod", "fsync", "replace", "unlink", "close")

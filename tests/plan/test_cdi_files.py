@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from plan.builders import claim, given, gpu, node
 
-from driver.adapters.cdi_files import claim_uids, remove_leftovers, remove_spec, write_spec
+from driver.adapters.files.cdi_files import claim_uids, remove_leftovers, remove_spec, write_spec
 from driver.errors import InputError, NodeError
 from driver.plan import CdiSpec, prepare_plan
 
@@ -224,7 +224,7 @@ def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 import os, resource, signal
 from pathlib import Path
 from plan.builders import claim, given, gpu, node
-from driver.adapters.cdi_files import write_spec
+from driver.adapters.files.cdi_files import write_spec
 from driver.errors import NodeError
 from driver.plan import prepare_plan
 spec = prepare_plan(claim(given("gpu", "gpu-0000-10-00-0"), uid="c1"), node(gpu(0))).spec

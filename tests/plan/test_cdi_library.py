@@ -19,8 +19,8 @@ from plan.drawn_claims import allocated
 from plan.driver_files import FILES, HOOKS, VERSION
 from topologies import machine_file
 
-from driver.adapters.cdi_files import write_spec
-from driver.adapters.topology_file import read_topology
+from driver.adapters.files.cdi_files import write_spec
+from driver.adapters.machines.topology import read_topology
 from driver.api.resource_v1 import ResourceClaim
 from driver.model.inventory import Inventory
 from driver.plan import CDI_VERSION, DriverFiles, PreparePlan, prepare_plan

@@ -14,7 +14,7 @@ from plan.drawn_claims import allocated
 from plan.driver_files import FILES, HOOKS
 from topologies import machine_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.api.resource_v1 import ResourceClaim
 from driver.model.devices import Device
 from driver.model.inventory import Inventory

@@ -12,7 +12,7 @@ from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan.gpu_use import GpuUse
 from driver.plan.nic_use import NicUse
 from driver.plan.overlap import refuse_overlap
-from kubeletplugin.entry import Entry, EntryDevice, EntryNicUse, EntryUse
+from kubeletplugin.state.entry import Entry, EntryDevice, EntryNicUse, EntryUse
 
 GIB = 2**30
 

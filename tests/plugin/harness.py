@@ -16,8 +16,8 @@ from cluster.control_plane import ControlPlane
 from cluster.driver import NAMESPACE
 from cluster.processes import wait_until
 
-from kubeletplugin.discovery import Sighting, look
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.discovery import Sighting, look
+from kubeletplugin.node.roots import Roots
 
 GPUS = ("0000:13:00.0", "0000:23:00.0")
 NICS = ("0000:14:00.0", "0000:24:00.0")

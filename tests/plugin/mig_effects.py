@@ -5,7 +5,7 @@ from __future__ import annotations
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice
 from kubeletplugin.effects.mig import MigDevices
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 __all__ = ["do", "undo"]
 

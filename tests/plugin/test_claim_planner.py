@@ -15,8 +15,8 @@ from driver.model.inventory import Inventory
 from driver.plan import PreparePlan
 from driver.plan.effects import RunMpsDaemon
 from driver.plan.nic_host import NicHost
-from kubeletplugin.claim_planner import ClaimPlanner
-from kubeletplugin.roots import Roots
+from kubeletplugin.claims.planner import ClaimPlanner
+from kubeletplugin.node.roots import Roots
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 

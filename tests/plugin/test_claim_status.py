@@ -20,12 +20,12 @@ from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from driver.plan.nic_use import NicUse
-from kubeletplugin.claim_service import ClaimPrepared
-from kubeletplugin.claim_status import ClaimStatusPublisher, TellingClaims
-from kubeletplugin.device_status import device_statuses, is_told
-from kubeletplugin.entry import Entry, EntryDevice
+from kubeletplugin.claims.device_status import device_statuses, is_told
+from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.internal_errors import InternalError
-from kubeletplugin.network_data import NetworkData
+from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.service import ClaimPrepared
+from kubeletplugin.state.entry import Entry, EntryDevice
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"

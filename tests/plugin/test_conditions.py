@@ -8,9 +8,9 @@ import pytest
 
 from driver.api.rootport_v1alpha1 import Condition
 from driver.objects.health import PREPARE_CONDITIONS
-from kubeletplugin.conditions import Concern, Finding, Findings, State, conditions, ready
-from kubeletplugin.failing_loops import FailingLoops
 from kubeletplugin.internal_errors import InternalError
+from kubeletplugin.publish.conditions import Concern, Finding, Findings, State, conditions, ready
+from kubeletplugin.publish.failing_loops import FailingLoops
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 FOUND = tuple(concern for concern in Concern if concern is not Concern.READY)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sysfs_tree import dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs import discovery as sysfs
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import vf_pool
-from kubeletplugin.device_health import DevicesHealth
+from kubeletplugin.health.pod_status import DevicesHealth
 
 GPU = "gpu-0000-13-00-0"
 HEALTHY = {GPU: True, "gpu-0000-23-00-0": True, "rdma-0000-14-00-0": True, "rdma-0000-24-00-0": True}

@@ -29,14 +29,14 @@ from sysfs_tree import dgx
 
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory, InventorySource
-from kubeletplugin.conditions import Concern, Finding, Findings, State
-from kubeletplugin.device_health import DevicesHealth
-from kubeletplugin.discovery import Discovery, Sighting
+from kubeletplugin.health.pod_status import DevicesHealth
 from kubeletplugin.loop import ProcessOutdatedError
-from kubeletplugin.own_devices import HiddenDevice, hidden_device
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.discovery import Discovery, Sighting
+from kubeletplugin.node.own_devices import HiddenDevice, hidden_device
+from kubeletplugin.node.roots import Roots
+from kubeletplugin.publish.conditions import Concern, Finding, Findings, State
 
-LOOK = "kubeletplugin.discovery:look"
+LOOK = "kubeletplugin.node.discovery:look"
 MACHINE = Machine(gpus=tuple(H100_80GB.at(number, f"0000{address}") for number, address in enumerate(GPUS)))
 BROKEN = Machine(fail={"nvmlInitWithFlags": "NVML_ERROR_LIB_RM_VERSION_MISMATCH"})
 Look = Callable[..., Sighting]

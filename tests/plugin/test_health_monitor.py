@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 from sysfs_tree import dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs import discovery as sysfs
 from driver.errors import NodeError
 from driver.health.flapping import Damping
 from driver.health.readings import GpuReading, NicReading, PortReading, XidEvent
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from kubeletplugin.conditions import Findings
-from kubeletplugin.discovery import Discovery, Sighting
 from kubeletplugin.health import HEALTH_FILE, HealthMonitor, HealthWatch, MemoryFile
 from kubeletplugin.loop import Loop
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.discovery import Discovery, Sighting
+from kubeletplugin.node.roots import Roots
+from kubeletplugin.publish.conditions import Findings
 
 GPU = "gpu-0000-13-00-0"
 NIC = "rdma-0000-14-00-0"

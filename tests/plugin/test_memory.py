@@ -1,4 +1,4 @@
-"""What the plugin's process gives back of its memory. Each test runs in a process of its own: malloc is all of it."""
+"""What the plugin's process gives back of its heap. Each test runs in a process of its own: malloc is all of it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def resident(kind):
 """
 
 FREED_LATER = f"""{RESIDENT}
-from kubeletplugin import memory
-memory.set_up_malloc()
+from kubeletplugin import heap
+heap.set_up_malloc()
 large = b"x" * (12 << 20)
 del large
 before = resident("RssAnon")
@@ -35,9 +35,9 @@ print(json.dumps(resident("RssAnon") - before))
 
 CODE = f"""{RESIDENT}
 import grpc
-from kubeletplugin import memory
+from kubeletplugin import heap
 before = resident("RssFile")
-memory.give_back()
+heap.give_back()
 given = before - resident("RssFile")
 channel = grpc.insecure_channel("unix:/nowhere")
 try:

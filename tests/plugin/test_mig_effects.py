@@ -15,7 +15,7 @@ from stub_nvml import StubNvml, StubState, read_state, run
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.skipif(os.geteuid() != 0, reason="mknod takes root")]
 

@@ -15,10 +15,10 @@ import pytest
 
 from driver.model.lent import LentNames
 from driver.plan.effects import LendInterface
-from kubeletplugin.conditions import State
-from kubeletplugin.netdev.records import InPod, Record, Records
-from kubeletplugin.node_network import NodeNetwork
-from kubeletplugin.roots import Roots
+from kubeletplugin.network.netdev.records import InPod, Record, Records
+from kubeletplugin.network.node_network import NodeNetwork
+from kubeletplugin.node.roots import Roots
+from kubeletplugin.publish.conditions import State
 
 POD = "0d9ac3e4-7b12-4c5e-9d0f-a1b2c3d4e5f6"
 VF = "rdma-vf-0000-41-00-1"
@@ -90,8 +90,8 @@ def test_nothing_that_moves_interfaces_is_loaded_where_none_is_lent(tmp_path: Pa
     script = f"""
 import sys
 from pathlib import Path
-from kubeletplugin.node_network import NodeNetwork
-from kubeletplugin.roots import Roots
+from kubeletplugin.network.node_network import NodeNetwork
+from kubeletplugin.node.roots import Roots
 roots = Roots.of(Path({os.fspath(tmp_path)!r}), "")
 network = NodeNetwork(roots, config_dir=None, program_dir=None, program=Path("/none"), on_change=print)
 network.start()
@@ -99,7 +99,7 @@ assert network.check() is None
 assert not network.has_cni_plugin()
 assert (network.lent(), network.lent_names(), network.of_claim("claim")) == (frozenset(), {{}}, {{}})
 network.stop()
-print([name for name in sys.modules if name.startswith(("kubeletplugin.netdev", "kubeletplugin.cni"))])
+print([name for name in sys.modules if name.startswith(("kubeletplugin.network.netdev", "kubeletplugin.network.cni"))])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -17,8 +17,8 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
-from kubeletplugin.conditions import Concern, Finding, State
-from kubeletplugin.node_publisher import NodePublisher
+from kubeletplugin.publish.conditions import Concern, Finding, State
+from kubeletplugin.publish.inventory import NodePublisher
 
 GPU = DeviceName("gpu-0000-13-00-0")
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)

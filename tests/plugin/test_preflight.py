@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kubeletplugin.conditions import Finding, State
-from kubeletplugin.host_checks import folder_facts
-from kubeletplugin.preflight import (
+from kubeletplugin.publish.conditions import Finding, State
+from kubeletplugin.publish.host_checks import folder_facts
+from kubeletplugin.publish.preflight import (
     FolderFacts,
     NodeFacts,
     check_cdi_folder,

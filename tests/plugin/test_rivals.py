@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from sysfs_tree import dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs import discovery as sysfs
 from driver.api.resource_v1 import ResourceSlice
 from driver.layout import resource_slices
 from driver.model.inventory import Inventory, InventorySource
-from kubeletplugin.conditions import Finding, State
-from kubeletplugin.rivals import check_rivals
+from kubeletplugin.publish.conditions import Finding, State
+from kubeletplugin.publish.rivals import check_rivals
 
 NOTHING = Inventory(node="n", source=InventorySource.LIVE)
 

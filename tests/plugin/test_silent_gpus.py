@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from sysfs_tree import dgx
 
-from driver.adapters import sysfs
 from driver.adapters.host import HostRoot
+from driver.adapters.sysfs import discovery as sysfs
 from driver.model.inventory import Inventory
-from kubeletplugin.silent_gpus import silent_gpus, with_silent, without_silent
+from kubeletplugin.node.silent_gpus import silent_gpus, with_silent, without_silent
 
 
 @pytest.fixture(scope="module")

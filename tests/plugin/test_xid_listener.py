@@ -22,7 +22,7 @@ from driver.errors import NodeError
 from driver.model.devices import Gpu
 from driver.model.pci import PciAddress, PciePath
 from kubeletplugin.health import xid_listener
-from kubeletplugin.roots import Roots
+from kubeletplugin.node.roots import Roots
 
 retry, pause, *addresses = sys.argv[1:]
 xid_listener._WAIT_S, xid_listener._RETRY_S, xid_listener._PAUSE_S = 0.1, float(retry), float(pause)

@@ -11,7 +11,7 @@ from pathlib import Path
 from plan.builders import NODE_NAME, claim, given, gpu, nic, node, vf
 from preparer.gpus import GIB, MIG, NodeOfFiles
 
-from driver.adapters.cdi_files import claim_uids, spec_path
+from driver.adapters.files.cdi_files import claim_uids, spec_path
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import NodeError, RootportError
@@ -19,15 +19,15 @@ from driver.model.devices import DeviceName, LinkLayer, MigInstance, RdmaPort
 from driver.model.inventory import Inventory
 from driver.plan import Decision, IsolationHost, PreparePlan, decide, finish
 from driver.plan.nic_host import NicHost
-from kubeletplugin.claim_effects import Mended
-from kubeletplugin.claim_gone import ClaimGoneError
-from kubeletplugin.claim_service import ClaimPrepared
+from kubeletplugin.claims.effects import Mended
+from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.recovery import RecoveryReport, recover
 from kubeletplugin.effects import HostEffects
-from kubeletplugin.entry import Entry
-from kubeletplugin.metadata_files import claim_folders
-from kubeletplugin.preparer import Preparer
-from kubeletplugin.recovery import RecoveryReport, recover
-from kubeletplugin.store import ClaimStore
+from kubeletplugin.service import ClaimPrepared
+from kubeletplugin.state.entry import Entry
+from kubeletplugin.state.metadata_files import claim_folders
+from kubeletplugin.state.store import ClaimStore
 
 GPUS = 4
 VFS = 3
@@ -52,7 +52,7 @@ class Plans:
     """The planner without a driver's files.
 
     Args:
-        metadata_dir: As for :class:`kubeletplugin.claim_planner.ClaimPlanner`.
+        metadata_dir: As for :class:`kubeletplugin.claims.planner.ClaimPlanner`.
     """
 
     def __init__(self, metadata_dir: Path) -> None:

@@ -19,8 +19,9 @@ from preparer.sharing import mig_claim, share_claim
 
 from driver.errors import NodeError
 from driver.plan.effects import CreateMigDevice, RunMpsDaemon, SetTimeSlice
-from kubeletplugin import checkpoint as checkpoint_module
-from kubeletplugin.checkpoint import (
+from kubeletplugin.claims.recovery import recover
+from kubeletplugin.state import checkpoint as checkpoint_module
+from kubeletplugin.state.checkpoint import (
     VERSION,
     CheckpointFile,
     CorruptCheckpointError,
@@ -28,7 +29,7 @@ from kubeletplugin.checkpoint import (
     decode,
     encode,
 )
-from kubeletplugin.entry import (
+from kubeletplugin.state.entry import (
     Entry,
     EntryDevice,
     EntryFile,
@@ -37,7 +38,6 @@ from kubeletplugin.entry import (
     EntryPlacement,
     EntryUse,
 )
-from kubeletplugin.recovery import recover
 
 
 def entry(number: int) -> Entry:

@@ -16,8 +16,8 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS, JsonObject
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
-from kubeletplugin.claim_gone import ClaimGoneError
-from kubeletplugin.claims import ClaimReader
+from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.reader import ClaimReader
 
 NAMESPACE = "preparer-claims"
 CLAIM = {
@@ -87,7 +87,7 @@ def test_a_service_account_without_the_right_is_told_and_the_claim_is_not_gone(
 def test_a_claim_is_not_gone_where_the_server_does_not_serve_the_api(
     api: KubernetesApi, stored: ClaimReference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletplugin.claims.RESOURCE_CLAIMS", replace(RESOURCE_CLAIMS, version="v9"))
+    monkeypatch.setattr("kubeletplugin.claims.reader.RESOURCE_CLAIMS", replace(RESOURCE_CLAIMS, version="v9"))
     with pytest.raises(NodeError, match="the server could not find the requested resource") as caught:
         ClaimReader(api)(stored)
     assert str(stored) in caught.value.message

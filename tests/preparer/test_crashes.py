@@ -13,7 +13,7 @@ from preparer.machine import Machine, gpu_claim, in_child, kill_at, prepared, ui
 from preparer.nics import POOL, nic_claim
 from preparer.sharing import mig_claim, share_claim
 
-from kubeletplugin.store import STEPS
+from kubeletplugin.state.store import STEPS
 
 PREPARE = [step for step in STEPS if step.startswith("prepare")]
 UNPREPARE = [step for step in STEPS if step.startswith("unprepare")]

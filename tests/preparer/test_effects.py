@@ -13,14 +13,14 @@ import pytest
 from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 from preparer.sharing import mig_claim, share_claim
 
-from driver.adapters.cdi_files import spec_path
+from driver.adapters.files.cdi_files import spec_path
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
 from driver.plan.effects import Effect
-from kubeletplugin.checkpoint import NewerCheckpointError
+from kubeletplugin.claims.recovery import Reconciler, recover
 from kubeletplugin.effects import HostEffects
-from kubeletplugin.recovery import Reconciler, recover
+from kubeletplugin.state.checkpoint import NewerCheckpointError
 
 LONG = {"strategy": "timeSlicing", "timeSlicing": {"interval": "Long"}}
 

@@ -14,7 +14,7 @@ import pytest
 from preparer.machine import Machine, failed, gpu_claim, in_child, prepared, uid
 from preparer.sharing import mig_claim
 
-from driver.adapters.cdi_files import spec_path
+from driver.adapters.files.cdi_files import spec_path
 
 
 def _tmpfs(folder: Path) -> str | None:

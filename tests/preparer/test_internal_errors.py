@@ -12,14 +12,14 @@ import pytest
 from preparer.machine import Machine, failed, gpu_claim, prepared, uid
 from preparer.sharing import share_claim
 
-from driver.adapters import cdi_files
+from driver.adapters.files import cdi_files
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import NodeError
 from driver.plan import PreparePlan
-from kubeletplugin import recovery
+from kubeletplugin.claims import recovery
+from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.recovery import Reconciler
 from kubeletplugin.internal_errors import InternalError, guarded, internal_errors, summary
-from kubeletplugin.preparer import Preparer
-from kubeletplugin.recovery import Reconciler
 
 
 def of(part: str) -> int:

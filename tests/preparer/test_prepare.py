@@ -13,11 +13,11 @@ from plan.builders import claim as allocated_claim
 from plan.builders import given, gpu, node
 from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 
-from driver.adapters.cdi_files import claim_uids, spec_path
+from driver.adapters.files.cdi_files import claim_uids, spec_path
 from driver.api.resource_v1 import ResourceClaimStatus
 from driver.errors import InputError, NodeError
-from kubeletplugin.entry import EntryFile
-from kubeletplugin.metadata_files import write_metadata
+from kubeletplugin.state.entry import EntryFile
+from kubeletplugin.state.metadata_files import write_metadata
 
 
 def test_a_claim_gets_its_devices_with_cdi_spec_metadata_and_entry_on_disk(machine: Machine) -> None:
@@ -252,7 +252,7 @@ def test_a_planning_failure_after_a_reboot_keeps_the_entry_so_that_unprepare_fin
 
 def test_the_plugin_loads_no_selector_language_and_no_allocator() -> None:
     code = (
-        "import sys, kubeletplugin.preparer, kubeletplugin.recovery\n"
+        "import sys, kubeletplugin.claims.preparer, kubeletplugin.claims.recovery\n"
         "roots = ('celpy', 'lark', 're2', 'grpc', 'kubernetes', 'yaml', 'driver.cel', 'driver.allocator')\n"
         "print([m for m in sys.modules if any(m == r or m.startswith(r + '.') for r in roots)])"
     )

@@ -10,8 +10,8 @@ import pytest
 from plan.builders import gpu, node
 from preparer.machine import Machine, failed, gpu_claim, prepared, uid
 
-from driver.adapters.cdi_files import spec_path
-from kubeletplugin.recovery import Reconciler, recover
+from driver.adapters.files.cdi_files import spec_path
+from kubeletplugin.claims.recovery import Reconciler, recover
 
 
 def test_a_first_start_finds_nothing_and_says_so(machine: Machine) -> None:

@@ -15,9 +15,9 @@ from preparer.machine import Machine, gpu_claim, in_child, kill_at, uid
 from preparer.sharing import mig_claim, share_claim
 
 from driver.api.resource_v1 import ClaimReference
-from kubeletplugin.claim_service import ClaimPrepared
-from kubeletplugin.recovery import recover
-from kubeletplugin.store import STEPS
+from kubeletplugin.claims.recovery import recover
+from kubeletplugin.service import ClaimPrepared
+from kubeletplugin.state.store import STEPS
 
 # Number → how it uses which GPU. Some compete: two uses of a GPU go together where they are another share, or another
 # place, of the same mode.

@@ -14,8 +14,8 @@ import pytest
 from preparer.machine import Machine, failed, gpu_claim, in_child, prepared, uid
 
 from driver.errors import NodeError
-from kubeletplugin.claim_service import ClaimPrepared
-from kubeletplugin.file_lock import FileLock
+from kubeletplugin.service import ClaimPrepared
+from kubeletplugin.state.file_lock import FileLock
 
 CLAIMS = 6
 

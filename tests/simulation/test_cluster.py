@@ -6,7 +6,7 @@ import json
 
 from topologies import nccl_file
 
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.layout import resource_slices
 from driver.simulation import slice_json, with_assumed_vfs
 

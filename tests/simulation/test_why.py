@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from topologies import nccl_file
 
-from driver.adapters.manifests import read_manifest_text
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
+from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import Budget
 from driver.simulation import GivenClaim, Simulation, answers, simulate, work_of

@@ -16,7 +16,7 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from urllib3 import HTTPResponse
 from urllib3.exceptions import HTTPError, ProtocolError
 
-from driver.adapters.input_file import open_input
+from driver.adapters.files.input_file import open_input
 from driver.adapters.kubernetes.errors import ApiServerError, TooLargeError, UnavailableError
 from driver.adapters.kubernetes.kubeconfig_loading import loading
 from driver.adapters.kubernetes.refusals import refusal

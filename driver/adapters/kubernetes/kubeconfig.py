@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubernetes.client import Configuration
 from kubernetes.config import list_kube_config_contexts, load_kube_config
 
-from driver.adapters.input_file import path_name, read_input
+from driver.adapters.files.input_file import path_name, read_input
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.connection import Connection, in_cluster
 from driver.adapters.kubernetes.kubeconfig_loading import loading

@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 from kubernetes.config import ConfigException
 
-from driver.adapters.input_file import path_name
+from driver.adapters.files.input_file import path_name
 from driver.errors import InputError
 
 __all__ = ["loading"]

@@ -22,8 +22,8 @@ from driver.adapters.kubernetes.resources import (
     Resource,
 )
 from driver.allocator.features import Features
-from driver.explain.cluster import Kind
-from driver.explain.state import ClusterState
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
 
 __all__ = ["CLUSTER_ROLE", "read_cluster", "read_published"]
 

@@ -14,7 +14,7 @@ from world import World, claim, device, node, pod, request, slice_of
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.explain.explanation import ChangeKind
 from driver.explain.reasons import Reason
 from driver.layout import resource_slices

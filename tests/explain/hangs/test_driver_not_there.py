@@ -15,7 +15,7 @@ from topologies import machine_file
 from world import World, claim, eventually, node, pod, request, start_schedulers
 
 from driver.adapters.catalogue import HardwareFacts
-from driver.adapters.topology_file import read_topology
+from driver.adapters.machines.topology import read_topology
 from driver.explain.reasons import Reason
 
 _GATES: Final = "DRAPartitionableDevices=false"

@@ -27,7 +27,7 @@ from allocator.agreement import disagreements
 from allocator.brute_force import first_allocation
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.problems import Problem, answer
+from driver.adapters.files.problems import Problem, answer
 
 Json = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""Reports pods whose GPUs and NICs could be nearer to each other."""

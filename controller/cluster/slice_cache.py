@@ -1,0 +1,137 @@
+"""This driver's ResourceSlices by pool, never older than what this process itself wrote.
+
+A watch lags behind one's own writes. Without this cache a second pass over a node would work on the slices as they were
+before the first one, and write again. Source of the idea: client-go's MutationCache (tools/cache/mutation_cache.go).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from controller.cluster.packed import packed, unpacked
+from driver.adapters.kubernetes.resources import JsonObject
+
+__all__ = ["SliceCache"]
+
+
+class SliceCache:
+    """What the watch shows, overlaid with own writes until the watch has caught up. Safe for several threads.
+
+    Args:
+        watched: The slice of that name as the watch has it now, packed or not, or None.
+        trust_s: How long an own write is believed although the watch does not show it: it may have been undone in
+            a gap of the watch.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        watched: Callable[[str], JsonObject | None],
+        *,
+        trust_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._watched = watched
+        self._trust_s = trust_s
+        self._clock = clock
+        self._slices: dict[str, JsonObject] = {}
+        self._pools: defaultdict[str, set[str]] = defaultdict(set)
+        self._unconfirmed: dict[str, float] = {}
+        self._deleted: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self, name: str) -> tuple[str, ...]:
+        """Take over the slice of that name from the watch; the pools that somebody else's write has changed."""
+        with self._lock:
+            seen = self._watched(name)
+            known = self._slices.get(name)
+            if seen is None:
+                self._deleted.pop(name, None)
+                if known is None:
+                    return ()
+                self._drop(name)
+                return (_pool(known),)
+            if self._deleted.get(name) == seen["metadata"]["uid"]:
+                return ()
+            if known is not None and _version(seen) <= _version(known):
+                if _version(seen) == _version(known):
+                    self._unconfirmed.pop(name, None)
+                return ()
+            self._deleted.pop(name, None)
+            self._put(seen)
+            self._unconfirmed.pop(name, None)
+            return tuple({_pool(seen)} | ({_pool(known)} if known is not None else set()))
+
+    def written(self, stored: JsonObject) -> None:
+        """This process wrote a slice, and the API server answered so."""
+        name = stored["metadata"]["name"]
+        with self._lock:
+            known = self._slices.get(name)
+            if known is not None and _version(known) >= _version(stored):
+                return
+            self._deleted.pop(name, None)
+            self._put(packed(stored))
+            self._unconfirmed[name] = self._clock()
+
+    def deleted(self, name: str, uid: str) -> None:
+        """This process deleted a slice."""
+        with self._lock:
+            if name in self._slices:
+                self._drop(name)
+                self._deleted[name] = uid
+
+    def pool(self, pool: str) -> list[JsonObject]:
+        """The slices of a pool, by name."""
+        with self._lock:
+            for name in [name for name in self._pools.get(pool, ()) if self._is_doubtful(name)]:
+                self._drop(name)
+            kept = [self._slices[name] for name in sorted(self._pools.get(pool, ()))]
+        return [unpacked(item) for item in kept]
+
+    def pools(self) -> tuple[str, ...]:
+        """All pools that have slices."""
+        with self._lock:
+            return tuple(self._pools)
+
+    def doubtful(self) -> tuple[str, ...]:
+        """The pools with an own write that the watch should have shown by now: they need another look."""
+        with self._lock:
+            return tuple({_pool(self._slices[name]) for name in self._unconfirmed if self._is_doubtful(name)})
+
+    def retain(self, names: Iterable[str]) -> None:
+        """Forget deletions that the watch, which shows only these names, has confirmed without our noticing."""
+        shown = set(names)
+        with self._lock:
+            for name in [name for name in self._deleted if name not in shown]:
+                del self._deleted[name]
+
+    def _is_doubtful(self, name: str) -> bool:
+        at = self._unconfirmed.get(name)
+        return at is not None and self._clock() - at > self._trust_s and self._watched(name) is None
+
+    def _put(self, wire: JsonObject) -> None:
+        name = wire["metadata"]["name"]
+        if name in self._slices:
+            self._drop(name)
+        self._slices[name] = wire
+        self._pools[_pool(wire)].add(name)
+
+    def _drop(self, name: str) -> None:
+        pool = _pool(self._slices.pop(name))
+        self._unconfirmed.pop(name, None)
+        self._pools[pool].discard(name)
+        if not self._pools[pool]:
+            del self._pools[pool]
+
+
+def _pool(wire: JsonObject) -> str:
+    name: str = wire["spec"]["pool"]["name"]
+    return name
+
+
+def _version(wire: JsonObject) -> int:
+    # Resource versions are whole numbers that grow (KEP-5504: comparable resource versions).
+    return int(wire["metadata"]["resourceVersion"])

@@ -1,0 +1,158 @@
+"""What is kept of stored Device objects: enough to tell what has to be written, in little memory.
+
+What is stored is known by digests alone: sixteen devices a node would otherwise fill the memory. Of the spec, each
+object carries a digest of what was applied in an annotation. A status cannot: who writes it cannot write annotations at
+the same time. So its digest is made of what is stored, when it is read.
+
+Times are in no digest: a condition keeps its time as long as its status is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.objects import NODE_LABEL
+from driver.objects.device_conditions import DEGRADED, HEALTHY
+
+__all__ = [
+    "DIGEST_ANNOTATION",
+    "ContainersByPod",
+    "StoredConditions",
+    "applied_digest",
+    "containers_of",
+    "essence_of_device",
+    "has_status",
+    "is_same_but_status",
+    "status_digest",
+    "stored_conditions",
+]
+
+DIGEST_ANNOTATION: Final = "rootport.dev/applied-digest"
+"""Annotation of a Device: a digest of what the controller applied."""
+
+StoredConditions: TypeAlias = Mapping[str, tuple[str, str]]
+"""Of each condition of a stored Device its status and its ``lastTransitionTime``, by its type."""
+
+ContainersByPod: TypeAlias = dict[tuple[str, str, str], tuple[str, ...]]
+"""The containers that have what a claim was given, by the pod's UID, the claim's UID and the request."""
+
+_STATUS_DIGEST_BYTES: Final = 8
+_SPEC_DIGEST: Final = "specDigest"
+_STATUS_DIGEST: Final = "statusDigest"
+_CONDITIONS: Final = "conditions"
+_CONTAINERS: Final = "containers"
+_TIME: Final = "lastTransitionTime"
+_LABELS_KEPT: Final = 8192
+# What the controller says.
+_STATUS_FIELDS: Final[tuple[str, ...]] = (
+    "state", "capacity", "allocatable", "mode", "allocated", "largestFree",
+)  # fmt: skip
+_CONDITION_TYPES: Final = (HEALTHY, DEGRADED)  # others' conditions are not its affair
+_LISTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "partitions": ("device",),
+    "allocations": ("uid", "request", "device", "shareID"),
+}
+_UNWRITTEN: Final[JsonObject] = {"state": "Unknown"}  # the CRD's default
+
+
+def essence_of_device(wire: JsonObject) -> JsonObject:
+    """What is kept of a stored Device: enough to know what has to be written, and nothing that could be made anew."""
+    metadata, status = wire["metadata"], wire.get("status") or _UNWRITTEN
+    kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata}
+    kept["labels"] = _node_label((metadata.get("labels") or {}).get(NODE_LABEL, ""))
+    essence: JsonObject = {
+        "metadata": kept,
+        _SPEC_DIGEST: (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION, ""),
+        _STATUS_DIGEST: status_digest(status),
+    }
+    if conditions := _own_conditions(status):
+        # Of most devices the same few: those that became healthy in one second.
+        essence[_CONDITIONS] = _shared(
+            tuple((item["type"], item["status"], item.get(_TIME, "")) for item in conditions)
+        )
+    if containers := tuple(_containers(status)):
+        essence[_CONTAINERS] = containers
+    return essence
+
+
+def stored_conditions(kept: JsonObject) -> StoredConditions:
+    """The controller's own conditions of a stored object, of which :func:`essence_of_device` kept something."""
+    return {type_: (said, time) for type_, said, time in kept.get(_CONDITIONS, ())}
+
+
+def containers_of(stored: Sequence[JsonObject]) -> ContainersByPod:
+    """The containers that stored objects name, so that a new leader need not ask for every pod."""
+    return {key: names for kept in stored for key, names in kept.get(_CONTAINERS, ())}
+
+
+def applied_digest(kept: JsonObject) -> str:
+    """The digest of what was applied to a stored object, of which :func:`essence_of_device` kept something."""
+    return str(kept[_SPEC_DIGEST])
+
+
+def status_digest(status: JsonObject) -> bytes:
+    """A digest of what the controller says in a Device's status, times apart."""
+    said: JsonObject = {key: status[key] for key in _STATUS_FIELDS if key in status}
+    conditions = [{key: item[key] for key in item if key != _TIME} for item in _own_conditions(status)]
+    if conditions:
+        said["conditions"] = conditions
+    for field, keys in _LISTS.items():
+        # The order in a list map is the API server's affair.
+        if items := status.get(field):
+            said[field] = sorted(map(_in_order, items), key=lambda item: [item.get(key) for key in keys])
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=_STATUS_DIGEST_BYTES).digest()
+
+
+def has_status(kept: JsonObject, digest: bytes | None) -> bool:
+    """Whether a stored object, of which :func:`essence_of_device` kept something, has the status of that digest."""
+    return bool(kept[_STATUS_DIGEST] == digest)
+
+
+def is_same_but_status(one: JsonObject | None, other: JsonObject | None) -> bool:
+    """Whether two of what :func:`essence_of_device` keeps differ in nothing but the status."""
+    return one is not None and other is not None and _without_status(one) == _without_status(other)
+
+
+def _without_status(kept: JsonObject) -> tuple[object, ...]:
+    metadata = kept["metadata"]
+    return metadata["name"], metadata.get("uid"), metadata["labels"], kept[_SPEC_DIGEST]
+
+
+@lru_cache(maxsize=_LABELS_KEPT)
+def _node_label(node: str) -> dict[str, str]:
+    """The same for all devices of a node; nobody changes what a watch keeps."""
+    return {NODE_LABEL: node}
+
+
+@lru_cache(maxsize=_LABELS_KEPT)
+def _shared(conditions: tuple[tuple[str, str, str], ...]) -> tuple[tuple[str, str, str], ...]:
+    return conditions
+
+
+def _own_conditions(status: JsonObject) -> list[JsonObject]:
+    by_type = {item.get("type"): item for item in status.get("conditions") or ()}
+    return [by_type[type_] for type_ in _CONDITION_TYPES if type_ in by_type]
+
+
+def _containers(status: JsonObject) -> list[tuple[tuple[str, str, str], tuple[str, ...]]]:
+    return [
+        (
+            (sys.intern(pod["uid"]), sys.intern(item["uid"]), sys.intern(item["request"])),
+            tuple(sys.intern(name) for name in pod["containers"]),
+        )
+        for item in status.get("allocations") or ()
+        for pod in item.get("pods") or ()
+        if pod.get("containers")
+    ]
+
+
+def _in_order(item: JsonObject) -> JsonObject:
+    pods = item.get("pods")
+    return item | {"pods": sorted(pods, key=lambda pod: str(pod.get("uid")))} if pods else item

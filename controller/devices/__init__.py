@@ -1,0 +1,1 @@
+"""Reconciles Device objects."""

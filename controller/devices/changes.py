@@ -1,0 +1,118 @@
+"""Which Device objects of a node have to be applied or deleted: those whose stored digests are not the wanted ones.
+
+What is known of the stored ones: :mod:`controller.cluster.stored_devices`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from controller.cluster.stored_devices import (
+    DIGEST_ANNOTATION,
+    StoredConditions,
+    applied_digest,
+    has_status,
+    status_digest,
+)
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.rootport_v1alpha1 import Device, DeviceStatus
+from driver.api.times import time_text
+
+__all__ = ["DeviceChanges", "device_changes", "status_changes", "timed"]
+
+_DIGEST_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceChanges:
+    """The writes; false where there are none.
+
+    Attributes:
+        apply: Objects for server-side apply.
+        status: Objects for server-side apply to their status.
+        delete: Name and uid of the objects of vanished devices.
+    """
+
+    apply: tuple[JsonObject, ...] = ()
+    status: tuple[JsonObject, ...] = ()
+    delete: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.apply or self.status or self.delete)
+
+
+def device_changes(desired: Sequence[Device], stored: Sequence[JsonObject], *, node_uid: str) -> DeviceChanges:
+    """What to write so that the node's Device objects become the desired ones; see :func:`status_changes` as well.
+
+    Args:
+        desired: Of :func:`driver.objects.device_objects`; their status is not looked at.
+        stored: The node's stored objects, of each what :func:`essence_of_device` keeps.
+        node_uid: The Node's uid: it owns the objects.
+    """
+    there = {kept["metadata"]["name"]: kept for kept in stored}
+    apply = []
+    for device in desired:
+        body = _body(device, node_uid)
+        found = there.pop(device.metadata.name, None)
+        if found is None or applied_digest(found) != body["metadata"]["annotations"][DIGEST_ANNOTATION]:
+            apply.append(body)
+    return DeviceChanges(
+        apply=tuple(apply), delete=tuple((name, kept["metadata"]["uid"]) for name, kept in sorted(there.items()))
+    )
+
+
+def status_changes(statuses: Mapping[str, DeviceStatus], stored: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """What to apply so that the statuses of a node's Device objects become these.
+
+    Args:
+        statuses: By the objects' names, with their times (:func:`timed`). An object that is not there yet gets its
+            status once it is.
+        stored: As for :func:`device_changes`.
+    """
+    changed = []
+    for found in stored:
+        metadata = found["metadata"]
+        status = statuses.get(metadata["name"])
+        wanted = None if status is None else status.to_wire()
+        if wanted is not None and not has_status(found, status_digest(wanted)):
+            # With the uid: of another object of that name nothing is known yet.
+            changed.append({"metadata": {"name": metadata["name"], "uid": metadata["uid"]}, "status": wanted})
+    return tuple(changed)
+
+
+def timed(status: DeviceStatus, stored: StoredConditions, now: datetime) -> DeviceStatus:
+    """A status whose conditions all have times.
+
+    A condition whose status is the stored one keeps the stored time. Another changed when its fault began, or, where
+    that is not told, when the controller saw it: now.
+    """
+    at = time_text(now)
+
+    def time(type_: str, said: str, since: str) -> str:
+        former, former_time = stored.get(type_, ("", ""))
+        return former_time if former == said and former_time else since or at
+
+    conditions = tuple(
+        item.model_copy(update={"last_transition_time": time(item.type, item.status, item.last_transition_time)})
+        for item in status.conditions
+    )
+    return status.model_copy(update={"conditions": conditions})
+
+
+def _body(device: Device, node_uid: str) -> JsonObject:
+    wire = device.to_wire()
+    wire.pop("status", None)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": device.spec.node_name, "uid": node_uid, "controller": True}
+    metadata = wire["metadata"] | {"ownerReferences": [owner]}
+    digest = _digest(wire | {"metadata": metadata})
+    return wire | {"metadata": metadata | {"annotations": {DIGEST_ANNOTATION: digest}}}
+
+
+def _digest(said: JsonObject) -> str:
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]

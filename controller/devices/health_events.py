@@ -1,0 +1,170 @@
+"""Events where a device becomes unhealthy, and where it is well again: on the Device and on the pods that have it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from controller.cluster.stored_devices import StoredConditions, stored_conditions
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import AlreadyExistsError, ForbiddenError, InvalidError, NotFoundError
+from driver.adapters.kubernetes.resources import DEVICES, EVENTS_K8S_IO, JsonObject
+from driver.api.rootport_v1alpha1 import MAX_PODS, Condition, DeviceStatus
+from driver.api.times import micro_time_text
+from driver.objects.device_conditions import HEALTHY
+
+__all__ = ["HealthChange", "HealthEvents", "health_changes", "health_events"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+# As k8s.io/kubernetes v1.36.3, pkg/apis/core/validation/events.go, wants it: for Events on what has no namespace.
+_NAMESPACE: Final = "default"
+_NOTE_BYTES: Final = 1024
+_CONTROLLER: Final = f"{DRIVER_NAME}/controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthChange:
+    """A device became unhealthy, or is well again.
+
+    Attributes:
+        name: The Device object's name.
+        uid: Its UID.
+        is_healthy: How it is now.
+        condition: Its condition Healthy, with its time.
+        began: When the fault began: the same for the Event that it is there and for the one that it is over.
+        status: Its status now, with the pods that have it.
+    """
+
+    name: str
+    uid: str
+    is_healthy: bool
+    condition: Condition
+    began: str
+    status: DeviceStatus
+
+
+def health_changes(
+    bodies: Iterable[JsonObject], statuses: Mapping[str, DeviceStatus], stored: Mapping[str, JsonObject]
+) -> tuple[HealthChange, ...]:
+    """Which of the statuses that are about to be applied tell of such a change, against what is stored.
+
+    So a new leader tells nothing twice. A device about which nothing was known and that is well is no news.
+
+    Args:
+        bodies: Of :func:`controller.devices.changes.status_changes`.
+        statuses: By the objects' names, with times.
+        stored: By the objects' names.
+    """
+    changes = []
+    for metadata in (body["metadata"] for body in bodies):
+        name = metadata["name"]
+        changes.append(_change(name, metadata["uid"], stored_conditions(stored[name]), statuses[name]))
+    return tuple(change for change in changes if change is not None)
+
+
+def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
+    condition = next((item for item in status.conditions if item.type == HEALTHY), None)
+    said, since = former.get(HEALTHY, ("", ""))
+    if condition is None or condition.status == said:
+        return None
+    if condition.status != "False" and (condition.status, said) != ("True", "False"):
+        return None
+    is_healthy = condition.status == "True"
+    return HealthChange(
+        name=name,
+        uid=uid,
+        is_healthy=is_healthy,
+        condition=condition,
+        began=since if is_healthy else condition.last_transition_time,
+        status=status,
+    )
+
+
+def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iterator[JsonObject]:
+    """The Events of a change, as events.k8s.io/v1 takes them: on the Device, and on at most 16 pods that have it.
+
+    An Event's name is made of whom it is about and of when the fault began: written twice, it is refused.
+
+    Args:
+        change: What happened.
+        instance: Who reports it, at most 128 bytes.
+        now: The time of the Events.
+    """
+    reason = "DeviceHealthy" if change.is_healthy else "DeviceUnhealthy"
+    start = f"device-{'healthy' if change.is_healthy else 'unhealthy'}"
+    began = _number(change.began)
+    device = {"apiVersion": DEVICES.api_version, "kind": DEVICES.kind, "name": change.name, "uid": change.uid}
+
+    def event(name: str, namespace: str, note: str, about: JsonObject) -> JsonObject:
+        return {
+            "apiVersion": EVENTS_K8S_IO.api_version,
+            "kind": EVENTS_K8S_IO.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micro_time_text(now),
+            "reportingController": _CONTROLLER,
+            "reportingInstance": instance,
+            "action": "WatchingHealth",
+            "reason": reason,
+            "type": "Normal" if change.is_healthy else "Warning",
+            "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+        } | about
+
+    what = "is healthy again" if change.is_healthy else f"is unhealthy: {change.condition.reason}"
+    note = f"Device {what}. {change.condition.message}"
+    yield event(f"{start}.{change.uid}.{began}", _NAMESPACE, note, {"regarding": device})
+    pods = {pod.uid: (item.namespace, pod.name, item.claim) for item in change.status.allocations for pod in item.pods}
+    for uid, (namespace, name, claim) in list(pods.items())[:MAX_PODS]:
+        regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid}
+        note = f"Device {change.name}, which the pod has by claim {claim}, {what}. {change.condition.message}"
+        yield event(f"{start}.{uid}.{change.uid}.{began}", namespace, note, {"regarding": regarding, "related": device})
+
+
+class HealthEvents:
+    """Writes them. For one thread.
+
+    Args:
+        api: Where to write.
+        instance: Who reports, in the Events.
+        pause: Called before each write.
+        clock: The time of day.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        instance: str,
+        pause: Callable[[], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._instance = instance
+        self._pause = pause
+        self._clock = clock
+
+    def write(self, change: HealthChange) -> None:
+        """Write the Events of a change; one that is refused is left out, for another try would be refused as well.
+
+        Raises:
+            ApiServerError: The API server does not answer.
+        """
+        told = {"device": change.name, "reason": change.condition.reason}
+        _LOG.warning("device is healthy again" if change.is_healthy else "device is unhealthy", extra=told)
+        for event in health_events(change, instance=self._instance, now=self._clock()):
+            self._pause()
+            try:
+                self._api.create(EVENTS_K8S_IO, event)
+            except (AlreadyExistsError, NotFoundError):
+                continue  # an earlier try, or a namespace that is gone or going
+            except (InvalidError, ForbiddenError) as error:
+                _LOG.error("event refused", extra=told | {"error": str(error)})
+
+
+def _number(time: str) -> str:
+    """A time as a part of a name."""
+    return time.translate(str.maketrans("", "", "-:")).lower()

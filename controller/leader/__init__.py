@@ -1,0 +1,1 @@
+"""Leader election, and the label by which a Service finds the leader."""

@@ -1,0 +1,1 @@
+"""Reconciles the ResourceSlices of nodes."""

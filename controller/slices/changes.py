@@ -1,0 +1,291 @@
+"""Which writes turn the stored ResourceSlices of a node's pool into the desired ones: few, and in a safe order.
+
+Source of the rules: k8s.io/dynamic-resource-allocation v0.36.3, resourceslice/resourceslicecontroller.go (syncPool):
+
+- What differs is found by meaning: quantities by value, the order of devices counts, a taint's ``timeAdded`` does not
+  where we do not set it, and is kept, also where a device moves to another slice.
+- At most one slice to update and none to create: its generation stays. Anything else raises the generation above every
+  stored one and writes all slices.
+- Obsolete slices are deleted first (of that uid and resource version only), then slices are updated, then created.
+
+Consumers use the slices of the highest generation, and only where they are as many as each of them says. So between any
+two of these writes they see the former pool, the new pool, or one that is being updated; never a mixture.
+
+Unlike upstream, names are not random: a slice of an older generation is updated in place (what a crash between two
+writes leaves is repaired, not deleted), and a slice that a lagging cache does not show yet cannot be created twice,
+because the API server refuses the name. Where somebody else's object has the name, another one is taken, with an end
+that nobody can foresee; that slice is known by its name as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic import ValidationError
+
+from controller.slices.taints import TaintTimes, is_same_taint, taint_times, timed
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.resource_v1 import API_VERSION, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+
+__all__ = [
+    "AcceptedLoss",
+    "SliceChanges",
+    "SliceDeletion",
+    "SliceWrite",
+    "loss",
+    "slice_changes",
+    "slice_name",
+    "withdrawal",
+]
+
+_NAME_LENGTH: Final = 253
+_SUFFIX_LENGTH: Final = 10
+_INDEX_LENGTH: Final = 5
+_INDEX: Final = re.compile(r"[0-9a-f]{5}-")
+_NO_LOSSES: Final[Mapping[str, AcceptedLoss]] = {}
+_NO_OTHERS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLoss:
+    """A slice of which the API server dropped fields (the feature gate of a field is off).
+
+    Attributes:
+        sent: What was written.
+        stored: What came back. As long as ``sent`` is desired, this is what is expected.
+    """
+
+    sent: ResourceSliceSpec
+    stored: ResourceSliceSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDeletion:
+    """A slice to delete, if it is still the one that was read."""
+
+    name: str
+    uid: str
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceWrite:
+    """A slice to replace or create.
+
+    Attributes:
+        name: The object's name.
+        first_name: The name that it has unless somebody else has taken that.
+        index: Its place in the pool.
+        spec: Its specification.
+        body: The whole object as the API server takes it.
+    """
+
+    name: str
+    first_name: str
+    index: int
+    spec: ResourceSliceSpec
+    body: JsonObject
+
+    def renamed(self, name: str) -> SliceWrite:
+        """The same under another name."""
+        return replace(self, name=name, body=self.body | {"metadata": self.body["metadata"] | {"name": name}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceChanges:
+    """The writes, to be done in the order of the fields; false where there are none.
+
+    Attributes:
+        generation: The pool's generation once they are done.
+        delete: Obsolete slices.
+        replace: Slices that differ, or whose generation rises.
+        create: Slices that are missing.
+    """
+
+    generation: int
+    delete: tuple[SliceDeletion, ...] = ()
+    replace: tuple[SliceWrite, ...] = ()
+    create: tuple[SliceWrite, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.delete or self.replace or self.create)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """A stored slice; ``spec`` is None where it is not one that we could have written."""
+
+    wire: JsonObject
+    name: str
+    generation: int
+    spec: ResourceSliceSpec | None
+
+
+def slice_changes(
+    desired: Sequence[ResourceSlice],
+    stored: Sequence[JsonObject],
+    *,
+    node_uid: str,
+    accepted: Mapping[str, AcceptedLoss] = _NO_LOSSES,
+    other_names: Mapping[str, str] = _NO_OTHERS,
+) -> SliceChanges:
+    """What to write so that the pool becomes the desired one.
+
+    Args:
+        desired: All slices of the node's pool in their order, at least one; their names and generation are not used.
+        stored: All slices of this driver in the pool of that name, as the API server has them.
+        node_uid: The Node's uid. The Node owns the slices, and a new Node of the same name gets new ones.
+        accepted: By slice name, what the API server is known to drop.
+        other_names: The names that slices get in place of those that somebody else has taken.
+    """
+    node = desired[0].spec.pool.name
+    found = [_read(wire) for wire in stored]
+    own = {item.name: item for item in found if _belongs_to(item, node)}
+    names = _names(node, node_uid, len(desired), own, other_names)
+    current = {name: own[name] for name in names if name in own}
+    obsolete = tuple(_deletion(item.wire) for item in found if item.name not in current)
+    highest = max((item.generation for item in found), default=0)
+    pool = ResourcePool(name=node, generation=highest, resource_slice_count=len(desired))
+    times = taint_times([item.spec for item in sorted(found, key=lambda item: item.generation) if item.spec])
+    changed = {
+        name
+        for name, wanted in zip(names, desired, strict=True)
+        if name in current and not _is_as_wanted(current[name], wanted.spec, pool, node_uid, accepted.get(name))
+    }
+    raised = len(current) < len(desired) or len(changed) > 1
+    if raised:
+        pool = pool.model_copy(update={"generation": highest + 1})
+    updates, create = [], []
+    for index, (name, wanted) in enumerate(zip(names, desired, strict=True)):
+        there = current.get(name)
+        if there is None:
+            create.append(_write(name, index, _in_pool(wanted.spec, pool, times), node_uid, {}))
+        elif raised or name in changed:
+            updates.append(_write(name, index, _in_pool(wanted.spec, pool, times), node_uid, there.wire["metadata"]))
+    return SliceChanges(generation=pool.generation, delete=obsolete, replace=tuple(updates), create=tuple(create))
+
+
+def withdrawal(stored: Sequence[JsonObject]) -> SliceChanges:
+    """Deletes all these slices."""
+    return SliceChanges(generation=0, delete=tuple(_deletion(wire) for wire in stored))
+
+
+def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
+    """What the API server dropped of a write, by its answer; None where it stored what was sent."""
+    got = _read(answer).spec
+    if got is None or _content_equal(write.spec, got):
+        return None
+    return AcceptedLoss(sent=write.spec, stored=got)
+
+
+def slice_name(node: str, node_uid: str, index: int, *, other: str = "") -> str:
+    """The name of a node's slice: ``00000-rootport.dev-node-a-1b2c3d4e5f``.
+
+    Consumers sort a pool's slices by name, so the index stands first: it gives the order of allocation. The end
+    tells apart Nodes that had the same name one after the other, and nodes whose long names were cut.
+
+    Args:
+        node: The node's name.
+        node_uid: The Node's uid.
+        index: The slice's place in the pool.
+        other: What makes it another name, where somebody else has taken that: letters and digits.
+    """
+    start = f"{index:05x}-{DRIVER_NAME}-"
+    end = "-" + hashlib.sha256(f"{node}/{node_uid}".encode()).hexdigest()[:_SUFFIX_LENGTH] + (other and f"-{other}")
+    return start + node[: _NAME_LENGTH - len(start) - len(end)].rstrip("-.") + end
+
+
+def _names(node: str, node_uid: str, count: int, stored: Iterable[str], other_names: Mapping[str, str]) -> list[str]:
+    """The name of each slice of a pool: the stored one's, or the one that it is to get."""
+    there = set(stored)
+    names = [slice_name(node, node_uid, index) for index in range(count)]
+    for name in sorted(there.difference(names)):
+        index = int(name[:_INDEX_LENGTH], 16) if _INDEX.match(name) else count
+        if (
+            index < count
+            and names[index] not in there
+            and name == slice_name(node, node_uid, index, other=name.rpartition("-")[2])
+        ):
+            names[index] = name
+    return [name if name in there else other_names.get(name, name) for name in names]
+
+
+def _read(wire: JsonObject) -> _Stored:
+    spec: ResourceSliceSpec | None
+    try:
+        spec = ResourceSliceSpec.model_validate(wire["spec"], extra="ignore")
+    except ValidationError:
+        spec = None
+    return _Stored(
+        wire=wire, name=wire["metadata"]["name"], generation=wire["spec"]["pool"].get("generation", 0), spec=spec
+    )
+
+
+def _belongs_to(stored: _Stored, node: str) -> bool:
+    # Driver, pool name and node name are immutable: a slice that differs there cannot be updated.
+    spec = stored.wire["spec"]
+    return (spec.get("driver"), spec["pool"].get("name"), spec.get("nodeName")) == (DRIVER_NAME, node, node)
+
+
+def _is_as_wanted(
+    stored: _Stored, wanted: ResourceSliceSpec, pool: ResourcePool, node_uid: str, accepted: AcceptedLoss | None
+) -> bool:
+    if stored.spec is None or stored.spec.pool != pool or not _is_owned(stored.wire, node_uid):
+        return False
+    if accepted is not None and _content_equal(wanted, accepted.sent):
+        wanted = accepted.stored
+    return _content_equal(wanted, stored.spec)
+
+
+def _is_owned(wire: JsonObject, node_uid: str) -> bool:
+    owners = wire["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == node_uid and owner.get("controller") is True for owner in owners)
+
+
+def _content_equal(wanted: ResourceSliceSpec, stored: ResourceSliceSpec) -> bool:
+    return (
+        wanted.node_selector == stored.node_selector
+        and bool(wanted.all_nodes) == bool(stored.all_nodes)
+        and wanted.per_device_node_selection == stored.per_device_node_selection
+        and wanted.shared_counters == stored.shared_counters
+        and len(wanted.devices) == len(stored.devices)
+        and all(map(_device_equal, wanted.devices, stored.devices))
+    )
+
+
+def _device_equal(wanted: Device, stored: Device) -> bool:
+    if not wanted.taints and not stored.taints:
+        return wanted == stored
+    return (
+        len(wanted.taints) == len(stored.taints)
+        and all(map(is_same_taint, wanted.taints, stored.taints))
+        and wanted.model_copy(update={"taints": ()}) == stored.model_copy(update={"taints": ()})
+    )
+
+
+def _in_pool(spec: ResourceSliceSpec, pool: ResourcePool, times: TaintTimes) -> ResourceSliceSpec:
+    return spec.model_copy(update={"pool": pool, "devices": timed(spec.devices, times)})
+
+
+def _deletion(wire: JsonObject) -> SliceDeletion:
+    metadata = wire["metadata"]
+    return SliceDeletion(name=metadata["name"], uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+
+
+def _write(name: str, index: int, spec: ResourceSliceSpec, node_uid: str, metadata: JsonObject) -> SliceWrite:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": spec.pool.name, "uid": node_uid, "controller": True}
+    # Labels and annotations are whoever's set them; managedFields are the API server's.
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    body: JsonObject = {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSlice",
+        "metadata": kept | {"name": name, "ownerReferences": [owner]},
+        "spec": spec.to_wire(),
+    }
+    first_name = slice_name(spec.pool.name, node_uid, index)
+    return SliceWrite(name=name, first_name=first_name, index=index, spec=spec, body=body)

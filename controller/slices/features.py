@@ -1,0 +1,128 @@
+"""Whether the API server keeps what a node's slices need, found out by a dry run: nothing is stored.
+
+The API server drops fields whose feature gate is off, and says nothing. Without counters
+(DRAPartitionableDevices, off by default before Kubernetes 1.36) the scheduler would give one GPU whole, by percent and
+in partitions at the same time, so that has to be known before anything is published. Without taints (DRADeviceTaints)
+it would give devices that are broken, and nothing can be done about that but to say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from typing import Final
+
+from controller.slices.changes import slice_name
+from driver import DRIVER_NAME
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
+from driver.api.resource_v1 import API_VERSION
+
+__all__ = ["SliceFeatures"]
+
+_LOG: Final = logging.getLogger(__name__)
+_NODE: Final = "dry-run"
+_COUNTERS: Final = "consumesCounters"
+_SHARES: Final = "allowMultipleAllocations"
+_TAINTS: Final = "taints"
+_GATES: Final = {
+    _COUNTERS: "DRAPartitionableDevices",
+    _SHARES: "DRAConsumableCapacity",
+    _TAINTS: "DRADeviceTaints",
+}
+_PROBES: Final[dict[str, object]] = {
+    _COUNTERS: [{"counterSet": "g0", "counters": {"gpu": {"value": "1"}}}],
+    _SHARES: True,
+    _TAINTS: [{"key": f"{DRIVER_NAME}/dry-run", "effect": "NoSchedule"}],
+}
+_NO_TAINTS: Final = (
+    "unhealthy devices and NICs without a link are given as well: the API server drops the taints of devices; its "
+    "feature gate DRADeviceTaints is off"
+)
+_NO_SHARES: Final = (
+    "GPUs and RDMA NICs are given whole only, and VFs are published by name: the API server drops what says that a "
+    "device can be shared; its feature gate DRAConsumableCapacity is off"
+)
+
+
+class SliceFeatures:
+    """Asks the API server once, and again after :meth:`forget`. Safe for several threads.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._kept: frozenset[str] | None = None
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether it keeps counters as Rootport uses them: consumed in one slice, told in another (Kubernetes 1.35).
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return _COUNTERS in self._look()
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether it keeps what says that a device can be shared.
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return _SHARES in self._look()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What users lose, beside what the layout leaves out for want of counters: for a person.
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        kept = self._look()
+        return tuple(note for name, note in ((_SHARES, _NO_SHARES), (_TAINTS, _NO_TAINTS)) if name not in kept)
+
+    def forget(self) -> None:
+        """Ask again: the API server may be another one since."""
+        with self._lock:
+            self._kept = None
+
+    def _look(self) -> frozenset[str]:
+        with self._lock:
+            if self._kept is None:
+                self._kept = frozenset(name for name in _PROBES if self._is_kept(name))
+                if lost := _PROBES.keys() - self._kept:
+                    _LOG.error(
+                        "the API server drops fields that Rootport needs: turn on its feature gates %s, on the "
+                        "scheduler as well",
+                        " and ".join(sorted(_GATES[name] for name in lost)),
+                        extra={"dropped": sorted(lost)},
+                    )
+            return self._kept
+
+    def _is_kept(self, name: str) -> bool:
+        try:
+            answer = self._api.create(RESOURCE_SLICES, _slice(name), dry_run=True)
+        except InvalidError:
+            return False  # Kubernetes 1.34 wants counters and their consumers in one slice
+        return name in answer["spec"]["devices"][0]
+
+
+def _slice(name: str) -> JsonObject:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSlice",
+        # Another one each time: whoever had made an object of this name would keep all nodes' slices away.
+        "metadata": {"name": slice_name(_NODE, secrets.token_hex(8), 0)},
+        "spec": {
+            "driver": DRIVER_NAME,
+            "nodeName": _NODE,
+            "pool": {"name": _NODE, "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "gpu", name: _PROBES[name]}],
+        },
+    }

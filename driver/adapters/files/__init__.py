@@ -1,0 +1,1 @@
+"""Reads and writes files: YAML, policies, CDI specs, folders of results."""

@@ -1,0 +1,1 @@
+"""The inventory of a machine: described in a file, or this one."""

@@ -1,0 +1,1 @@
+"""Reads Kubernetes objects from manifests and from dumps of a cluster."""

@@ -1,0 +1,326 @@
+"""Reads what the pods of a user's manifests want of claims: of pods, and of the objects that controllers make pods of.
+
+Only of pods that name claims or ask for extended resources: all others say nothing of devices. Of their spec nothing
+but these is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from driver.adapters.files.yaml_documents import Document
+from driver.api.pod_templates import PodSpec, containers, no_such_claim, resources_of
+from driver.api.resource_v1 import DeviceClass
+from driver.api.validation import FieldError
+from driver.api.validation.names import label, subdomain
+from driver.errors import InputError
+from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
+from driver.explain.known.reading import DEFAULT_NAMESPACE, MAX_POD_CLAIMS, UnreadableError, read_pod, reading
+from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
+from driver.simulation import Workload
+
+__all__ = ["MAX_POD_CLAIMS_IN_ALL", "read_workloads"]
+
+MAX_POD_CLAIMS_IN_ALL: Final = 10_000
+"""Of all pods of all files together: as many as a simulation tries in minutes."""
+
+_LONG: Final = 5_000
+"""Characters: as many of a pod's containers count like a claim, for ``--out`` writes those of each pod."""
+
+_CONTAINERS: Final = ("initContainers", "containers")
+_READ: Final = ("resourceClaims", "nodeName", *_CONTAINERS)
+_Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PodTemplate:
+    """Where pods are described in an object.
+
+    Attributes:
+        path: Of what has ``spec`` as a pod has it.
+        count: How many there are at one time, asked only where they name claims; None for a pod by itself.
+        jobs: How many Jobs have as many each, likewise; None for an object that has its pods itself.
+        suffix: What their names have behind the object's.
+    """
+
+    path: _Path
+    count: Callable[[], int] | None = None
+    jobs: Callable[[], int] | None = None
+    suffix: str = ""
+
+
+class _WrongError(Exception):
+    """A field is not what it should be."""
+
+    def __init__(self, path: _Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def read_workloads(
+    documents: Sequence[Document], classes: Mapping[str, DeviceClass]
+) -> list[tuple[Document, Workload]]:
+    """The workloads among objects, with their places in the sequence; of a JobSet one for each of its Jobs.
+
+    Args:
+        documents: The objects.
+        classes: All DeviceClasses by name.
+
+    Raises:
+        InputError: What one says of its pods' claims or of their number is wrong, two have one name, or their
+            claims are more than :data:`MAX_POD_CLAIMS_IN_ALL`; names the file, line and field.
+    """
+    found: list[tuple[Document, Workload]] = []
+    errors: list[str] = []
+    first: dict[tuple[str, str, str], Document] = {}
+    resources = {item.spec.extended_resource_name for item in classes.values()} - {None}
+    left = MAX_POD_CLAIMS_IN_ALL
+    for place, document in enumerate(documents):
+        templates = _TEMPLATES.get((document.data.get("apiVersion"), document.kind))
+        if templates is None:
+            continue
+        try:
+            workloads = list(_workloads(document, templates, place, resources, left))
+        except _WrongError as error:
+            errors.append(document.error(error.path, str(error)))
+            continue
+        if workloads:
+            key = (document.kind, workloads[0].pod.namespace, _name(document.data))
+            earlier = first.setdefault(key, document)
+            if earlier is not document and _mapping(document.data, ("metadata",)).get("name"):
+                errors.append(f"{document.where}: {key[0]} {key[1]}/{key[2]} is already defined at {earlier.where}")
+        found += [(document, workload) for workload in workloads]
+        left -= sum(len(workload.pods) * _weight(workload) for workload in workloads)
+    if errors:
+        raise InputError.of_all(errors)
+    return found
+
+
+def _workloads(
+    document: Document,
+    templates: Callable[[Mapping[str, Any]], Iterator[_PodTemplate]],
+    place: int,
+    resources: Collection[str | None],
+    most: int,
+) -> Iterator[Workload]:
+    data = document.data
+    for template in templates(data):
+        spec = _mapping(data, (*template.path, "spec"))
+        path: _Path = (*template.path, "spec")
+        if not spec.get("resourceClaims") and not _asks_for(spec, resources):
+            _check_containers(spec, path)
+            continue
+        name = f"{_name(data)}{template.suffix}"
+        workload = _workload(data, template, spec, name, place)
+        jobs = 1 if template.jobs is None else template.jobs()
+        pods = 1 if template.count is None else template.count() if jobs else 0
+        most -= jobs * pods * _weight(workload)
+        if most < 0:
+            message = f"with it pods name more than {MAX_POD_CLAIMS_IN_ALL} claims and resources"
+            raise _WrongError(("spec",), f"{message}: simulate fewer at a time")
+        many = template.jobs is not None and pods > 0
+        for job in [f"{name}-{number}" for number in range(jobs)] if many else [name]:
+            names = [job] if template.count is None else [f"{job}-{number}" for number in range(pods)]
+            yield replace(workload, pods=() if workload.pod.ended else tuple(names))
+
+
+def _workload(
+    data: Mapping[str, Any], template: _PodTemplate, spec: Mapping[str, Any], name: str, place: int
+) -> Workload:
+    """What its pods have in common, of which only one by itself has been seen by an API server."""
+    is_pod = template.count is None
+    wire = {
+        "metadata": {"name": name, "namespace": _namespace(data)}
+        | ({"uid": _mapping(data, ("metadata",)).get("uid")} if is_pod else {}),
+        "spec": {key: spec[key] for key in _READ if key in spec},
+        "status": _mapping(data, ("status",)) if is_pod else {},
+    }
+    path: _Path = (*template.path, "spec")
+    claims = (*path, "resourceClaims")
+    try:
+        pod = reading(read_pod, wire)
+    except UnreadableError as error:
+        raise _WrongError(claims if spec.get("resourceClaims") else path, str(error)) from error
+    _check(pod, claims)
+    _check_containers(spec, path)
+    if pod.has_more_resources:
+        raise _WrongError(path, f"containers name more than {MAX_POD_RESOURCES} resources")
+    if pod.node:
+        _check_name(subdomain, (*path, "nodeName"), pod.node)
+    return Workload(pod=pod, containers=_containers(spec, pod), place=place)
+
+
+def _asks_for(spec: Mapping[str, Any], resources: Collection[str | None]) -> bool:
+    """Whether containers, whatever else they may be, ask for devices as extended resources.
+
+    A pod that names its node has been given those of device plugins: there, only those with a class count.
+    """
+    is_placed = bool(spec.get("nodeName"))
+    return any(
+        name in resources or name.startswith(CLASS_PREFIX) or (not is_placed and is_extended(name))
+        for steps, container in containers(PodSpec((), spec))
+        for name in resources_of(container, steps)
+    )
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[str, Any]]]:
+    """Of the containers what explain reads: each replica has them."""
+    before, others = (spec.get(kind) or [] for kind in _CONTAINERS)
+    asking = {container.place for container in pod.containers}
+    kept = [
+        _asking(container) if place in asking else {}
+        for place, container in enumerate([*before, *others][: max(asking, default=-1) + 1])
+    ]
+    main = kept[len(before) :] or [{}]
+    name = others[0].get("name") if others else None
+    if isinstance(name, str) and not any(label("", name)):
+        main[0] = {"name": name} | main[0]
+    return {kind: items for kind, items in zip(_CONTAINERS, (kept[: len(before)], main), strict=True) if any(items)}
+
+
+def _asking(container: Mapping[str, Any]) -> dict[str, Any]:
+    resources = container["resources"]
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    policy = container.get("restartPolicy")
+    return {"resources": {"requests": requests}} | ({"restartPolicy": policy} if policy else {})
+
+
+def _weight(workload: Workload) -> int:
+    """How many claims a pod of it counts as, or what takes as long."""
+    pod = workload.pod
+    asked = sum(len(container.asked) for container in pod.containers)
+    return max(1, len(pod.claims) + asked) + len(json.dumps(workload.containers)) // _LONG
+
+
+def _check(pod: PodState, path: _Path) -> None:
+    """Refuse names that the API server would refuse, for they are printed and written."""
+    _check_name(subdomain, ("metadata", "name"), pod.name)
+    _check_name(label, ("metadata", "namespace"), pod.namespace)
+    if pod.has_more_claims:
+        raise _WrongError(path, f"more than {MAX_POD_CLAIMS} claims")
+    for index, entry in enumerate(pod.claims):
+        if entry.name == EXTENDED_CLAIM:
+            _check_name(subdomain, ("status", "extendedResourceClaimStatus", "resourceClaimName"), entry.claim)
+            continue
+        if not entry.claim and not entry.template:
+            raise _WrongError((*path, index), "needs a resourceClaimName or a resourceClaimTemplateName")
+        _check_name(label, (*path, index, "name"), entry.name)
+        if entry.template:
+            _check_name(subdomain, (*path, index, "resourceClaimTemplateName"), entry.template)
+        if entry.claim:
+            _check_name(subdomain, (*path, index, "resourceClaimName"), entry.claim)
+    if len({entry.name for entry in pod.claims}) != len(pod.claims):
+        raise _WrongError(path, "two of them have one name")
+
+
+def _check_containers(spec: Mapping[str, Any], path: _Path) -> None:
+    """Refuse what a container names of the pod's claims and the pod does not have, whatever else it may be."""
+    names = [_dict(entry).get("name") for entry in _list(spec.get("resourceClaims"))]
+    known = {name for name in names if isinstance(name, str)}
+    for steps, container in containers(PodSpec(path, spec)):
+        for index, entry in enumerate(_list(_dict(container.get("resources")).get("claims"))):
+            name = _dict(entry).get("name")
+            if isinstance(name, str) and name not in known:
+                raise _WrongError((*steps, "resources", "claims", index, "name"), no_such_claim(name))
+
+
+def _check_name(rule: Callable[[str, str], Iterator[FieldError]], path: _Path, name: str) -> None:
+    for error in rule("", name):
+        raise _WrongError(path, error.message)
+
+
+def _pod(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:  # noqa: ARG001 - as the others
+    yield _PodTemplate(())
+
+
+def _replicated(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
+    yield _PodTemplate(("spec", "template"), lambda: _count(data, ("spec", "replicas"), 1))
+
+
+def _job(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
+    yield _PodTemplate(("spec", "template"), lambda: _at_once(data, ()))
+
+
+def _job_set(data: Mapping[str, Any]) -> Iterator[_PodTemplate]:
+    jobs = _mapping(data, ("spec",)).get("replicatedJobs") or ()
+    if not isinstance(jobs, list):
+        raise _WrongError(("spec", "replicatedJobs"), "expected a list")
+    for index in range(len(jobs)):
+        path: _Path = ("spec", "replicatedJobs", index)
+        yield _PodTemplate(
+            (*path, "template", "spec", "template"),
+            lambda path=path: _at_once(data, (*path, "template")),  # type: ignore[misc]
+            lambda path=path: _count(data, (*path, "replicas"), 1),  # type: ignore[misc]
+            suffix=f"-{_mapping(data, path).get('name')}",
+        )
+
+
+_TEMPLATES: Final[Mapping[tuple[object, str], Callable[[Mapping[str, Any]], Iterator[_PodTemplate]]]] = {
+    ("v1", "Pod"): _pod,
+    ("v1", "ReplicationController"): _replicated,
+    ("apps/v1", "Deployment"): _replicated,
+    ("apps/v1", "ReplicaSet"): _replicated,
+    ("apps/v1", "StatefulSet"): _replicated,
+    ("batch/v1", "Job"): _job,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): _job_set,
+}
+
+
+def _at_once(data: Mapping[str, Any], path: _Path) -> int:
+    """How many pods of a Job run at one time (k8s.io/api/batch/v1, JobSpec): no more than there are to complete."""
+    spec = _mapping(data, (*path, "spec"))
+    if spec.get("suspend") is True:
+        return 0
+    parallelism = _count(data, (*path, "spec", "parallelism"), 1)
+    return min(parallelism, _count(data, (*path, "spec", "completions"), parallelism))
+
+
+def _count(data: Mapping[str, Any], path: _Path, default: int) -> int:
+    value = _mapping(data, path[:-1]).get(path[-1])
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _WrongError(path, "expected a whole number of pods")
+    return min(value, MAX_POD_CLAIMS_IN_ALL + 1)
+
+
+def _mapping(data: Mapping[str, Any], path: _Path) -> Mapping[Any, Any]:
+    """The object at a path; an empty one where nothing is there."""
+    here: Any = data
+    mapping: Mapping[Any, Any] = data
+    for depth, step in enumerate(path, start=1):
+        here = here[step] if isinstance(step, int) else here.get(step)
+        if here is None:
+            return {}
+        is_list = depth < len(path) and isinstance(path[depth], int)
+        if not isinstance(here, list if is_list else dict):
+            raise _WrongError(path[:depth], "expected a list" if is_list else "expected an object")
+        mapping = here if isinstance(here, dict) else {}
+    return mapping
+
+
+def _name(data: Mapping[str, Any]) -> str:
+    """The object's name; of one that gets its name when it is created, the part that is known."""
+    metadata = _mapping(data, ("metadata",))
+    name = metadata.get("name") or metadata.get("generateName")
+    if not isinstance(name, str) or not name.strip("-"):
+        raise _WrongError(("metadata", "name"), "is required")
+    return name.rstrip("-")
+
+
+def _namespace(data: Mapping[str, Any]) -> str:
+    namespace = _mapping(data, ("metadata",)).get("namespace") or DEFAULT_NAMESPACE
+    if not isinstance(namespace, str):
+        raise _WrongError(("metadata", "namespace"), "expected a text")
+    return namespace

@@ -1,0 +1,183 @@
+"""A node's inventory from an NCCL topology file, as ``NCCL_TOPO_DUMP_FILE`` writes it and clouds publish it.
+
+What such a file cannot tell is left out, or assumed and said in the inventory's notes. Models and memory sizes come
+from the catalogue, or from what the user says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.nccl.devices import gpu_number, nic_number, read_gpu, read_nics, vendor
+from driver.adapters.nccl.tree import Endpoint, Kind, PciTree, read_pci_tree
+from driver.adapters.nccl.xml import Document
+from driver.model.devices import Fpga, Gpu, RdmaNic
+from driver.model.inventory import Inventory, InventorySource
+from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
+from driver.model.pci_tree import meaningful_switches
+from driver.model.rails import with_rails
+
+__all__ = ["inventory"]
+
+_ROOT_NOTE: Final = (
+    "The file records no PCIe roots: devices that share one may be kept apart here, but those that do not are never "
+    "put together."
+)
+# NVML's names of the modules that sit on boards with NVLinks, by themselves or through NVSwitch; cards have none or
+# a bridge between two.
+_ON_NVLINK_BOARDS: Final = re.compile(r"SXM|HBM3|H[28]00\b(?! NVL)|H20\b|B[23]00\b")
+# No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
+_MAX_DEVICES: Final = 512
+
+
+def inventory(document: Document, *, node: str, hardware: HardwareFacts) -> Inventory:
+    """Understand an NCCL topology file.
+
+    ``PciePath.root`` is ``pci<domain>:<bus>`` of the topmost PCI device on the way that is not a virtual switch. That
+    is the root bus in the clouds' virtual machines, where each device sits on one of its own, and the bus below the
+    root port on real ones: two subtrees are never merged by it unless they share that bus. ``root_port`` is not known.
+
+    ``PciePath.switches`` leaves out switches that are part of one card (:func:`meaningful_switches`).
+
+    Args:
+        document: The file's elements.
+        node: The node's name.
+        hardware: What the user says about the GPUs; wins over the file and the catalogue.
+
+    Raises:
+        InputError: The file is no topology file, or describes no device or more than 512; ``hardware`` names no known
+            model. The message names the file and, where there is one, the line.
+    """
+    tree = read_pci_tree(document)
+    paths = _paths(tree)
+    notes = [_ROOT_NOTE, *tree.notes]
+    gpus = _gpus(document, tree, paths, hardware, notes)
+    nics = _nics(document, tree, paths, notes)
+    fpgas = _fpgas(document, tree, paths)
+    if not (gpus or nics or fpgas):
+        raise document.error(
+            document.elements[0],
+            "the file describes no GPU, RDMA NIC or FPGA",
+            hint="an NCCL program that runs on all GPUs of the machine dumps a complete file",
+        )
+    if len(gpus) + len(nics) + len(fpgas) > _MAX_DEVICES:
+        raise document.error(
+            document.elements[0],
+            f"the file describes {len(gpus)} GPUs, {len(nics)} NICs and {len(fpgas)} FPGAs, more than any machine has: "
+            f"at most {_MAX_DEVICES} devices are read",
+            hint="give each machine a file of its own",
+        )
+    notes.extend(_notes(tree, paths, gpus))
+    return Inventory(
+        node=node,
+        source=InventorySource.NCCL_TOPOLOGY,
+        gpus=gpus,
+        nics=nics,
+        fpgas=fpgas,
+        notes=tuple(notes),
+    )
+
+
+def _paths(tree: PciTree) -> Mapping[PciAddress, PciePath]:
+    switches = meaningful_switches({endpoint.address: endpoint.bridges for endpoint in tree.endpoints})
+    return {
+        endpoint.address: PciePath(
+            root=_root(endpoint), switches=switches[endpoint.address], numa_node=endpoint.numa_node
+        )
+        for endpoint in tree.endpoints
+    }
+
+
+def _root(endpoint: Endpoint) -> str:
+    topmost = next(address for address in (*endpoint.bridges, endpoint.address) if not is_virtual_switch(address))
+    return "pci" + topmost.rsplit(":", 1)[0]
+
+
+def _of_kind(tree: PciTree, kind: Kind) -> list[Endpoint]:
+    found = (endpoint for endpoint in tree.endpoints if endpoint.kind is kind)
+    return sorted(found, key=lambda endpoint: pci_order(endpoint.address))
+
+
+def _gpus(
+    document: Document,
+    tree: PciTree,
+    paths: Mapping[PciAddress, PciePath],
+    hardware: HardwareFacts,
+    notes: list[str],
+) -> tuple[Gpu, ...]:
+    endpoints = _of_kind(tree, Kind.GPU)
+    addresses = frozenset(endpoint.address for endpoint in endpoints)
+    numbers = [gpu_number(document, endpoint) for endpoint in endpoints]
+    known = [number for number in numbers if number is not None]
+    if len(set(known)) < len(endpoints):
+        known = list(range(len(endpoints)))
+    gpus = (
+        read_gpu(
+            document,
+            endpoint,
+            pcie=paths[endpoint.address],
+            index=index,
+            gpus=addresses,
+            hardware=hardware,
+            notes=notes,
+        )
+        for index, endpoint in zip(known, endpoints, strict=True)
+    )
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def _nics(
+    document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath], notes: list[str]
+) -> tuple[RdmaNic, ...]:
+    endpoints = _of_kind(tree, Kind.NIC)
+    numbers = {endpoint.address: nic_number(document, endpoint) for endpoint in endpoints}
+    if None not in numbers.values():
+        # NCCL's order is that of the RDMA devices' names, and so is that of nvidia-smi.
+        endpoints.sort(key=lambda endpoint: numbers[endpoint.address] or 0)
+    taken = set(paths)
+    nics = [
+        nic
+        for endpoint in endpoints
+        for nic in read_nics(document, endpoint, pcie=paths[endpoint.address], taken=taken, notes=notes)
+    ]
+    return with_rails(replace(nic, index=index) for index, nic in enumerate(nics))
+
+
+def _fpgas(document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
+    return tuple(
+        Fpga(
+            address=endpoint.address,
+            pcie=paths[endpoint.address],
+            index=index,
+            vendor=vendor(document, endpoint),
+        )
+        for index, endpoint in enumerate(_of_kind(tree, Kind.FPGA))
+    )
+
+
+def _notes(tree: PciTree, paths: Mapping[PciAddress, PciePath], gpus: tuple[Gpu, ...]) -> Iterator[str]:
+    above = {bridge for endpoint in tree.endpoints for bridge in endpoint.bridges}
+    on_cards = len(above.difference(*(path.switches for path in paths.values())))
+    if on_cards:
+        yield f"Taken as part of a card, for nothing else is below them: {on_cards} of {len(above)} switches."
+    ignored = [endpoint.address for endpoint in tree.endpoints if endpoint.kind is Kind.OTHER]
+    if ignored:
+        yield f"Left out, neither GPU nor NIC nor FPGA: {', '.join(ignored)}."
+    if _lacks_nvlinks(gpus):
+        yield "The file records no NVLinks: where the GPUs have some, they look farther apart here than they are."
+    if any(gpu.model is None for gpu in gpus):
+        yield "The file does not tell the GPUs' model: name it with --gpu-model, or their memory with --gpu-memory."
+    elif any(gpu.memory_bytes is None for gpu in gpus):
+        yield "The GPUs' memory is not known: give it with --gpu-memory, or name the model with --gpu-model."
+
+
+def _lacks_nvlinks(gpus: tuple[Gpu, ...]) -> bool:
+    """Whether several GPUs of NVIDIA that may have NVLinks have none; a card whose model is known has none."""
+    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
+    if len(nvidia) < 2 or any(gpu.links for gpu in gpus):
+        return False
+    return any(gpu.model is None or _ON_NVLINK_BOARDS.search(gpu.model) for gpu in nvidia)

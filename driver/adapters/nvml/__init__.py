@@ -1,0 +1,1 @@
+"""NVIDIA's management library (NVML) and the files of NVIDIA's driver."""

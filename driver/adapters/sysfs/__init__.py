@@ -1,0 +1,1 @@
+"""Discovers PCI devices, GPUs, RDMA NICs and FPGAs in sysfs."""

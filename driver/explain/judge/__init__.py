@@ -1,0 +1,1 @@
+"""Judges which nodes and devices a pod's claims could have."""

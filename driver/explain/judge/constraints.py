@@ -1,0 +1,332 @@
+"""Why a constraint leaves too few devices where each request has enough: the best group of devices, and what it lacks.
+
+A group is what has one value of a matchAttribute. Each constraint is looked at alone, so that what is told of it is
+true whatever the others say; where all of them could be met alone, the requests compete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver.allocator.constraints import Values, attribute_values
+from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
+from driver.allocator.pools import PooledDevice
+from driver.api.resource_v1 import DeviceAttribute
+from driver.budget import check
+from driver.explain.judge.funnel import Sieve
+from driver.explain.reasons import Reason
+
+__all__ = ["ConstraintChecker", "ConstraintProblem"]
+
+Sieves = Mapping[tuple[int, str], Sieve]
+"""What each demand finds on a node, by the claim's place and the demand's name."""
+
+_Value = tuple[str, int | bool | str]
+_NONE: Final[Values] = frozenset()
+_REMEMBERED: Final = 65_536
+_HELD: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConstraintProblem:
+    """A constraint that cannot be met on a node.
+
+    Attributes:
+        claim: The claim's place.
+        constraint: The constraint.
+        reason: ATTRIBUTE_MISSING, CONSTRAINT or CONSTRAINT_IN_USE.
+        lacks: How many devices are missing, in the best group.
+        value: The value of the best group; empty where there is none, or where the values must differ.
+        short: The requests that lack devices there: (request, how many it needs, how many are free, how many there
+            are).
+        taken: The devices of the best group that are not free.
+        without: Devices that lack the attribute, for ATTRIBUTE_MISSING.
+        kinds: The types that the attribute has in the requests' devices, where they differ.
+    """
+
+    claim: int
+    constraint: Constraint
+    reason: Reason
+    lacks: int
+    value: str = ""
+    short: tuple[tuple[str, int, int, int], ...] = ()
+    taken: tuple[PooledDevice, ...] = ()
+    without: tuple[PooledDevice, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Alternative:
+    """The devices of one alternative of a request, by the values of a constraint's attribute.
+
+    Attributes:
+        need: How many devices it needs.
+        there: How many there are of each value, free or not, taints and sizes apart.
+        free: How many of these are free.
+        valued: How many devices have a value, and how many of them are free.
+        devices: (device, its values, whether it is free).
+    """
+
+    need: int
+    there: Mapping[_Value, int]
+    free: Mapping[_Value, int]
+    valued: tuple[int, int]
+    devices: Sequence[tuple[PooledDevice, Values, bool]]
+
+    def have(self, value: _Value | None, *, free: bool) -> int:
+        """How many devices of ``value`` (None: of any value) there are."""
+        if value is None:
+            return self.valued[free]
+        return (self.free if free else self.there).get(value, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Member:
+    """One request under a constraint."""
+
+    name: str
+    alternatives: tuple[_Alternative, ...]
+
+    def best(self, value: _Value | None, *, free: bool) -> tuple[int, int, int]:
+        """(lack, need, have) of the alternative that lacks least with devices of ``value`` (None: of any value)."""
+        found = []
+        for item in self.alternatives:
+            have = item.have(value, free=free)
+            found.append((max(0, item.need - have), item.need, have))
+        return min(found)
+
+
+class ConstraintChecker:
+    """Checks constraints, remembering attributes' values.
+
+    Args:
+        lists: Attributes may be lists.
+    """
+
+    def __init__(self, *, lists: bool) -> None:
+        self._lists = lists
+        # By the value's identity; the value is kept, so that its id stays its own.
+        self._known: dict[int, tuple[DeviceAttribute, Values]] = {}
+        # The same for every node, likewise by identity.
+        self._last_held: dict[int, tuple[ClaimDemand, Sequence[tuple[Constraint, Sequence[RequestDemand]]]]] = {}
+
+    def problem(self, demands: Sequence[ClaimDemand], sieves: Sieves) -> ConstraintProblem | None:
+        """The constraint that is farthest from being met; None where each could be met if it were alone.
+
+        Args:
+            demands: What the claims ask for.
+            sieves: What the demands find on the node.
+        """
+        problems = []
+        # Alternatives of one kind share a sieve; and many constraints are on one attribute.
+        known: dict[tuple[int, str], _Alternative] = {}
+        for place, demand in enumerate(demands):
+            seen: set[object] = set()
+            for constraint, requests in self._held(demand):
+                # What was said of one pair of requests holds for the next that ask for the same.
+                ids = [tuple([id(sieves[place, part.name]) for part in request.alternatives]) for request in requests]
+                kind = (constraint.attribute, constraint.distinct, tuple(ids))
+                if kind in seen:
+                    continue
+                seen.add(kind)
+                check()
+                members = [
+                    self._member(place, request, constraint, sieves, known)
+                    for request in requests
+                    if any(sieves[place, part.name].need > 0 for part in request.alternatives)
+                ]
+                if members:
+                    problem = _problem(place, constraint, members)
+                    if problem is not None and problem.reason is Reason.ATTRIBUTE_MISSING:
+                        return problem  # nothing says more, and a claim may have 32 constraints on 256 alternatives
+                    if problem is not None:
+                        problems.append(problem)
+        order = [Reason.ATTRIBUTE_MISSING, Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE]
+        return min(problems, key=lambda item: (order.index(item.reason), -item.lacks), default=None)
+
+    def _held(self, demand: ClaimDemand) -> Sequence[tuple[Constraint, Sequence[RequestDemand]]]:
+        """Each constraint with the requests that it forces; an alternative that goes free forces nothing."""
+        last, held = self._last_held.get(id(demand), (None, ()))
+        if last is not demand:
+            held = [
+                (
+                    constraint,
+                    [item for item in demand.requests if all(map(constraint.applies_to, item.alternatives))],
+                )
+                for constraint in demand.constraints
+            ]
+            if len(self._last_held) >= _HELD:
+                self._last_held.clear()
+            self._last_held[id(demand)] = (demand, held)
+        return held
+
+    def values(self, device: PooledDevice, attribute: str) -> Values:
+        """What the device has for an attribute; nothing where it has none, or one of no known type."""
+        attributes = device.device.attributes
+        found = attributes.get(attribute)
+        if found is None:
+            domain, _, name = attribute.partition("/")
+            found = attributes.get(name) if domain == device.id.driver else None
+            if found is None:
+                return _NONE
+        known = self._known.get(id(found))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            values = attribute_values(device, attribute, lists=self._lists) or _NONE
+            known = self._known[id(found)] = (found, values)
+        return known[1]
+
+    def _member(
+        self,
+        place: int,
+        request: RequestDemand,
+        constraint: Constraint,
+        sieves: Sieves,
+        known: dict[tuple[int, str], _Alternative],
+    ) -> _Member:
+        found: dict[int, _Alternative] = {}
+        for demand in request.alternatives:
+            sieve = sieves[place, demand.name]
+            key = (id(sieve), constraint.attribute)
+            if key not in known:
+                known[key] = self._alternative(sieve, constraint.attribute)
+            found[id(sieve)] = known[key]
+        return _Member(request.name, tuple(found.values()))
+
+    def _alternative(self, sieve: Sieve, attribute: str) -> _Alternative:
+        there: dict[_Value, int] = {}
+        free: dict[_Value, int] = {}
+        valued = [0, 0]
+        devices = []
+        for found in (sieve.free, sieve.in_use, sieve.no_room, sieve.no_counters):
+            is_free = found is sieve.free
+            for device in found:
+                values = self.values(device, attribute)
+                devices.append((device, values, is_free))
+                if values:
+                    valued[0] += 1
+                    valued[1] += is_free
+                for value in values:
+                    there[value] = there.get(value, 0) + 1
+                    if is_free:
+                        free[value] = free.get(value, 0) + 1
+        return _Alternative(sieve.need, there, free, (valued[0], valued[1]), devices)
+
+
+def _problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
+    missing = [member for member in members if member.best(None, free=False)[0] > 0]
+    if missing:
+        return ConstraintProblem(
+            claim=place,
+            constraint=constraint,
+            reason=Reason.ATTRIBUTE_MISSING,
+            lacks=sum(member.best(None, free=False)[0] for member in missing),
+            short=tuple(_short(member, None) for member in missing),
+            without=tuple(
+                {
+                    device.id: device
+                    for member in missing
+                    for item in member.alternatives
+                    for device, values, _ in item.devices
+                    if not values
+                }.values()
+            ),
+        )
+    if constraint.distinct:
+        return _distinct_problem(place, constraint, members)
+    return _match_problem(place, constraint, members)
+
+
+def _distinct_problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
+    need = sum(min(item.need for item in member.alternatives) for member in members)
+    there, free = _values(members, free=False), _values(members, free=True)
+    if len(free) >= need:
+        return None
+    return ConstraintProblem(
+        claim=place,
+        constraint=constraint,
+        reason=Reason.CONSTRAINT if len(there) < need else Reason.CONSTRAINT_IN_USE,
+        lacks=need - len(there if len(there) < need else free),
+        short=((", ".join(member.name for member in members), need, len(free), len(there)),),
+        taken=_taken(members, None),
+    )
+
+
+def _match_problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
+    if any(_lack(members, value, free=True) == 0 for value in _values(members, free=True)):
+        return None
+    values = sorted(_values(members, free=False), key=str)
+    kinds = [{kind for kind, _ in _values([member], free=False)} for member in members]
+    if len(members) > 1 and not set.intersection(*kinds):
+        return ConstraintProblem(
+            claim=place,
+            constraint=constraint,
+            reason=Reason.ATTRIBUTE_MISSING,
+            lacks=sum(min(item.need for item in member.alternatives) for member in members),
+            short=tuple(_short(member, None) for member in members),
+            kinds=tuple(" or ".join(sorted(found)) for found in kinds),
+        )
+    for free in (False, True):
+        lack, value = min((_lack(members, value, free=free), value) for value in values)
+        if lack > 0:
+            return ConstraintProblem(
+                claim=place,
+                constraint=constraint,
+                reason=Reason.CONSTRAINT_IN_USE if free else Reason.CONSTRAINT,
+                lacks=lack,
+                value=_shown(value),
+                short=tuple(_short(member, value) for member in members if member.best(value, free=free)[0] > 0)
+                or tuple(_short(member, value) for member in members),
+                taken=_taken(members, value),
+            )
+    return None
+
+
+def _lack(members: Sequence[_Member], value: _Value, *, free: bool) -> int:
+    """How many devices of ``value`` are missing; also where requests would have to share them."""
+    check()
+    bests = [member.best(value, free=free) for member in members]
+    lack = sum(lack for lack, _, _ in bests)
+    if lack or len(members) == 1:
+        return lack
+    needed = sum(need for _, need, _ in bests)
+    devices = {
+        device.id: device.shareable
+        for member in members
+        for item in member.alternatives
+        for device, values, is_free in item.devices
+        if value in values and (is_free or not free)
+    }
+    return 0 if any(devices.values()) else max(0, needed - len(devices))
+
+
+def _values(members: Sequence[_Member], *, free: bool) -> set[_Value]:
+    return {
+        value for member in members for item in member.alternatives for value in (item.free if free else item.there)
+    }
+
+
+def _taken(members: Sequence[_Member], value: _Value | None) -> tuple[PooledDevice, ...]:
+    found = {
+        device.id: device
+        for member in members
+        for item in member.alternatives
+        for device, values, is_free in item.devices
+        if not is_free and values and (value is None or value in values)
+    }
+    return tuple(found.values())
+
+
+def _short(member: _Member, value: _Value | None) -> tuple[str, int, int, int]:
+    _, need, free = member.best(value, free=True)
+    return (member.name, need, free, member.best(value, free=False)[2])
+
+
+def _shown(value: _Value) -> str:
+    kind, what = value
+    if kind == "bool":
+        return "true" if what else "false"
+    return f'"{what}"' if kind in {"string", "version"} else str(what)

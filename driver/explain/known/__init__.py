@@ -1,0 +1,1 @@
+"""What explain knows of a cluster."""

@@ -1,0 +1,273 @@
+"""What explain knows of a cluster's objects: only what decides about devices, for there are many.
+
+Read from the API's JSON by :mod:`driver.explain.known.reading`, kept by :mod:`driver.explain.known.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from driver.allocator.ledger import Holding
+from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
+from driver.explain.explanation import ObjectRef
+from driver.model.health import Fault
+
+__all__ = [
+    "EXTENDED_CLAIM",
+    "ClaimState",
+    "ContainerRequests",
+    "InventoryWord",
+    "Kind",
+    "NodeState",
+    "NodeTaint",
+    "PodClaim",
+    "PodState",
+    "PodToleration",
+    "PrepareFailure",
+    "TaintRule",
+]
+
+
+EXTENDED_CLAIM: Final = "<extended-resources>"
+"""What kube-scheduler calls the claim that it makes of a pod's extended resources, until it is stored; no object can be
+called so (specialClaimInMemName, k8s.io/kubernetes v1.37.2, dynamicresources/extendeddynamicresources.go)."""
+
+
+class Kind(Enum):
+    """The kinds of objects that explain looks at; the values are the ``kind`` of the API."""
+
+    SLICE = "ResourceSlice"
+    CLASS = "DeviceClass"
+    CLAIM = "ResourceClaim"
+    TEMPLATE = "ResourceClaimTemplate"
+    POD = "Pod"
+    NODE = "Node"
+    TAINT_RULE = "DeviceTaintRule"
+    """Not served by default up to Kubernetes 1.36 (feature gate DRADeviceTaintRules, v1beta2 there)."""
+    EVENT = "Event"
+    """Of events, those count in which a kubelet says that it cannot prepare a pod's claims."""
+    INVENTORY = "NodeInventory"
+    """Rootport's own: what a node's plugin says, with the condition that says whether it is published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTaint:
+    """A taint of a Node (core/v1)."""
+
+    key: str
+    value: str = ""
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """A Node.
+
+    Attributes:
+        node: Its name and labels, as the allocator takes them; one object as long as they do not change.
+        unschedulable: It is cordoned.
+        taints: Its taints.
+        not_ready: Why its Ready condition is not True; empty where it is, or where it has none.
+        extended: How much it has in all of each extended resource; None where it does not say what it has.
+    """
+
+    node: Node
+    unschedulable: bool = False
+    taints: tuple[NodeTaint, ...] = ()
+    not_ready: str = ""
+    extended: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodToleration:
+    """A toleration of a Pod (core/v1); empty fields mean what they mean there."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaim:
+    """An entry of a pod's ``spec.resourceClaims``.
+
+    Attributes:
+        name: Its name in the pod.
+        claim: The ResourceClaim; for a template the one that was made of it (``status.resourceClaimStatuses``), empty
+            as long as there is none.
+        template: The ResourceClaimTemplate; empty where the pod names a claim.
+        needs_none: kube-controller-manager says that no claim is needed for the template.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
+    needs_none: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequests:
+    """A container of a pod that asks for extended resources.
+
+    Attributes:
+        place: Its place among the init containers and then the others.
+        is_first: It ends before the next one starts: an init container that is no sidecar.
+        asked: By the resource's name: its place among the names of all resources that the container requests, in order
+            of the alphabet; and how much.
+    """
+
+    place: int
+    is_first: bool
+    asked: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodState:
+    """A Pod.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        uid: Its UID.
+        claims: In order; last the one that was made of its extended resources, if there is one.
+        has_more_claims: It names more than these.
+        node: Where it was placed; empty while it is not.
+        node_selector: Labels that its node must have.
+        affinity: Required node affinity; None where there is none.
+        tolerations: Of node taints.
+        gates: Names of its scheduling gates.
+        scheduler: Its scheduler's name.
+        phase: ``Pending``, ``Running``, ``Succeeded`` or ``Failed``.
+        deleting: It is being deleted.
+        scheduler_message: The message of its condition PodScheduled, where that is False.
+        waiting: Reasons and messages of containers that wait; ``ContainerCreating`` also where all goes well.
+        containers: Those that ask for extended resources.
+        has_more_resources: Containers name more resources than are looked at, so that ``containers`` has none.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    claims: tuple[PodClaim, ...] = ()
+    has_more_claims: bool = False
+    node: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: NodeSelector | None = None
+    tolerations: tuple[PodToleration, ...] = ()
+    gates: tuple[str, ...] = ()
+    scheduler: str = "default-scheduler"
+    phase: str = ""
+    deleting: bool = False
+    scheduler_message: str = ""
+    waiting: str = ""
+    containers: tuple[ContainerRequests, ...] = ()
+    has_more_resources: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has succeeded or failed."""
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> ObjectRef:
+        """How an explanation names it."""
+        return ObjectRef(kind="Pod", namespace=self.namespace, name=self.name, uid=self.uid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareFailure:
+    """A kubelet could not prepare a pod's claims.
+
+    Attributes:
+        pod_uid: The pod.
+        when: The last time, as the event has it; comparable.
+        message: What the kubelet says.
+    """
+
+    pod_uid: str
+    when: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimState:
+    """A ResourceClaim.
+
+    Attributes:
+        namespace: Its namespace.
+        name: Its name.
+        uid: Its UID.
+        claim: All of it, with the API's defaults, as long as it is not allocated; None afterwards: there are many, and
+            only what they hold matters.
+        unreadable: Why the claim could not be read (a field that this version does not know); empty where it could.
+        allocated: It has an allocation.
+        holds: What it has, on any node, of any driver; admin access holds nothing.
+        available_on: Where its devices can be used (``status.allocation.nodeSelector``); None: everywhere.
+        pods: Whom it is reserved for: (name, uid), in order; pods alone.
+        owner_pod: The pod for which it was made from a template: (name, uid); None for others.
+        reserved_full: It is reserved for as many as may have it (256, KEP-4381).
+        deleting: It is being deleted.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    claim: ResourceClaim | None = None
+    unreadable: str = ""
+    allocated: bool = False
+    holds: tuple[Holding, ...] = ()
+    available_on: NodeSelector | None = None
+    pods: tuple[tuple[str, str], ...] = ()
+    owner_pod: tuple[str, str] | None = None
+    reserved_full: bool = False
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> ObjectRef:
+        """How an explanation names it."""
+        return ObjectRef(kind="ResourceClaim", namespace=self.namespace, name=self.name, uid=self.uid)
+
+    @property
+    def pod_refs(self) -> tuple[ObjectRef, ...]:
+        """How an explanation names the pods that it is reserved for."""
+        return tuple(ObjectRef(kind="Pod", namespace=self.namespace, name=name, uid=uid) for name, uid in self.pods)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryWord:
+    """What the status of a NodeInventory says.
+
+    Attributes:
+        problem: What is wrong, such as ``Published: False, NodeSilent: …``; empty where all is well.
+        remark: What the controller left out of what it published, and why; empty for nothing.
+        faults: What is wrong with the node's devices.
+    """
+
+    problem: str = ""
+    remark: str = ""
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaintRule:
+    """A DeviceTaintRule: taints the devices of a driver, a pool, or one device; an empty text selects all."""
+
+    name: str
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    taint: DeviceTaint

@@ -1,0 +1,177 @@
+"""The ResourceSlices of a cluster: as they are published, and with the taints of DeviceTaintRules in an index."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from driver.allocator.features import Features
+from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.pools import PoolIndex
+from driver.allocator.selection import Selections
+from driver.api.resource_v1 import DeviceTaint, ResourceSlice
+from driver.explain.known.cluster import TaintRule
+from driver.explain.known.reading import reading
+from driver.explain.known.slice_reading import SliceReader
+from driver.explain.known.taint_rules import concerns, selects, with_rules
+
+__all__ = ["PublishedSlices"]
+
+_CHURN: Final = 4096
+
+
+class PublishedSlices:
+    """Slices that come and go, and the rules that taint their devices.
+
+    Attributes:
+        index: All devices, tainted.
+        rules: DeviceTaintRules by name.
+        selections: Answers about these devices. Made anew after many slices have gone, for it keeps the devices that it
+            has answered for.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._reader = SliceReader()
+        self._slices: dict[str, ResourceSlice] = {}
+        self._names: defaultdict[PoolId, set[str]] = defaultdict(set)
+        # How many slices of a pool are for a node; the empty name stands for those that several nodes may reach.
+        self._nodes: defaultdict[PoolId, Counter[str]] = defaultdict(Counter)
+        self._pools: defaultdict[str, set[PoolId]] = defaultdict(set)
+        self._gone = 0
+        self.index = PoolIndex((), features)
+        self.rules: dict[str, TaintRule] = {}
+        self.selections = Selections(features)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all slices."""
+        return self._slices.keys()
+
+    @property
+    def nodes(self) -> set[str]:
+        """The names of the nodes that slices are for."""
+        return set(self._pools) - {""}
+
+    def put(self, name: str, wire: Mapping[str, Any]) -> bool:
+        """Take over a slice; whether it is new or has changed.
+
+        Raises:
+            UnreadableError: It is not a slice as the API server would store it.
+        """
+        former = self._slices.get(name)
+        version = wire["metadata"].get("resourceVersion")
+        if former is not None and version and former.metadata.resource_version == version:
+            return False
+        self.add(reading(self._reader.read, wire))
+        return True
+
+    def add(self, item: ResourceSlice) -> None:
+        """Take over a slice that has been read, in place of the one of its name."""
+        name = item.metadata.name
+        former = self._slices.get(name)
+        if former is not None:
+            self._uncount(former)
+        self._slices[name] = item
+        pool = _pool(item)
+        self._names[pool].add(name)
+        node = item.spec.node_name or ""
+        self._nodes[pool][node] += 1
+        self._pools[node].add(pool)
+        self.index.put(with_rules(item, self.rules.values()))
+
+    def remove(self, name: str) -> bool:
+        """Forget a slice; whether it was there."""
+        former = self._slices.pop(name, None)
+        if former is None:
+            return False
+        self._uncount(former)
+        self.index.remove(name)
+        return True
+
+    def put_rule(self, rule: TaintRule) -> bool:
+        """Take over a DeviceTaintRule; whether it is new or has changed."""
+        former = self.rules.get(rule.name)
+        if former == rule:
+            return False
+        self.rules[rule.name] = rule
+        self._taint_again([rule] if former is None else [former, rule])
+        return True
+
+    def remove_rule(self, name: str) -> bool:
+        """Forget a rule; whether it was there."""
+        former = self.rules.pop(name, None)
+        if former is None:
+            return False
+        self._taint_again([former])
+        return True
+
+    def nodes_of(self, pool: PoolId) -> Collection[str]:
+        """The nodes for which slices of the pool are; an empty name where several nodes may reach one."""
+        counts = self._nodes.get(pool)
+        return counts.keys() if counts is not None else ()
+
+    def pools_of(self, node: str) -> Collection[PoolId]:
+        """The pools that have slices for this very node."""
+        return self._pools.get(node, ())
+
+    def rule_behind(self, device: DeviceId, taint: DeviceTaint) -> str:
+        """The name of the rule that put ``taint`` on a device; empty where its driver did."""
+        published = (
+            there
+            for name in self._names.get(PoolId(device.driver, device.pool), ())
+            for there in self._slices[name].spec.devices
+            if there.name == device.device
+        )
+        # The time does not tell taints apart: whoever names one need not know it.
+        if any(_same(taint, item) for there in published for item in there.taints):
+            return ""
+        return next(
+            (
+                rule.name
+                for rule in sorted(self.rules.values(), key=lambda rule: rule.name)
+                if _same(rule.taint, taint)
+                and selects(rule, driver=device.driver, pool=device.pool, device=device.device)
+            ),
+            "",
+        )
+
+    def _taint_again(self, changed: Iterable[TaintRule]) -> None:
+        for item in self._reached_by(changed):
+            self.index.put(with_rules(item, self.rules.values()))
+            self._churned()
+
+    def _reached_by(self, rules: Iterable[TaintRule]) -> list[ResourceSlice]:
+        changed = list(rules)
+        return [item for item in self._slices.values() if any(concerns(rule, item) for rule in changed)]
+
+    def _uncount(self, item: ResourceSlice) -> None:
+        pool, node = _pool(item), item.spec.node_name or ""
+        self._names[pool].discard(item.metadata.name)
+        if not self._names[pool]:
+            del self._names[pool]
+        counts = self._nodes[pool]
+        counts[node] -= 1
+        if not counts[node]:
+            del counts[node]
+            self._pools[node].discard(pool)
+            if not self._pools[node]:
+                del self._pools[node]
+        if not counts:
+            del self._nodes[pool]
+        self._churned()
+
+    def _churned(self) -> None:
+        self._gone += 1
+        if self._gone > _CHURN + len(self._slices):
+            self._gone = 0
+            self.selections = Selections(self._features)
+
+
+def _pool(item: ResourceSlice) -> PoolId:
+    return PoolId(item.spec.driver, item.spec.pool.name)
+
+
+def _same(one: DeviceTaint, other: DeviceTaint) -> bool:
+    return (one.key, one.value, one.effect) == (other.key, other.value, other.effect)

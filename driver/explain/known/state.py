@@ -1,0 +1,433 @@
+"""What explain knows of a cluster, kept current object by object.
+
+Fed by a watch, by lists, or from files: what comes in is the API's JSON. Nothing that comes in raises: an object that
+cannot be read is left out; ``notes`` says so, and so does an answer that it could change (``left_out``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Container, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from driver import DRIVER_NAME
+from driver.allocator.errors import AllocationError
+from driver.allocator.features import Features
+from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.ledger import Ledger
+from driver.allocator.pools import PoolIndex
+from driver.allocator.selection import Selections
+from driver.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
+from driver.explain.known.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
+from driver.explain.known.device_faults import fault_behind
+from driver.explain.known.holders import Holders
+from driver.explain.known.left_out import LeftOut
+from driver.explain.known.published import PublishedSlices
+from driver.explain.known.reading import (
+    UnreadableError,
+    may_hold_devices,
+    object_key,
+    read_claim_state,
+    read_class,
+    read_inventory,
+    read_node,
+    read_pod,
+    read_prepare_failure,
+    read_taint_rule,
+    reading,
+)
+from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
+
+__all__ = ["ClusterState"]
+
+_NOTES_SHOWN: Final = 5
+
+_NO_WORD: Final = InventoryWord()
+_ROOTPORT: Final = "Rootport"
+
+
+class ClusterState:
+    """The objects that decide about devices. Not thread-safe: whoever shares it locks.
+
+    Args:
+        features: What is on in the cluster; Kubernetes' defaults if not given.
+
+    Attributes:
+        features: The same.
+        notes: What the reader of any explanation should know; whoever feeds the state adds to it (features that are
+            off, kinds that are not served), and it has a line for each object that cannot be read (a few, and how many
+            more).
+        left_out: The objects that are there and were not read.
+        missing: Kinds that a cluster has objects of, and what was read has none of: a dump that lacks them.
+        generation: Grows with every change that can change an explanation. The same object put again, or a change of
+            what no explanation looks at (a heartbeat, an annotation), is none.
+        index: All devices, with the taints of rules on them.
+        ledger: What allocated claims hold.
+        classes: DeviceClasses by name.
+        nodes: By name; ``NodeState.node`` stays one object as long as labels do.
+        taint_rules: By name.
+        templates: Keys of ResourceClaimTemplates.
+    """
+
+    def __init__(self, *, features: Features | None = None) -> None:
+        self.features = features or Features()
+        self.notes: list[str] = []
+        self.left_out = LeftOut()
+        self.missing: frozenset[Kind] = frozenset()
+        self.generation = 0
+        self.ledger = Ledger(self.features)
+        self._slices = PublishedSlices(self.features)
+        self.index: PoolIndex = self._slices.index
+        self.classes: dict[str, DeviceClass] = {}
+        self.nodes: dict[str, NodeState] = {}
+        self.taint_rules: dict[str, TaintRule] = self._slices.rules
+        self.templates: set[str] = set()
+        self._claims: dict[str, ClaimState] = {}
+        self._pods: dict[str, PodState] = {}
+        self._pending: set[str] = set()
+        self._inventories: dict[str, InventoryWord] = {}
+        self._prepare_failures: dict[str, PrepareFailure] = {}
+        self._held = Holders()
+        self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
+        self._versions: defaultdict[str, int] = defaultdict(int)
+        self._version = 0
+        self._room: dict[str, tuple[int, object, int]] = {}
+        self._own_notes: list[str] = []
+
+    @property
+    def selections(self) -> Selections:
+        """Answers of selectors, shared by all who ask. Another object from time to time: ask for it each time."""
+        return self._slices.selections
+
+    def put(self, kind: Kind, wire: Mapping[str, Any]) -> None:
+        """Take over an object that is new or has changed, as the API server stores it.
+
+        Of pods, those that are not placed are enough, of templates their metadata; placed pods add names to holders.
+        """
+        try:
+            key = object_key(wire)
+        except UnreadableError as error:
+            self._leave_out(kind, "", str(error), wire)
+            return
+        try:
+            changed = self._put(kind, key, wire)
+        except UnreadableError as error:
+            self.generation += self._remove(kind, key)
+            self._leave_out(kind, key, str(error), wire)
+            return
+        self._is_read(kind, key)
+        self.generation += changed
+
+    def publish(self, item: ResourceSlice) -> None:
+        """Take over a ResourceSlice that is no JSON; slices with equal devices best share the tuple of them."""
+        self._slices.add(item)
+        self.generation += 1
+
+    def leave_out(self, kind: Kind, key: str, why: str, wire: Mapping[str, Any] | None = None) -> None:
+        """Take note of an object that whoever feeds the state could not read; not where another version of it was.
+
+        Args:
+            kind: Its kind.
+            key: ``namespace/name``, or ``name`` for kinds without a namespace.
+            why: Why, and what to do about it. It is no line of ``notes``.
+            wire: The object, as far as it is known.
+        """
+        if not self._knows(kind, key):
+            self.generation += self.left_out.add(kind, key, why, matters=_matters(kind, wire), is_noted=False)
+
+    def remove(self, kind: Kind, key: str) -> None:
+        """Forget an object, if it is there.
+
+        Args:
+            kind: Its kind.
+            key: ``namespace/name``, or ``name`` for kinds without a namespace.
+        """
+        self._is_read(kind, key)
+        self.generation += self._remove(kind, key)
+
+    def claim(self, key: str) -> ClaimState | None:
+        """The claim ``namespace/name``."""
+        return self._claims.get(key)
+
+    def pod(self, key: str) -> PodState | None:
+        """The pod ``namespace/name``."""
+        return self._pods.get(key)
+
+    def claim_keys(self) -> Collection[str]:
+        """All claims there are."""
+        return self._claims.keys()
+
+    def pod_keys(self) -> Collection[str]:
+        """All pods that are known."""
+        return self._pods.keys()
+
+    def pending(self) -> tuple[str, ...]:
+        """The keys of all claims without an allocation, sorted."""
+        return tuple(sorted(self._pending))
+
+    def pods_of(self, claim_key: str) -> tuple[PodState, ...]:
+        """The pods that name the claim or own it: those not placed first, those that have ended last."""
+        found = {key: self._pods[key] for key in self._pods_naming.get(claim_key, ())}
+        claim = self._claims.get(claim_key)
+        if claim is not None and claim.owner_pod is not None:
+            name, uid = claim.owner_pod
+            owner = self._pods.get(f"{claim.namespace}/{name}")
+            if owner is not None and owner.uid == uid:
+                found[owner.key] = owner
+        return tuple(sorted(found.values(), key=lambda pod: (pod.ended, pod.node != "", pod.name)))
+
+    def pod_with_more_claims(self, namespace: str) -> PodState | None:
+        """A pod of the namespace of whose claims not all are looked at, if there is one."""
+        found = (pod for pod in self._pods.values() if pod.has_more_claims and pod.namespace == namespace)
+        return next(found, None)
+
+    def holders(self, device: DeviceId) -> tuple[ClaimState, ...]:
+        """The claims that have the device, or shares of it; admin access holds nothing."""
+        return tuple(self._claims[key] for key in self._held.of_device(device))
+
+    def held_on(self, node: str) -> tuple[ClaimState, ...]:
+        """The claims that hold something of a pool that only this node has, by key.
+
+        A pool is a node's by what its slices say, or by its name where none of its slices are there any more.
+        """
+        pools = [pool for pool in self._slices.pools_of(node) if self._slices.nodes_of(pool) == {node}]
+        pools += [pool for pool in self._held.pools_named(node) if not self._slices.nodes_of(pool)]
+        keys = {key for pool in pools for key in self._held.of_pool(pool)}
+        return tuple(self._claims[key] for key in sorted(keys))
+
+    def nodes_of_slices(self) -> set[str]:
+        """The names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
+        return self._slices.nodes
+
+    def version(self, node: str) -> int:
+        """Grows when what the node sees of devices, taints and holdings, or its inventory's state, may have changed."""
+        return self.index.version(node) + self._versions.get(node, 0) + self._version
+
+    def room(self, node: NodeState) -> int:
+        """How many devices the node sees of which nobody has anything; none where a slice's node selector is invalid.
+
+        Remembered until what the node sees changes: it is asked of thousands of nodes.
+        """
+        name = node.node.metadata.name
+        version = self.version(name)
+        known = self._room.get(name)
+        if known is None or known[0] != version or known[1] is not node.node:
+            known = self._room[name] = (version, node.node, self._count_room(node))
+        return known[2]
+
+    def _count_room(self, node: NodeState) -> int:
+        try:
+            view = self.index.view(node.node)
+        except AllocationError:
+            return 0
+        room = view.size
+        for pool in view.pools:
+            in_use = self.ledger.in_use(pool.id)
+            if in_use:
+                room -= sum([device.name in in_use for part in pool.slices for device in part.source])
+        return room
+
+    def taint_source(self, device: DeviceId, taint: DeviceTaint) -> str:
+        """Who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for another one.
+
+        Of Rootport's slices the controller keeps what an administrator has written into them.
+        """
+        rule = self._slices.rule_behind(device, taint)
+        if rule:
+            return f"DeviceTaintRule {rule}"
+        if device.driver != DRIVER_NAME:
+            return "its driver"
+        return _ROOTPORT if taint.key.startswith(f"{DRIVER_NAME}/") else "an administrator, in its ResourceSlice"
+
+    def is_unhealthy(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a device that is not well."""
+        return taint.key == UNHEALTHY_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def is_refused(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a node whose plugin can prepare no claim."""
+        return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
+        """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
+        return fault_behind(self._inventories.get(device.pool, _NO_WORD).faults, device.device, taint.value)
+
+    def prepare_problem(self, pod: PodState) -> str:
+        """Why the pod's kubelet could not prepare its claims the last time; empty where no event says so."""
+        failures = [item for item in self._prepare_failures.values() if item.pod_uid == pod.uid]
+        return max(failures, key=lambda item: item.when).message if failures else ""
+
+    def inventory_problem(self, node: str) -> str:
+        """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
+        return self._inventories.get(node, _NO_WORD).problem
+
+    def inventory_remark(self, node: str) -> str:
+        """What the controller left out of what it published for the node, and why; empty for nothing."""
+        return self._inventories.get(node, _NO_WORD).remark
+
+    def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
+        """Whether something changed."""
+        match kind:
+            case Kind.SLICE:
+                return self._slices.put(key, wire)
+            case Kind.TAINT_RULE:
+                return self._slices.put_rule(reading(read_taint_rule, wire))
+            case Kind.CLASS:
+                return _replaced(self.classes, key, reading(read_class, wire))
+            case Kind.CLAIM:
+                return self._put_claim(key, reading(read_claim_state, wire))
+            case Kind.POD:
+                return self._put_pod(key, reading(read_pod, wire))
+            case Kind.NODE:
+                return self._put_node(key, reading(read_node, wire))
+            case Kind.INVENTORY:
+                return self._put_inventory(key, reading(read_inventory, wire))
+            case Kind.EVENT:
+                return self._put_prepare_failure(key, reading(read_prepare_failure, wire))
+            case Kind.TEMPLATE:
+                is_new = key not in self.templates
+                self.templates.add(key)
+                return is_new
+
+    def _remove(self, kind: Kind, key: str) -> bool:
+        match kind:
+            case Kind.SLICE:
+                return self._slices.remove(key)
+            case Kind.TAINT_RULE:
+                return self._slices.remove_rule(key)
+            case Kind.CLASS:
+                return self.classes.pop(key, None) is not None
+            case Kind.CLAIM:
+                return self._put_claim(key, None)
+            case Kind.POD:
+                return self._put_pod(key, None)
+            case Kind.NODE:
+                self._room.pop(key, None)
+                return self.nodes.pop(key, None) is not None
+            case Kind.INVENTORY:
+                return self._put_inventory(key, _NO_WORD)
+            case Kind.EVENT:
+                return self._put_prepare_failure(key, None)
+            case Kind.TEMPLATE:
+                was_there = key in self.templates
+                self.templates.discard(key)
+                return was_there
+
+    def _put_claim(self, key: str, claim: ClaimState | None) -> bool:
+        former = self._claims.get(key)
+        if former == claim:
+            return False
+        held, holds = former.holds if former else (), claim.holds if claim else ()
+        if held != holds:
+            self.ledger.remove(held)
+            self.ledger.add(holds)
+            self._held.replace(key, held, holds)
+            for pool in {PoolId(item.device.driver, item.device.pool) for item in (*held, *holds)}:
+                for node in self._slices.nodes_of(pool):
+                    self._touch(node)
+        if claim is None:
+            del self._claims[key]
+        else:
+            self._claims[key] = claim
+        if claim is not None and not claim.allocated:
+            self._pending.add(key)
+        else:
+            self._pending.discard(key)
+        return True
+
+    def _touch(self, node: str) -> None:
+        """What ``node`` sees has changed; the empty name stands for any node."""
+        if node:
+            self._versions[node] += 1
+        else:
+            self._version += 1
+
+    def _put_pod(self, key: str, pod: PodState | None) -> bool:
+        former = self._pods.get(key)
+        if former == pod:
+            return False
+        for claim in _claims_of(former):
+            naming = self._pods_naming[claim]
+            naming.discard(key)
+            if not naming:
+                del self._pods_naming[claim]
+        for claim in _claims_of(pod):
+            self._pods_naming[claim].add(key)
+        if pod is None:
+            del self._pods[key]
+        else:
+            self._pods[key] = pod
+        return True
+
+    def _put_node(self, key: str, node: NodeState) -> bool:
+        former = self.nodes.get(key)
+        if former == node:
+            return False
+        if former is not None and former.node == node.node:
+            node = replace(node, node=former.node)
+        self.nodes[key] = node
+        return True
+
+    def _put_prepare_failure(self, key: str, failure: PrepareFailure | None) -> bool:
+        if self._prepare_failures.get(key) == failure:
+            return False
+        if failure is not None:
+            self._prepare_failures[key] = failure
+        else:
+            del self._prepare_failures[key]
+        return True
+
+    def _put_inventory(self, key: str, word: InventoryWord) -> bool:
+        if self._inventories.get(key, _NO_WORD) == word:
+            return False
+        self._inventories[key] = word
+        if word == _NO_WORD:
+            del self._inventories[key]
+        self._touch(key)
+        return True
+
+    def _knows(self, kind: Kind, key: str) -> bool:
+        known: Mapping[Kind, Container[str]] = {
+            Kind.SLICE: self._slices.names,
+            Kind.CLASS: self.classes,
+            Kind.CLAIM: self._claims,
+            Kind.POD: self._pods,
+            Kind.NODE: self.nodes,
+            Kind.TAINT_RULE: self.taint_rules,
+            Kind.TEMPLATE: self.templates,
+        }
+        return key in known.get(kind, ())
+
+    def _leave_out(self, kind: Kind, key: str, why: str, wire: Mapping[str, Any]) -> None:
+        if self.left_out.add(kind, key, why, matters=_matters(kind, wire)):
+            self._note_left_out()
+
+    def _is_read(self, kind: Kind, key: str) -> None:
+        """An object that had been left out was read by now, or is gone."""
+        if self.left_out.forget(kind, key):
+            self._note_left_out()
+
+    def _note_left_out(self) -> None:
+        self.generation += 1
+        # Only what is shown: a tenant may have thousands of them, and change each.
+        lines = self.left_out.notes(_NOTES_SHOWN)
+        self.notes[:] = [note for note in self.notes if note not in self._own_notes] + lines
+        self._own_notes = lines
+
+
+def _matters(kind: Kind, wire: Mapping[str, Any] | None) -> bool:
+    """Whether an object that is not read may change what is said of others."""
+    return kind is not Kind.CLAIM or wire is None or may_hold_devices(wire)
+
+
+def _replaced(into: dict[str, DeviceClass], key: str, new: DeviceClass) -> bool:
+    if into.get(key) == new:
+        return False
+    into[key] = new
+    return True
+
+
+def _claims_of(pod: PodState | None) -> set[str]:
+    if pod is None:
+        return set()
+    return {f"{pod.namespace}/{item.claim}" for item in pod.claims if item.claim}

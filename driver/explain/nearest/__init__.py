@@ -1,1 +1,0 @@
-"""The changes that :mod:`driver.explain.proposals` tries, one module a kind."""

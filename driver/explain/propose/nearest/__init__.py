@@ -1,0 +1,1 @@
+"""The changes that :mod:`driver.explain.propose.proposals` tries, one module a kind."""

@@ -1,0 +1,160 @@
+"""Which other claims would have to end: as few as possible, on the nodes that lack least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from driver.allocator.view import NodeView
+from driver.budget import check
+from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.judge.case import NodeVerdict
+from driver.explain.known.cluster import ClaimState
+from driver.explain.propose.nearest.bench import Bench
+
+__all__ = ["Ends", "ends", "ends_of"]
+
+_NODES: Final = 3
+_MOST_SINGLE: Final = 12
+"""So many claims are tried one by one on a node; what they are more is left to narrowing down."""
+_MOST_PAIRED: Final = 8
+_MOST_TRIED: Final = 3
+"""Sets of so many claims are tried one after the other, of the first claims of a node."""
+_MOST_ENDED: Final = 8
+"""A proposal to end more is none."""
+_SHOWN: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Claims that end on a node, after which everything fits there."""
+
+    node: str
+    claims: tuple[ClaimState, ...]
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Few claims first, and those that pods use before those that nothing would end."""
+        return len(self.claims), sum(not claim.pods for claim in self.claims)
+
+
+def ends(bench: Bench) -> Ends | None:
+    """The fewest claims, of those that were found; None where nothing that may end is enough."""
+    best: Ends | None = None
+    for verdict in bench.near(_NODES):
+        found = _on_node(bench, verdict, fewer_than=len(best.claims) if best is not None else _MOST_ENDED + 1)
+        if found is not None and (best is None or found.rank < best.rank):
+            best = found
+        if best is not None and len(best.claims) == 1:
+            break
+    return best
+
+
+def ends_of(bench: Bench, found: Ends) -> Proposal:
+    """The proposal; claims that are ending already are only waited for."""
+    claims, node = found.claims, found.node
+    names = [item.ref for item in claims]
+    pods = [pod for item in claims for pod in item.pod_refs]
+    listed = _listed([*map(str, pods)] if pods else [*map(str, names)])
+    devices = "its devices" if len(claims) == 1 else "their devices"
+    if all(_is_ending(bench, item) for item in claims):
+        return Proposal(
+            kind=ChangeKind.WAIT,
+            text=f"wait until {listed} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
+            f" what is being deleted gives {devices} back",
+            node=node,
+            cost=len(claims),
+            ends=tuple(names),
+            pods=tuple(pods),
+        )
+    held = [part.device.device for item in claims for part in item.holds]
+    # Of a device that is shared, all of it or a part: either is in the way.
+    who = f"{names[0]} uses" if len(names) == 1 else f"{len(names)} claims use"
+    return Proposal(
+        kind=ChangeKind.END_CLAIMS,
+        text=f"end {listed} on node {node}: {who} {_listed(held)}",
+        node=node,
+        cost=len(claims),
+        ends=tuple(names),
+        pods=tuple(pods),
+        commands=tuple(f"kubectl -n {pod.namespace} delete pod {pod.name}" for pod in dict.fromkeys(pods))
+        or tuple(f"kubectl -n {name.namespace} delete resourceclaim {name.name}" for name in names),
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    names = list(dict.fromkeys(names))
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_ending(bench: Bench, claim: ClaimState) -> bool:
+    if claim.deleting:
+        return True
+    found = [bench.state.pod(f"{claim.namespace}/{name}") for name, _ in claim.pods]
+    return bool(found) and all(pod is not None and (pod.deleting or pod.ended) for pod in found)
+
+
+def _on_node(bench: Bench, verdict: NodeVerdict, *, fewer_than: int) -> Ends | None:
+    holders = _holders(bench, bench.view(verdict))
+
+    def enough(ended: Sequence[ClaimState]) -> bool:
+        return bench.fits(verdict.node, ended=ended)
+
+    if not holders or not enough(holders):
+        return None
+    name = verdict.node.node.metadata.name
+    ending = [item for item in holders if _is_ending(bench, item)]
+    if ending and (len(ending) == len(holders) or enough(ending)):
+        return Ends(node=name, claims=_needed(ending, enough))
+    for item in holders[:_MOST_SINGLE]:
+        if enough([item]):
+            return Ends(node=name, claims=(item,))
+    if fewer_than <= 2:
+        return None
+    found = _needed(holders, enough)
+    # A node that lacks as many devices as claims are to end needs hardly fewer of them.
+    for size in range(2, min(len(found), _MOST_TRIED + 1) if len(found) > verdict.lacks else 0):
+        fewer = next((some for some in combinations(holders[:_MOST_PAIRED], size) if enough(some)), None)
+        if fewer is not None:
+            found = fewer
+            break
+    return Ends(node=name, claims=found) if len(found) < fewer_than else None
+
+
+def _needed(holders: Sequence[ClaimState], enough: Callable[[Sequence[ClaimState]], bool]) -> tuple[ClaimState, ...]:
+    """Those of ``holders``, which together are enough, of which none can stay: claims that hold much rather than many.
+
+    Half of them are left out at once while that works, then fewer.
+    """
+    ended = sorted(holders, key=lambda item: (bool(item.pods), len(item.holds)))
+    size = len(ended)
+    while size > 1:
+        size = (size + 1) // 2
+        place = 0
+        while place < len(ended) and len(ended) > 1:
+            rest = ended[:place] + ended[place + size :]
+            if rest and enough(rest):
+                ended = rest
+            else:
+                place += size
+    return tuple(sorted(ended, key=lambda item: item.key))
+
+
+def _holders(bench: Bench, view: NodeView) -> list[ClaimState]:
+    """The claims that have something of what is asked for, or of what excludes it; those that pods use first."""
+    state = bench.state
+    wanted = [device for wish in bench.wishes for device in bench.selected(view, wish.demand)]
+    identities = {device.id for device in wanted}
+    counters = {(device.id[:2], key) for device in wanted for key in device.counters}
+    check()
+    mine = {item.key for item in (*bench.case.claims, *bench.case.allocated)}
+    found: dict[str, ClaimState] = {}
+    for device in view.devices:
+        if not (state.ledger.is_whole(device.id) or state.ledger.is_shared(device.id)):
+            continue
+        if device.id in identities or any((device.id[:2], key) in counters for key in device.counters):
+            found |= {item.key: item for item in state.holders(device.id) if item.key not in mine}
+    return sorted(found.values(), key=lambda item: (not item.pods, item.key))

@@ -1,0 +1,102 @@
+"""What is missing or broken, and for whom to repair: nothing of it can be tried."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Final
+
+from driver.allocator.pools import PoolState
+from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.known.cluster import Kind, PodState
+from driver.explain.known.state import ClusterState
+from driver.explain.propose.nearest.bench import Bench
+
+__all__ = ["missing_objects", "unfinished_pools"]
+
+_NODES: Final = 16
+
+
+def missing_objects(bench: Bench) -> Iterator[Proposal]:
+    """Classes, claims and templates that are named and not there."""
+    state, pod = bench.state, bench.case.pod
+    if pod is not None:
+        yield from _of_pod(bench, pod)
+    classes = (
+        part.device_class_name
+        for claim in bench.claims
+        for request in claim.spec.devices.requests
+        for part in (*request.first_available, *((request.exactly,) if request.exactly is not None else ()))
+    )
+    for name in dict.fromkeys(classes):
+        if name not in state.classes and not state.left_out.why(Kind.CLASS, name):
+            yield Proposal(
+                kind=ChangeKind.CREATE_OBJECT,
+                text=f"create DeviceClass {name}, or install the driver that brings it",
+                verified=False,
+                commands=("kubectl get deviceclasses",),
+            )
+
+
+def _of_pod(bench: Bench, pod: PodState) -> Iterator[Proposal]:
+    state = bench.state
+    for item in pod.claims:
+        if item.template and not item.claim and f"{pod.namespace}/{item.template}" not in state.templates:
+            there = [key.partition("/")[2] for key in state.templates if key.startswith(f"{pod.namespace}/")]
+            yield from _missing("ResourceClaimTemplate", pod.namespace, item.template, there, pod.key)
+        elif item.claim and not item.template and not _is_there(state, f"{pod.namespace}/{item.claim}"):
+            there = [key.partition("/")[2] for key in state.claim_keys() if key.startswith(f"{pod.namespace}/")]
+            yield from _missing("ResourceClaim", pod.namespace, item.claim, there, pod.key)
+
+
+def _is_there(state: ClusterState, claim: str) -> bool:
+    return state.claim(claim) is not None or state.left_out.why(Kind.CLAIM, claim) != ""
+
+
+def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -> Iterator[Proposal]:
+    near = difflib.get_close_matches(name, sorted(there), n=1)
+    if near:
+        text = f"name {kind} {near[0]} instead of {name} in pod {pod}"
+        yield Proposal(kind=ChangeKind.CHANGE_POD, text=text, verified=False)
+    yield Proposal(
+        kind=ChangeKind.CREATE_OBJECT,
+        text=f"create {kind} {namespace}/{name}",
+        verified=False,
+        commands=(f"kubectl -n {namespace} get {kind.lower()}s",),
+    )
+
+
+def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
+    """Pools that are incomplete or invalid, and nodes without devices, near a fit."""
+    seen: set[object] = set()
+    anything = False
+    for verdict in bench.nearest(_NODES):
+        view, name = bench.view(verdict), verdict.node.node.metadata.name
+        anything = anything or bool(view.devices)
+        for pool in view.pools:
+            if pool.state is PoolState.USABLE or pool.id in seen:
+                continue
+            seen.add(pool.id)
+            if pool.state is PoolState.INCOMPLETE:
+                text = f"wait until driver {pool.id.driver} has published all of pool {pool.id.pool}: {pool.reason}"
+                yield Proposal(kind=ChangeKind.WAIT, text=text, node=name, verified=False)
+            else:
+                text = f"driver {pool.id.driver} must repair its pool {pool.id.pool}: {pool.reason}"
+                yield Proposal(kind=ChangeKind.REPAIR_DRIVER, text=text, node=name, verified=False)
+        problem = bench.state.inventory_problem(name)
+        if problem:
+            text = f"look after Rootport's plugin on node {name}: {problem}"
+            yield Proposal(
+                kind=ChangeKind.REPAIR_DRIVER,
+                text=text,
+                node=name,
+                verified=False,
+                commands=(f"kubectl get nodeinventory {name} -o yaml",),
+            )
+    if bench.open and not anything and not seen:
+        yield Proposal(
+            kind=ChangeKind.REPAIR_DRIVER,
+            text="find out why no driver publishes devices for these nodes: is its plugin running there?",
+            verified=False,
+            commands=("kubectl get resourceslices",),
+        )

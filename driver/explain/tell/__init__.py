@@ -1,0 +1,1 @@
+"""Turns a judgement into text, JSON and Events."""

@@ -1,0 +1,297 @@
+"""What a node's verdict says to a person: who is asked for what, what there is, who has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver import DRIVER_NAME
+from driver.allocator.candidates import MAX_RESULTS
+from driver.allocator.demands import ClaimDemand, Demand
+from driver.allocator.pools import PooledDevice, PoolState
+from driver.budget import check
+from driver.explain.judge.case import Case
+from driver.explain.judge.constraints import ConstraintProblem
+from driver.explain.judge.funnel import Sieve
+from driver.explain.judge.look import Judgement, Look, unusable_pool
+from driver.explain.judge.verdicts import Verdicts
+from driver.explain.known.cluster import NodeState
+from driver.explain.known.state import ClusterState
+from driver.explain.known.vocabulary import other_kinds_of_capacity, suggest
+from driver.explain.reasons import Reason
+from driver.explain.tell.selector_texts import error_text, refusals
+from driver.explain.tell.taint_texts import taints_text
+from driver.explain.tell.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
+from driver.explain.texts import amount, device_names, listed, plural, short
+
+__all__ = ["asks", "judgement_text"]
+
+_ABOUT_ALL: Final = frozenset({Reason.REQUESTS_COMPETE, Reason.SEARCH_LIMIT, Reason.TOO_MANY_DEVICES})
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Tells what one node's judgement means; its fields are the arguments of :func:`judgement_text`."""
+
+    state: ClusterState
+    verdicts: Verdicts
+    case: Case
+    node: NodeState
+    judgement: Judgement
+    would_do: Callable[[], bool]
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return self.node.node.metadata.name
+
+    def text(self) -> str:
+        judgement = self.judgement
+        if judgement.reason is None:
+            return f"node {self.name} has all devices that are asked for"
+        if judgement.reason is Reason.POOL_INVALID and not any(map(any, judgement.left)) and judgement.problem:
+            return f"node {self.name}: what is published for it is invalid: {judgement.problem}"
+        if judgement.skipped:
+            return f"{self._claims()}: node {self.name} was not looked at to the end: {judgement.problem}"
+        check()
+        look = self.verdicts.look(self.node, self.case.demands)
+        sieve = look.sieves.get((judgement.claim, judgement.request))
+        if judgement.reason in {Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE, Reason.ATTRIBUTE_MISSING}:
+            problem = self.verdicts.constraint_problem(look, self.case.demands)
+            if problem is not None:
+                return self._constraint(look, problem)
+        if sieve is None or judgement.reason in _ABOUT_ALL:
+            return self._together(look)
+        return self._of_request(look, sieve)
+
+    def _of_request(self, look: Look, sieve: Sieve) -> str:
+        who = asks(self.case, self.judgement.claim, _named(self.case.demands, self.judgement))
+        there = f"on node {self.name},"
+        demand = sieve.demand
+        match self.judgement.reason:
+            case Reason.NO_DEVICES:
+                return f"{who}; no driver publishes devices on node {self.name}"
+            case Reason.PLUGIN_NOT_READY:
+                problem = self.state.inventory_problem(self.name)
+                return f"{who}; node {self.name} has none, and Rootport's plugin there has trouble: {problem}"
+            case Reason.POOL_INCOMPLETE | Reason.POOL_INVALID:
+                return f"{who}; {there} {self._pool(look, demand)}"
+            case Reason.CLASS_SELECTS_NONE:
+                what = f"the class selects {sieve.of_class} of the {plural(sieve.published, 'device')}"
+                return f"{who}; {there} {what}: {_reasons(refusals(look, sieve, by_class=True))}"
+            case Reason.SELECTOR_SELECTS_NONE:
+                what = f"its selectors select {sieve.selected} of the class's {plural(sieve.of_class, 'device')}"
+                return f"{who}; {there} {what}: {_reasons(refusals(look, sieve, by_class=False))}"
+            case Reason.SELECTOR_FAILS:
+                return f"{who}; {error_text(look, sieve)}"
+            case Reason.CAPACITY_UNKNOWN:
+                return f"{who}; {_unknown_capacity(sieve, there)}"
+            case Reason.CAPACITY_TOO_LARGE:
+                return f"{who}; {_too_large(sieve, there)}"
+            case Reason.DEVICE_TAINTED:
+                left = sieve.selected - len(sieve.size) - len(sieve.tainted)
+                return f"{who}; {there} {left} of {sieve.selected - len(sieve.size)} are left: " + taints_text(
+                    self.state, sieve.tainted, demand
+                )
+            case Reason.FEATURE_OFF:
+                count = len(sieve.no_counters)
+                return (
+                    f"{who}; {there} {plural(count, 'suitable device')} {'needs' if count == 1 else 'need'} shared"
+                    " counters, and the feature gate DRAPartitionableDevices is off on this cluster"
+                )
+        return f"{who}; {there} {self._in_use(look, sieve)}"
+
+    def _in_use(self, look: Look, sieve: Sieve) -> str:
+        """The steps behind the taints: there are enough devices, but others have them."""
+        have = sieve.selected - len(sieve.size) - len(sieve.tainted)
+        if have == 1 and sieve.in_use:
+            return f"the only suitable device is in use by {held_by(self.state, sieve.in_use)}"
+        free = f"{len(sieve.free)} of the" if sieve.free else "none of the"
+        texts = ["the only suitable device is not free"]
+        if have != 1:
+            texts = [f"{free} {have} suitable devices {'are' if len(sieve.free) > 1 else 'is'} free"]
+        if sieve.in_use:
+            texts.append(f"{len(sieve.in_use)} {_is(len(sieve.in_use))} in use by {held_by(self.state, sieve.in_use)}")
+        fragment = largest_fragment(look.scene.ledger, sieve)
+        if fragment is not None:
+            # Whose shares they are matters on that device; of the others only how many there are.
+            texts.append(
+                f"{len(sieve.no_room)} {_has(len(sieve.no_room))} too little left:"
+                f" {fragment_text(fragment, self.name)}; it is shared by {held_by(self.state, [fragment.device])}"
+            )
+        if sieve.no_counters:
+            texts.append(f"{counters_text(self.state, look, sieve.no_counters)}")
+        return "; ".join(texts)
+
+    def _pool(self, look: Look, demand: Demand) -> str:
+        pool = unusable_pool(look.scene, demand) or next(
+            (pool for pool in look.scene.view.pools if pool.state is not PoolState.USABLE), None
+        )
+        if pool is None:
+            return self.judgement.problem
+        what = "is published wrongly" if pool.state is PoolState.INVALID else "is not complete"
+        return f"resource pool {pool.id.pool} of driver {pool.id.driver} {what}: {pool.reason}"
+
+    def _together(self, look: Look) -> str:
+        claims = self._claims()
+        if self.judgement.reason is Reason.TOO_MANY_DEVICES:
+            claim = self.case.claims[self.judgement.claim]
+            asked = MAX_RESULTS + self.judgement.lacks
+            most = f"one claim can have {MAX_RESULTS} at most"
+            return f"claim {claim.key} asks for {asked} devices on node {self.name}; {most}"
+        if self.judgement.reason is Reason.SEARCH_LIMIT:
+            return f"{claims}: on node {self.name}, there are too many combinations to try: {self.judgement.problem}"
+        names = list(dict.fromkeys(request.name for demand in self.case.demands for request in demand.requests))
+        # Several requests may have met the same device: whoever holds it has one of it.
+        busy = {
+            device.id: device for sieve in look.sieves.values() for device in (*sieve.in_use, *sieve.no_room)
+        }.values()
+        text = (
+            f"each request of {claims} could have its devices on node {self.name}, but not all together: requests"
+            f" {listed(names)} want the same devices, or constraints keep apart what is free"
+        )
+        if self.would_do():
+            holders = f"; in use by {held_by(self.state, busy)}" if busy else ""
+            return f"{text}; it would fit there if nothing were in use{holders}"
+        return f"{text}; it would not fit there if nothing were in use either"
+
+    def _claims(self) -> str:
+        return listed([f"claim {claim.key}" for claim in self.case.claims])
+
+    def _constraint(self, look: Look, problem: ConstraintProblem) -> str:
+        constraint = problem.constraint
+        claim = self.case.claims[problem.claim]
+        kind = "distinctAttribute" if constraint.distinct else "matchAttribute"
+        where = f"on node {self.name},"
+        text = f"claim {claim.key}: {kind} {constraint.attribute}: {where}"
+        short_ones = "; ".join(
+            f"request {name} needs {need}, of which {free} {_is(free)} free and {there} {_is(there)} there"
+            for name, need, free, there in problem.short
+        )
+        if problem.reason is Reason.ATTRIBUTE_MISSING:
+            if problem.kinds:
+                return f"{text} the requests' devices have it with different types: {listed(list(problem.kinds))}"
+            near = suggest(constraint.attribute, _attribute_names(problem.without))
+            hint = f" (did you mean {near}?)" if near is not None and near != constraint.attribute else ""
+            names = listed([f"request {name}" for name, *_ in problem.short])
+            return (
+                f"{text} {plural(len(problem.without), 'device')} of {names} have no such attribute, such as"
+                f" {device_names(problem.without[:1])}{hint}"
+            )
+        if constraint.distinct:
+            names, need, free, there = problem.short[0]
+            if problem.reason is Reason.CONSTRAINT:
+                return f"{text} the devices of {names} have {plural(there, 'different value')}, {need} are needed"
+            held = taken_by(self.state, look, problem.taken)
+            return (
+                f"{text} the free devices of {names} have {plural(free, 'different value')}, {need} are needed; the"
+                f" others are in use by {held}"
+            )
+        if problem.reason is Reason.CONSTRAINT:
+            return f"{text} no value has enough devices, whatever is in use; the best is {problem.value}: {short_ones}"
+        held = f"; in use by {taken_by(self.state, look, problem.taken)}" if problem.taken else ""
+        return f"{text} no value has enough free devices; the best is {problem.value}: {short_ones}{held}"
+
+
+def judgement_text(
+    state: ClusterState,
+    verdicts: Verdicts,
+    case: Case,
+    node: NodeState,
+    judgement: Judgement,
+    would_do: Callable[[], bool],
+) -> str:
+    """What ``node`` says to ``case``, for a person.
+
+    Args:
+        state: The cluster.
+        verdicts: Whose judgement it is.
+        case: What is asked about.
+        node: The node.
+        judgement: What it says.
+        would_do: Whether it would fit there if no claim held anything of the node.
+    """
+    return _Teller(state, verdicts, case, node, judgement, would_do).text()
+
+
+def asks(case: Case, place: int, demand: Demand) -> str:
+    """``claim ml/train, request gpus asks for 4 devices of class gpu.rootport.dev``, with capacities."""
+    count = "all devices" if demand.count is None else plural(demand.count, "device")
+    amounts = listed([f"{wanted} of {name}" for name, wanted in demand.capacity])
+    each = f" with {amounts}{' each' if demand.count != 1 else ''}" if amounts else ""
+    who = f"claim {case.claims[place].key}, request {demand.name}"
+    return f"{who} asks for {count} of class {demand.device_class}{each}"
+
+
+def _named(demands: Sequence[ClaimDemand], judgement: Judgement) -> Demand:
+    return next(
+        demand
+        for request in demands[judgement.claim].requests
+        for demand in request.alternatives
+        if demand.name == judgement.request
+    )
+
+
+def _unknown_capacity(sieve: Sieve, there: str) -> str:
+    known: Counter[str] = Counter(name for device in sieve.size for name in device.device.capacity)
+    wanted = [name for name, _ in sieve.demand.capacity if name not in known]
+    is_own = all(device.id.driver == DRIVER_NAME for device in sieve.size)
+    elsewhere = {name: other_kinds_of_capacity(name, known) if is_own else "" for name in wanted}
+    near = [meant for name in wanted if not elsewhere[name] and (meant := suggest(name, known)) is not None]
+    hint = "".join(f"; {text}" for text in dict.fromkeys(elsewhere.values()) if text)
+    hint += f"; did you mean {listed(near)}?" if near else ""
+    names = listed(sorted(known)) or "none"
+    if len(sieve.size) == 1:
+        return f"{there} the only suitable device has no capacity {listed(wanted)}; it has {names}{hint}"
+    return (
+        f"{there} none of the {len(sieve.size)} suitable devices has a capacity {listed(wanted)}; they have"
+        f" {names}{hint}"
+    )
+
+
+def _too_large(sieve: Sieve, there: str) -> str:
+    have = len(sieve.size)
+    texts = []
+    for name, wanted in sieve.demand.capacity:
+        values = [device.device.capacity[name].value for device in sieve.size if name in device.device.capacity]
+        if values and max(values) < wanted:
+            texts.append(f"the largest has {amount(max(values).nano, max(values))} of {name}")
+        elif values and any(wanted > value for value in values):
+            fits = sum(wanted <= value for value in values)
+            texts.append(f"{fits} of {len(values)} have as much {name}")
+    if not texts:
+        policies = sorted({_policy(device, name) for device in sieve.size for name, _ in sieve.demand.capacity} - {""})
+        texts.append(f"it is given in other amounts only ({listed(policies)})" if policies else "they have less")
+    return f"{there} {plural(have, 'device')} {_is(have)} suitable but for the size: {listed(texts)}"
+
+
+def _policy(device: PooledDevice, name: str) -> str:
+    capacity = device.device.capacity.get(name)
+    if capacity is None or capacity.request_policy is None:
+        return ""
+    valid = capacity.request_policy.valid_range
+    if valid is not None:
+        words = (("from", valid.min), ("to", valid.max), ("in steps of", valid.step))
+        return f"{name}: {' '.join(f'{word} {value}' for word, value in words if value is not None)}"
+    values = [str(value) for value in capacity.request_policy.valid_values]
+    return f"{name}: {listed(values)}" if values else ""
+
+
+def _attribute_names(devices: Sequence[PooledDevice]) -> set[str]:
+    return {
+        name if "/" in name else f"{device.id.driver}/{name}" for device in devices for name in device.device.attributes
+    }
+
+
+def _reasons(details: Sequence[str]) -> str:
+    return short("; ".join(details[:2]), 400) if details else "none of the others matches"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"

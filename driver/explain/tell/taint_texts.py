@@ -1,0 +1,57 @@
+"""What messages say of the taints of devices: which, who set them, and what is wrong with an unhealthy device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from driver.allocator.demands import Demand
+from driver.allocator.identity import DeviceId
+from driver.allocator.pools import PooledDevice
+from driver.allocator.taints import refusing_taints
+from driver.api.resource_v1 import DeviceTaint
+from driver.explain.known.state import ClusterState
+from driver.explain.texts import device_names, plural, short, taint_text
+
+__all__ = ["taints_text", "unhealthy_text"]
+
+_SHOWN: Final = 3
+_LONGEST: Final = 240
+
+
+def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: Demand) -> str:
+    """Which taints keep the devices away, and who set them."""
+    found: dict[str, list[PooledDevice]] = {}
+    for device in devices:
+        taints = refusing_taints(device.device.taints, demand.tolerations)
+        if taints:
+            # What is wrong with a device tells more than any other of its taints.
+            first = min(taints, key=lambda taint: not state.is_unhealthy(device.id, taint))
+            found.setdefault(_taint(state, device, first), []).append(device)
+    texts = [
+        f"{plural(len(tainted), 'device')} ({device_names(tainted)}) {text if len(tainted) > 1 else _of_one(text)}"
+        for text, tainted in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+    return "; ".join(texts[:_SHOWN]) + (f"; and {len(texts) - _SHOWN} more taints" if len(texts) > _SHOWN else "")
+
+
+def unhealthy_text(state: ClusterState, device: DeviceId, taint: DeviceTaint) -> str:
+    """``unhealthy, Xid79: …`` of a device with Rootport's taint; the reason alone where no more is told of it."""
+    fault = state.fault_behind(device, taint)
+    return f"unhealthy, {taint.value}: {short(fault.message, _LONGEST)}" if fault else f"unhealthy, {taint.value}"
+
+
+def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str:
+    """What follows on ``2 devices``."""
+    set_by = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
+    if state.is_unhealthy(device.id, taint):
+        return f"are {unhealthy_text(state, device.id, taint)} (taint {set_by})"
+    if state.is_refused(device.id, taint):
+        why = short(state.inventory_problem(device.id.pool), _LONGEST) or taint.value
+        return f"are on node {device.id.pool}, whose plugin can prepare no claim: {why} (taint {set_by})"
+    return f"have the taint {set_by}"
+
+
+def _of_one(text: str) -> str:
+    verb, _, rest = text.partition(" ")
+    return f"{'is' if verb == 'are' else 'has'} {rest}"

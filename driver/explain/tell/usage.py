@@ -1,0 +1,150 @@
+"""What is left of a device, and in which mode its card is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.ledger import Ledger
+from driver.allocator.pools import PooledDevice
+from driver.budget import check
+from driver.explain.judge.funnel import Sieve, lacking_counters, whole_amounts
+from driver.explain.judge.look import Look
+from driver.explain.known.state import ClusterState
+from driver.explain.texts import amount, holders_text, plural
+from driver.layout.attributes import TYPE
+
+__all__ = [
+    "Fragment",
+    "counter_holders",
+    "counters_text",
+    "fragment_text",
+    "held_by",
+    "largest_fragment",
+    "mode_of",
+    "taken_by",
+]
+
+_MODES: Final = {
+    "gpu": "in shares",
+    "gpu-ratio": "in shares by percent",
+    "mig": "in MIG partitions",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fragment:
+    """What is left of a shared device, compared with what a demand takes of it.
+
+    Attributes:
+        device: The device.
+        part: The smallest part of what is needed that is there; 1 and more where it is enough.
+        lacking: (capacity, needed, free, asked for by name), in nano-units, where there is too little.
+    """
+
+    device: PooledDevice
+    part: float
+    lacking: tuple[tuple[str, int, int, bool], ...]
+
+
+def largest_fragment(ledger: Ledger, sieve: Sieve) -> Fragment | None:
+    """Of the devices with too little room, the one that is nearest to enough; None where there is none."""
+    best: Fragment | None = None
+    asked = {name for name, _ in sieve.demand.capacity}
+    for device in sieve.no_room:
+        needed = whole_amounts(sieve.demand, device.device) or {}
+        used = ledger.consumed(device.id)
+        lacking, part = [], 1.0
+        for name, need in needed.items():
+            free = device.device.capacity[name].value.nano - used.get(name, 0)
+            if free < need:
+                lacking.append((name, need, free, name in asked))
+                part = min(part, free / need)
+        if best is None or part > best.part:
+            best = Fragment(device, part, tuple(lacking))
+    return best
+
+
+def fragment_text(fragment: Fragment, node: str) -> str:
+    """``the most that is free is on device gpu-… of node n1: 30Gi of memory, where 40Gi is asked for``."""
+    parts = []
+    for name, need, free, by_name in fragment.lacking:
+        value = fragment.device.device.capacity[name].value
+        there = f"{amount(free, value)} of {name}" if free > 0 else f"no {name}"
+        wish = "is asked for" if by_name else f"is taken by a request that names no {name}"
+        parts.append(f"{there}, where {amount(need, value)} {wish}")
+    return f"the most that is free is on device {fragment.device.id.device} of node {node}: {', and '.join(parts)}"
+
+
+def counter_holders(look: Look, device: PooledDevice) -> list[PooledDevice]:
+    """The devices in use that hold what ``device`` lacks of its pool's counters."""
+    keys = set(lacking_counters(look.scene, device, look.free_counters))
+    pool = next(
+        (pool for pool in look.scene.view.pools if pool.id == PoolId(device.id.driver, device.id.pool)), None
+    )  # fmt: skip
+    if pool is None:
+        return []
+    ledger = look.scene.ledger
+    there = [item for part in (*pool.slices, *pool.elsewhere) for item in part.devices]
+    return [
+        item
+        for item in there
+        if not keys.isdisjoint(item.counters) and (ledger.is_whole(item.id) or ledger.is_shared(item.id))
+    ]
+
+
+def mode_of(ledger: Ledger, device: PooledDevice) -> str:
+    """How the card of a device in use is given, in words."""
+    attribute = device.device.attributes.get(TYPE)
+    kind = attribute.string_value if attribute is not None else None
+    used = ledger.consumed(device.id)
+    if kind == "gpu":
+        core = device.device.capacity.get("core")
+        whole = ledger.is_whole(device.id) or (core is not None and used.get("core", 0) >= core.value.nano)
+        if whole and not ledger.is_whole(device.id):
+            memory = device.device.capacity.get("memory")
+            whole = memory is None or used.get("memory", 0) >= memory.value.nano
+        return "as a whole" if whole else _MODES["gpu"]
+    return _MODES.get(kind or "", f"as device {device.id.device}")
+
+
+def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevice]) -> str:
+    """In which mode the cards of ``devices`` are given, and who has them."""
+    by_mode: dict[str, tuple[set[tuple[str, str]], dict[str, PooledDevice]]] = {}
+    overdrawn = 0
+    for device in devices:
+        check()
+        holders = counter_holders(look, device)
+        overdrawn += not holders
+        for holder in holders:
+            cards, items = by_mode.setdefault(mode_of(look.scene.ledger, holder), (set(), {}))
+            # A card is a counter set; many of the devices may be parts of it.
+            common = {name for name, _ in device.counters.keys() & holder.counters.keys()} or {device.id.device}
+            cards.update((device.id.pool, name) for name in common)
+            items[holder.id.device] = holder
+    texts = [
+        f"{plural(len(cards), 'card')} {'is' if len(cards) == 1 else 'are'} given {mode}: to"
+        f" {held_by(state, list(items.values()))}"
+        for mode, (cards, items) in sorted(by_mode.items(), key=lambda item: (-len(item[1][0]), item[0]))
+    ]
+    if overdrawn:
+        texts.append(f"for {plural(overdrawn, 'device')} the pool has too little of a shared counter")
+    return "; ".join(texts)
+
+
+def held_by(state: ClusterState, devices: Iterable[PooledDevice]) -> str:
+    """Who has the devices, or that nobody knows."""
+    return holders_text(state, devices) or "claims that are not known here"
+
+
+def taken_by(state: ClusterState, look: Look, devices: Iterable[PooledDevice]) -> str:
+    """Who has the devices, or what they share with them: a GPU in shares is taken in every other mode."""
+    held: dict[DeviceId, PooledDevice] = {}
+    for device in devices:
+        check()
+        by_counters = device.counters and not state.holders(device.id)
+        for item in counter_holders(look, device) if by_counters else [device]:
+            held[item.id] = item
+    return held_by(state, held.values())

@@ -1,0 +1,1 @@
+"""Prepares and unprepares claims, and finishes or undoes what a crash left."""

@@ -1,0 +1,196 @@
+"""Plans claims on this node: :mod:`driver.plan`, given the node's driver files, folders and means of isolation."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from driver import DRIVER_NAME
+from driver.adapters.nvml.driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
+from driver.api.resource_v1 import ResourceClaim
+from driver.errors import InputError, NodeError
+from driver.model.devices import DeviceName, MigInstance
+from driver.model.inventory import Inventory
+from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
+from driver.plan.nic_host import NicHost
+from kubeletplugin.node.hami_core_library import HamiCoreFile
+from kubeletplugin.node.roots import Roots
+
+if TYPE_CHECKING:
+    from driver.adapters.files.policies_in_force import PoliciesInForce
+    from driver.api.gpu_policies import GpuPolicies
+
+__all__ = ["ClaimPlanner"]
+
+_LOG: Final = logging.getLogger(__name__)
+_FRESH_S: Final = 60.0
+_RUNTIME_ROOT: Final = "/run/rootport"
+
+
+class ClaimPlanner:
+    """Plans claims; safe to call from several threads.
+
+    NVIDIA's driver files are looked for again when the driver was updated under the running plugin, and after a minute:
+    the hook program, or a daemon's socket, may have come later than the driver (GPU Operator).
+
+    Args:
+        roots: Where the host is.
+        metadata_dir: The folder for the files of claims, by the path that the host knows it by.
+        runtime_root: The host's folder for what lives until the next boot.
+        hami_core: The host's path of HAMi-core's ``libvgpu.so``; None where the node has none.
+        has_cni_plugin: Whether Rootport's CNI plugin is part of the node's network configuration, now.
+        gpu_policies: The file of the administrator's GpuPolicies; None: claims may share GPUs as they like.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        metadata_dir: Path,
+        runtime_root: str = _RUNTIME_ROOT,
+        hami_core: Path | None = None,
+        has_cni_plugin: Callable[[], bool] = lambda: False,
+        gpu_policies: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._roots = roots
+        self._policy_file = gpu_policies
+        self._policies: PoliciesInForce[GpuPolicies] | None = None
+        self._metadata_dir = metadata_dir
+        self._runtime_root = runtime_root
+        self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
+        self._lock = threading.Lock()
+        self._has_cni_plugin = has_cni_plugin
+        self._clock = clock
+        self._files: DriverFiles | None = None
+        self._looked_at = 0.0
+
+    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
+        """Decide how to prepare a claim; nothing has been done when this fails.
+
+        Args:
+            claim: The claim.
+            inventory: What the node has.
+            nics: What claims hold of its NICs.
+
+        Raises:
+            RootportError: As :func:`driver.plan.decide` does; and NodeError where the claim has an NVIDIA GPU, or a
+                part of one, and its driver's files are not on the node, or the GpuPolicies never were right.
+        """
+        # For other devices the driver's files are not looked for: trouble with them must not keep a NIC from its claim.
+        needed = _names_nvidia_gpu(claim, inventory)
+        version = self._driver_version(inventory) if needed else None
+        files = self._driver_files(version) if version else None
+        nics = replace(nics, has_cni_plugin=self._has_cni_plugin())
+        host = self._isolation_host(version, files)
+        if needed:  # else a mistake in the policies would keep a NIC from its claim
+            host = replace(host, policies=self._gpu_policies(claim))
+        decision = decide(claim, inventory, host=host, nics=nics)
+        if files is None:
+            self._refuse_nvidia(decision, version)
+        return decision
+
+    def finish(self, decision: Decision, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+        """Say what kubelet and runtime are told, after the decision's effects are done.
+
+        Args:
+            decision: From :meth:`decide`.
+            mig_devices: What the effects have made, by the partition's name (:attr:`Decision.mig_effects`).
+
+        Raises:
+            RootportError: As :func:`driver.plan.finish` does.
+        """
+        # Those that the decision was made with, or newer ones: they are not looked for twice for one claim.
+        with self._lock:
+            files = self._files if decision.has_nvidia_gpu else None
+        if files is None:
+            self._refuse_nvidia(decision, None)
+        return finish(
+            decision,
+            mig_devices=mig_devices,
+            driver_files=files,
+            device_root=self._roots.device_root,
+            metadata_root=str(self._metadata_dir),
+        )
+
+    def _gpu_policies(self, claim: ResourceClaim) -> GpuPolicies | None:
+        """What is in force; a file that is wrong by now changes nothing."""
+        if self._policy_file is None:
+            return None
+        # Not before: it reads YAML, and not every node shares GPUs.
+        from driver.adapters.files.policies_in_force import PoliciesInForce  # noqa: PLC0415
+        from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: PLC0415
+
+        with self._lock:
+            try:
+                if self._policies is None:
+                    self._policies = PoliciesInForce(
+                        self._policy_file, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=self._clock
+                    )
+                else:
+                    self._policies.look()
+            except InputError as error:
+                raise NodeError(
+                    f"claim {claim.reference}: how its GPU may be shared is not known: {error.message}",
+                    hint="the administrator's ConfigMap rootport-gpu-policies is wrong; the kubelet retries",
+                ) from error
+            return self._policies.now
+
+    def _refuse_nvidia(self, decision: Decision, version: str | None) -> None:
+        """A container with the device nodes alone would start and find no CUDA driver."""
+        given = next((device.given for device in decision.devices if device.given.is_nvidia_gpu), None)
+        if given is not None:
+            raise NodeError(
+                f"{given.subject}: the files of NVIDIA's driver {version or '(none is loaded)'}, libcuda first, are "
+                f"not below {self._roots.host.path / self._roots.driver_root.lstrip('/')}",
+                hint="install the driver with its libraries on the node; where it is in a container of its own "
+                "(GPU Operator), name its folder with --device-root",
+            )
+
+    def _isolation_host(self, version: str | None, files: DriverFiles | None) -> IsolationHost:
+        programs = {posixpath.basename(file.container_path): file.host_path for file in (files.files if files else ())}
+        return IsolationHost(
+            driver_version=version,
+            nvidia_smi=programs.get("nvidia-smi"),
+            mps_control=programs.get("nvidia-cuda-mps-control"),
+            hami_core=self._hami_core.found() if self._hami_core and files else None,
+            runtime_root=self._runtime_root,
+            files_root=str(self._metadata_dir),
+        )
+
+    def _driver_version(self, inventory: Inventory) -> str | None:
+        versions = (gpu.driver_version for gpu in inventory.gpus if gpu.vendor == "nvidia")
+        nvml = next((version for version in versions if version), None)
+        return kernel_driver_version(self._roots.hardware.fresh()) or nvml
+
+    def _driver_files(self, version: str) -> DriverFiles | None:
+        host = self._roots.host.fresh()
+        with self._lock:
+            known = self._files
+            if (
+                known is None
+                or known.version != version
+                or self._clock() - self._looked_at > _FRESH_S
+                or not driver_files_are_there(host, known)
+            ):
+                self._looked_at = self._clock()
+                self._files = find_driver_files(host, version, driver_root=self._roots.driver_root)
+                found = len(self._files.host_paths) if self._files else 0
+                if self._files != known:
+                    _LOG.info("looked for NVIDIA's driver files", extra={"version": version, "files": found})
+            return self._files
+
+
+def _names_nvidia_gpu(claim: ResourceClaim, inventory: Inventory) -> bool:
+    """Whether a result names an NVIDIA GPU or a part of one: each of these names has the GPU's PCI address in it."""
+    results = claim.status.allocation.devices.results if claim.status.allocation else ()
+    ours = [result.device for result in results if result.driver == DRIVER_NAME]
+    addresses = [gpu.name.removeprefix(f"{gpu.type}-") for gpu in inventory.gpus if gpu.vendor == "nvidia"]
+    return any(address in name for name in ours for address in addresses)

@@ -1,0 +1,317 @@
+"""Answers the kubelet: prepares claims from plan, host and API; unprepares them from the node's own state alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from driver.adapters.host import HostRoot
+from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.errors import NodeError, RootportError
+from driver.model.devices import DeviceName, MigInstance
+from driver.model.inventory import Inventory
+from driver.plan import Decision, PreparedDevice, PreparePlan
+from driver.plan.effects import Effect
+from driver.plan.nic_host import NicHost
+from driver.plan.overlap import refuse_overlap
+from kubeletplugin.claims.effects import ClaimEffects, Mended
+from kubeletplugin.claims.held_nics import held_of_nics, with_taken
+from kubeletplugin.effects import Effector
+from kubeletplugin.internal_errors import guarded
+from kubeletplugin.service import ClaimPrepared
+from kubeletplugin.state.entry import Entry
+from kubeletplugin.state.entry_in_spec import entry_of_plan
+from kubeletplugin.state.store import ClaimStore, OpenStore
+
+__all__ = ["GetClaim", "Planner", "Preparer"]
+
+GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
+"""Reads a claim, as :class:`kubeletplugin.claims.reader.ClaimReader` does; raises RootportErrors."""
+
+_LOG: Final = logging.getLogger(__name__)
+_LET_OTHERS_S: Final = 0.005
+
+
+class Planner(Protocol):
+    """Plans claims for this node, as :class:`kubeletplugin.claims.planner.ClaimPlanner` does; raises RootportErrors."""
+
+    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
+        """Check a claim, and decide what preparing it takes; what claims hold of NICs is given, the rest it knows."""
+        ...
+
+    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
+        """Plan the files, once the decision's effects are done; with the MIG devices that they made."""
+        ...
+
+
+class Preparer:
+    """The plugin's :class:`kubeletplugin.service.ClaimService`; safe to call from several threads.
+
+    Args:
+        store: The state on disk.
+        inventory: What the node has now; raises NodeError while that is not known.
+        get_claim: Reads a claim from the API server; called without the state's lock.
+        host: The host's ``/``: device nodes must exist below it.
+        planner: Decides how to prepare a claim.
+        effects: Does to the node what the decision says.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ClaimStore,
+        inventory: Callable[[], Inventory],
+        get_claim: GetClaim,
+        host: HostRoot,
+        planner: Planner,
+        effects: Effector[Effect],
+    ) -> None:
+        self._store = store
+        self._inventory = inventory
+        self._get_claim = get_claim
+        self._host = host
+        self._planner = planner
+        self._effects = ClaimEffects(store, effects)
+
+    def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
+        """Prepare claims; one that is prepared already gets the same answer again, without the API server.
+
+        Args:
+            claims: Which ones; every UID once.
+
+        Returns:
+            By claim UID, an entry for every claim asked for. A claim with an error has left nothing behind.
+        """
+        return self._prepare(claims, only_known=False)
+
+    def plan_anew(self, claims: Sequence[ClaimReference]) -> Mapping[str, ClaimPrepared | RootportError]:
+        """As :meth:`prepare`, but only for claims that have an entry: what was unprepared meanwhile stays so."""
+        return self._prepare(claims, only_known=True)
+
+    def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, RootportError | None]:
+        """Undo the preparation of claims, without hardware and API server; an unknown claim is undone already.
+
+        Args:
+            claims: Which ones; every UID once.
+
+        Returns:
+            By claim UID, None where it is undone, or why it is not.
+        """
+        answers: dict[str, RootportError | None] = {}
+        try:
+            with self._store.opened() as state:
+                for claim in claims:
+                    answers[claim.uid] = self._removed(claim, state)
+        except RootportError as error:
+            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
+        return answers
+
+    def remove(self, entries: Sequence[Entry]) -> Mapping[str, RootportError | None]:
+        """As :meth:`unprepare`, but only where the entry still is what it was: else it was unprepared meanwhile.
+
+        Raises:
+            NodeError: The state is not to be had.
+        """
+        with self._store.opened() as state:
+            same = [entry for entry in entries if state.entries.get(entry.uid) == entry]
+            return {entry.uid: self._removed(entry.claim, state) for entry in same}
+
+    def mend(self) -> Mended:
+        """Do the effects of prepared claims again where they are gone, and undo those that former claims left.
+
+        The state is let go between two claims: nobody waits for all of it.
+
+        Raises:
+            NodeError: The state is not to be had.
+        """
+        with self._store.opened() as state:
+            claims = self._effects.claims(state)
+        parts = []
+        for uid in claims:
+            with self._store.opened() as state:
+                parts.append(self._effects.mend(uid, state))
+            # Else this thread may have the lock again before one that waits for it is running.
+            time.sleep(_LET_OTHERS_S)
+        return Mended(
+            undone=tuple(claim for part in parts for claim in part.undone),
+            outdated=tuple(claim for part in parts for claim in part.outdated),
+            failed=tuple(error for part in parts for error in part.failed),
+        )
+
+    def _removed(self, claim: ClaimReference, state: OpenStore) -> RootportError | None:
+        former = state.entries.get(claim.uid)
+        try:
+            with guarded("unprepare", f"claim {claim}"):
+                state.remove(claim)
+        except RootportError as error:
+            return error
+        # After the entry: what a crash leaves then is a leftover, never a prepared claim without its effects.
+        self._effects.settle(claim, state, former=former)
+        return None
+
+    def _prepare(
+        self, claims: Sequence[ClaimReference], *, only_known: bool
+    ) -> dict[str, ClaimPrepared | RootportError]:
+        answers: dict[str, ClaimPrepared | RootportError] = {}
+        try:
+            with self._store.opened() as state:
+                for claim in claims:
+                    answer = self._from_state(claim, state, only_known=only_known)
+                    if answer is not None:
+                        answers[claim.uid] = answer
+            found = {claim.uid: self._read(claim) for claim in claims if claim.uid not in answers}
+            answers |= {uid: item for uid, item in found.items() if isinstance(item, RootportError)}
+            if any(claim.uid not in answers for claim in claims):
+                with self._store.opened() as state:
+                    for claim in claims:
+                        item = found.get(claim.uid)
+                        if isinstance(item, ResourceClaim):
+                            answers[claim.uid] = self._from_claim(claim, item, state, only_known=only_known)
+        except RootportError as error:
+            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
+        return answers
+
+    def _from_state(
+        self, claim: ClaimReference, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared | RootportError | None:
+        """What is known without the API server; None where it has to be asked.
+
+        What is lent to a pod is so to that one alone, and the kubelet does not say for which pod it asks: a claim that
+        went over to another pod while the kubelet was down is never unprepared in between.
+        """
+        try:
+            with guarded("prepare", f"claim {claim}"):
+                entry = state.current(claim.uid)
+                if entry is not None and (only_known or not entry.lent_to):
+                    return self._again(entry, state)
+                if not only_known:
+                    state.begin(claim)
+        except RootportError as error:
+            return error
+        return None
+
+    def _read(self, claim: ClaimReference) -> ResourceClaim | RootportError:
+        try:
+            with guarded("prepare", f"claim {claim}"):
+                return self._get_claim(claim)
+        except RootportError as error:
+            return error
+
+    def _from_claim(
+        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared | RootportError:
+        try:
+            with guarded("prepare", f"claim {reference}"):
+                return self._planned(reference, claim, state, only_known=only_known)
+        except RootportError as error:
+            return error
+
+    def _planned(
+        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+    ) -> ClaimPrepared:
+        # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
+        entry = state.current(reference.uid)
+        if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
+            return self._again(entry, state)
+        wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
+        if not wanted:
+            raise _unprepared(reference)
+        decision = self._decided(claim, state)
+        # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
+        # is planned anew, and refused then.
+        running = [other for other in state.entries.values() if other.boot_id == self._store.boot_id]
+        refuse_overlap(reference, _wanted(decision), running)
+        try:
+            return self._acted(decision, state)
+        finally:
+            # Well or not: undone is what the claim's entry, if there is one now, does not have.
+            self._effects.settle(reference, state)
+
+    def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
+        """What preparing a claim takes; on which VFs nothing is left, as long as there are such."""
+        uid, boot_id = claim.metadata.uid, self._store.boot_id
+        inventory = self._inventory()
+        held = held_of_nics(uid, state.entries.values(), boot_id=boot_id)
+        left = self._effects.left_on(uid, state)
+        if left:
+            try:
+                return self._planner.decide(claim, inventory, with_taken(held, left))
+            except NodeError:
+                _LOG.debug("claim %s: planned on what has leftovers, too", claim.reference, exc_info=True)
+        return self._planner.decide(claim, inventory, held)
+
+    def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
+        """Everything that preparing a claim does to the node."""
+        targets = {
+            *(use.gpu for use in decision.uses),
+            *(use.vf or use.nic for use in decision.nic_uses),
+        }
+        made = self._effects.do(decision.claim, decision.effects, targets, state)
+        mig_devices = {name: made[effect] for name, effect in decision.mig_effects.items() if effect in made}
+        plan = self._planner.finish(decision, mig_devices=mig_devices)
+        for note in plan.notes:
+            _LOG.info("claim %s: %s", plan.claim, note)
+        if plan.spec is None:
+            state.remove(plan.claim)
+            return ClaimPrepared(devices=())
+        self._check_device_nodes(plan)
+        entry = entry_of_plan(plan, plan.spec, self._store.boot_id)
+        state.add(entry)
+        return entry.answer
+
+    def _again(self, entry: Entry, state: OpenStore) -> ClaimPrepared:
+        """The answer for a claim that is prepared already."""
+        self._effects.revive(entry)
+        state.restore(entry)
+        state.end(entry.claim)
+        return entry.answer
+
+    def _check_device_nodes(self, plan: PreparePlan) -> None:
+        """The runtime would fail on a missing one as well, in words that name neither claim nor device."""
+        host = self._host.fresh()
+        devices = {
+            cdi_id: f"request {', '.join(device.request_names)}, device {device.device}"
+            for device in plan.devices
+            for cdi_id in device.cdi_device_ids
+        }
+        for device in plan.spec.devices if plan.spec else ():
+            for path in device.host_device_nodes:
+                if host.resolve(path.lstrip("/")) is None:
+                    raise NodeError(
+                        f"claim {plan.claim}, {devices.get(device.id, device.name)}: the device node {path} does not "
+                        "exist on the node",
+                        hint="check that the device's kernel driver is loaded and that its nodes are made (for NVIDIA: "
+                        "nvidia-modprobe or nvidia-persistenced); the kubelet retries",
+                    )
+
+
+def _wanted(decision: Decision) -> list[PreparedDevice]:
+    """What the claim is to be given, before anything is done for it."""
+    return [
+        PreparedDevice(
+            request_names=(device.given.base_request,),
+            pool=decision.inventory.node,
+            device=device.given.device.name,
+            cdi_device_ids=(),
+            share_id=device.given.share_id,
+            admin_access=device.given.admin_access,
+            use=device.use,
+            nic_use=device.nic_use,
+        )
+        for device in decision.devices
+    ]
+
+
+def _pods(claim: ResourceClaim) -> frozenset[str]:
+    """The UIDs of the pods that a claim is reserved for."""
+    consumers = claim.status.reserved_for
+    return frozenset(item.uid for item in consumers if not item.api_group and item.resource == "pods")
+
+
+def _unprepared(claim: ClaimReference) -> NodeError:
+    return NodeError(
+        f"claim {claim} was unprepared while it was being prepared",
+        hint="its pod was deleted; if it was not, the kubelet retries",
+    )

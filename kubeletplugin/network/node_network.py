@@ -1,0 +1,225 @@
+"""The plugin's part in pods' networks: the settings of VFs, the interfaces lent to pods, and the CNI plugin's calls.
+
+Most nodes lend nothing, so what does it is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from driver.adapters.files.durable_files import entries, told
+from driver.errors import NodeError, RootportError
+from driver.model.lent import LentNames
+from driver.plan.effects import ConfigureVf, LendInterface
+from kubeletplugin.effects.interface import Effector
+from kubeletplugin.effects.late import LateEffector
+from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.node.roots import Roots
+from kubeletplugin.publish.conditions import Concern, Finding, State
+
+if TYPE_CHECKING:
+    from kubeletplugin.network.cni import CniServer, NetworkConfig
+    from kubeletplugin.network.netdev.lender import InterfaceLender
+    from kubeletplugin.network.netdev.links import Links
+
+__all__ = ["NodeNetwork"]
+
+_LOG: Final = logging.getLogger(__name__)
+_STATE: Final = "run/rootport/cni"
+"""Below the host's ``/``: compiled into the CNI plugin."""
+
+
+class NodeNetwork:
+    """All of it; safe to use from several threads.
+
+    Args:
+        roots: Where the host is.
+        config_dir: Where the container runtime reads its network configuration; None: the CNI plugin is not used.
+        program_dir: Where the runtime finds CNI plugins; None as above.
+        config_file: Which file of ``config_dir``; None for the one that the runtime takes.
+        program: The CNI plugin, which is copied there.
+        on_change: Called after the interfaces of a pod were moved; must not block.
+        on_unchained: Called when a claim finds the CNI plugin taken out of the node's network since the last
+            :meth:`check`; must not block.
+
+    Raises:
+        InputError: The root of the host's devices does not exist.
+    """
+
+    def __init__(
+        self,
+        roots: Roots,
+        *,
+        config_dir: Path | None,
+        program_dir: Path | None,
+        program: Path,
+        config_file: str | None = None,
+        on_change: Callable[[], None],
+        on_unchained: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._roots = roots
+        self._state_dir = roots.devices().path / _STATE
+        self._on_change = on_change
+        self._on_unchained = on_unchained
+        self._was_chained = False
+        self._lock = threading.Lock()
+        self._made: InterfaceLender | None = None
+        self._links: Links | None = None
+        self._serving = False
+        self._config: NetworkConfig | None = None
+        self._server: CniServer | None = None
+        self.vfs: Effector[ConfigureVf] = LateEffector(self._vf_configurer)
+        self.interfaces: Effector[LendInterface] = LateEffector(self._lender)
+        if config_dir is not None and program_dir is not None:
+            from kubeletplugin.network.cni import CniServer, NetworkConfig  # noqa: PLC0415 - see above
+
+            self._config = NetworkConfig(config_dir, bin_dir=program_dir, program=program, file_name=config_file)
+            self._server = CniServer(self._state_dir, _TellingLender(self._lender(), on_change))
+
+    def start(self) -> None:
+        """Serve the CNI plugin, if it is used on this node, or pods have interfaces from when it was.
+
+        Those could not end otherwise: the runtime asks for what they have back before the kubelet unprepares.
+        """
+        if self._server is None and self._has_records():
+            from kubeletplugin.network.cni import CniServer  # noqa: PLC0415 - see above
+
+            self._server = CniServer(self._state_dir, _TellingLender(self._lender(), self._on_change))
+        if self._server is not None:
+            self._serving = True
+            try:
+                self._server.start()
+            except RootportError as error:
+                # Claims without interfaces must be prepared all the same; the next check tries again, and tells it.
+                _LOG.warning("the CNI plugin's calls cannot be served: %s", error)
+
+    def stop(self) -> None:
+        """Take no more calls."""
+        self._serving = False
+        if self._server is not None:
+            self._server.stop()
+
+    def check(self) -> Finding | None:
+        """See that the CNI plugin is part of the node's network and is served; None where it is not used.
+
+        A network's own installer may write its configuration anew, and a newer process of the plugin that took the
+        socket over may have ended.
+        """
+        self._was_chained = False
+        try:
+            if self._config is not None:
+                self._config.ensure()
+                self._was_chained = True
+            if self._server is not None and self._serving:
+                self._server.check()
+        except RootportError as error:
+            message = f"no claim can have a network interface moved into its pod: {error}"
+            return _finding(State.FALSE, "NotChained", message)
+        if self._config is None:
+            return None
+        return _finding(State.TRUE, "Chained", "rootport-cni is part of the node's network")
+
+    def has_cni_plugin(self) -> bool:
+        """Whether the CNI plugin is part of the node's network, now."""
+        is_chained = self._config is not None and self._config.is_chained()
+        if self._was_chained and not is_chained:
+            # Once: where the check cannot chain it again, each claim would have it look again.
+            self._was_chained = False
+            self._on_unchained()
+        return is_chained
+
+    def lent(self) -> frozenset[str]:
+        """The functions of NICs that are lent to pods: from before one is moved until after it is back.
+
+        Raises:
+            NodeError: The state of what is lent cannot be read.
+        """
+        # A record's name is the function's: one that is damaged must not hide it, nor anything else of the node.
+        return frozenset(path.stem for path in self._records())
+
+    def lent_names(self) -> Mapping[str, LentNames]:
+        """What they are called on the host, by their names in the pool, as far as that is known."""
+        found: dict[str, LentNames] = {}
+        try:
+            if not self._records():
+                return found
+            from kubeletplugin.network.netdev.records import Records  # noqa: PLC0415 - see above
+
+            records = Records(self._state_dir)
+            for record in chain(records.all(), records.lost()):
+                effect = record.effect
+                found[effect.function] = LentNames(interface=effect.interface or None, rdma_device=effect.rdma_device)
+        except NodeError as error:
+            _LOG.warning("%s", error)
+        return found
+
+    def of_claim(self, claim_uid: str) -> Mapping[str, NetworkData]:
+        """How a claim's pod sees the interfaces that were moved into it, by the functions' names in the pool.
+
+        Raises:
+            NodeError: As above.
+        """
+        return self._lender().network_data(claim_uid) if self._records() else {}
+
+    def _has_records(self) -> bool:
+        try:
+            return bool(self._records())
+        except NodeError as error:
+            _LOG.warning("%s", error)
+            return False
+
+    def _records(self) -> list[Path]:
+        """The files of what is lent, found without what lends; see :mod:`kubeletplugin.network.netdev.records`."""
+        with told(f"the state of lent interfaces in {self._state_dir} cannot be read"):
+            pods = [folder for folder in entries(self._state_dir / "pods") if folder.is_dir()]
+            paths = [path for folder in (*pods, self._state_dir / "lost") for path in entries(folder)]
+        return [path for path in paths if path.suffix == ".json" and not path.name.startswith(".")]
+
+    def _lender(self) -> InterfaceLender:
+        from kubeletplugin.network.netdev.lender import InterfaceLender  # noqa: PLC0415 - see above
+
+        with self._lock:
+            if self._made is None:
+                self._made = InterfaceLender(self._roots, state_dir=self._state_dir, links=self._shared_links())
+            return self._made
+
+    def _vf_configurer(self) -> Effector[ConfigureVf]:
+        from kubeletplugin.network.netdev.vf_settings import VfConfigurer  # noqa: PLC0415 - see above
+
+        with self._lock:
+            return VfConfigurer(self._roots, state_dir=self._state_dir, links=self._shared_links())
+
+    def _shared_links(self) -> Links:
+        from kubeletplugin.network.netdev.links import Links  # noqa: PLC0415 - see above
+
+        if self._links is None:
+            self._links = Links()
+        return self._links
+
+
+class _TellingLender:
+    """Calls somebody after each change of a pod's network; a :class:`kubeletplugin.network.cni.Lender`."""
+
+    def __init__(self, lender: InterfaceLender, tell: Callable[[], None]) -> None:
+        self._lender = lender
+        self._tell = tell
+
+    def attach(self, pod_uid: str, netns: str) -> None:
+        self._lender.attach(pod_uid, netns)
+        self._tell()
+
+    def detach(self, pod_uid: str, netns: str | None) -> None:
+        self._lender.detach(pod_uid, netns)
+        self._tell()
+
+    def check(self, pod_uid: str, netns: str) -> None:
+        self._lender.check(pod_uid, netns)
+
+
+def _finding(state: State, reason: str, message: str) -> Finding:
+    return Finding(concern=Concern.NETWORK_PLUGIN_READY, state=state, reason=reason, message=message)

@@ -1,0 +1,1 @@
+"""Discovers what devices this node has."""

@@ -1,0 +1,1 @@
+"""Publishes the NodeInventory, its conditions and the heartbeat."""

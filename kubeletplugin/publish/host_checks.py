@@ -1,0 +1,159 @@
+"""Gathers the facts that :mod:`kubeletplugin.publish.preflight` and :mod:`kubeletplugin.publish.rivals` judge.
+
+It writes nothing but one file that it removes at once, and needs two rights at the API server: to get this Node, and
+to list this node's ResourceSlices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, NotFoundError
+from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES
+from driver.api.resource_v1 import ResourceSlice
+from driver.model.inventory import Inventory
+from kubeletplugin.internal_errors import InternalError, guarded
+from kubeletplugin.publish.conditions import Concern, Finding, Findings, State
+from kubeletplugin.publish.preflight import (
+    FolderFacts,
+    NodeFacts,
+    check_cdi_folder,
+    check_kubelet,
+    check_runtime,
+    check_state_folder,
+)
+from kubeletplugin.publish.rivals import check_rivals
+
+__all__ = ["HostChecks", "folder_facts"]
+
+# Runtimes read *.json and *.yaml in the CDI folder (container-device-interface v1.1.1, pkg/cdi/spec-dirs.go). The name
+# is always the same, so that what a crash leaves behind is written over and removed by the next check.
+_TRIAL: Final = ".rootport.dev-trial.tmp"
+_TRIAL_SIZE: Final = 4096
+
+
+class HostChecks:
+    """The checks of one node.
+
+    Args:
+        api: The API server.
+        node: The node's name.
+        cdi_folder: Where CDI specs go.
+        state_folder: Where the checkpoint is.
+        inventory: Gives what this node publishes; None where that is not known yet.
+        findings: Gets what was found.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        node: str,
+        cdi_folder: Path,
+        state_folder: Path,
+        inventory: Callable[[], Inventory | None],
+        findings: Findings,
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._cdi_folder = cdi_folder
+        self._state_folder = state_folder
+        self._inventory = inventory
+        self._findings = findings
+
+    def check_folders(self) -> None:
+        """Check what needs no API server."""
+        self._findings.report(
+            check_cdi_folder(folder_facts(self._cdi_folder)), check_state_folder(folder_facts(self._state_folder))
+        )
+
+    def check(self) -> None:
+        """Check everything.
+
+        Raises:
+            ApiServerError: The API server could not be asked; the folders have been checked then.
+        """
+        self.check_folders()
+        try:
+            node = _node_facts(self._api.get(NODES, self._node))
+        except (ForbiddenError, NotFoundError) as error:
+            # These stay until somebody acts, so they are worth a condition; an API server that is away is not.
+            self._findings.report(
+                *(_not_known(c, error) for c in (Concern.KUBELET_SUPPORTED, Concern.RUNTIME_READS_CDI))
+            )
+            raise
+        self._findings.report(check_kubelet(node), check_runtime(node, str(self._cdi_folder)))
+        inventory = self._inventory()
+        if inventory is None:
+            return
+        try:
+            slices = self._slices()
+        except ForbiddenError as error:
+            self._findings.report(_not_known(Concern.NO_RIVAL_PLUGIN, error))
+            raise
+        self._findings.report(check_rivals(inventory, node.capacity, slices, self._node))
+
+    def _slices(self) -> list[ResourceSlice]:
+        listing = self._api.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={self._node}")
+        read = (_read_slice(item) for item in listing.items)
+        return [resource_slice for resource_slice in read if resource_slice is not None]
+
+
+def folder_facts(folder: Path) -> FolderFacts:
+    """Whether files can be written to a folder, found out by writing one. The folder is made where it is missing."""
+    path = str(folder)
+    trial = folder / _TRIAL
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(trial, flags, 0o600)
+        try:
+            os.write(descriptor, bytes(_TRIAL_SIZE))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            trial.unlink(missing_ok=True)
+    except OSError as error:
+        return FolderFacts(path=path, error=error.strerror or str(error))
+    try:
+        system = os.statvfs(folder)
+    except OSError:
+        return FolderFacts(path=path)
+    # A file system without a fixed number of inodes (btrfs) tells 0 of them.
+    free_files = system.f_favail if system.f_files else None
+    return FolderFacts(path=path, free_bytes=system.f_bavail * system.f_frsize, free_files=free_files)
+
+
+def _node_facts(node: dict[str, Any]) -> NodeFacts:
+    status = node.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    return NodeFacts(
+        runtime=str(info.get("containerRuntimeVersion", "")),
+        kubelet=str(info.get("kubeletVersion", "")),
+        capacity={str(name): str(quantity) for name, quantity in (status.get("capacity") or {}).items()},
+    )
+
+
+def _read_slice(item: dict[str, Any]) -> ResourceSlice | None:
+    try:
+        with guarded("check", "a ResourceSlice of this node"):
+            return _slice(item)
+    except InternalError:
+        return None
+
+
+def _slice(item: dict[str, Any]) -> ResourceSlice | None:
+    try:
+        return ResourceSlice.model_validate(item, extra="ignore")
+    except ValidationError:
+        return None  # another driver's slice from a newer API: what cannot be read cannot be compared
+
+
+def _not_known(concern: Concern, error: ApiServerError) -> Finding:
+    return Finding(concern=concern, state=State.UNKNOWN, reason="CannotAsk", message=str(error))

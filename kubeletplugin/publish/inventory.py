@@ -1,0 +1,206 @@
+"""Publishes inventory, conditions and health as the node's NodeInventory: one write for a change, none otherwise.
+
+Written by server-side apply, so that what others add to the object (labels, annotations) stays theirs. The object has
+no owner: were it the Node's, a Node registered anew would have the garbage collector delete a living node's inventory
+and with it the pool. The controller removes the inventories of nodes that are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from driver import __version__
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import NotFoundError
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, JsonObject
+from driver.api.rootport_v1alpha1 import Condition, DeviceFault, NodeInventorySpec, NodeInventoryStatus
+from driver.health.recovered import RECOVERED_ANNOTATION
+from driver.model.health import NodeHealth
+from driver.model.inventory import Inventory, InventorySource
+from driver.objects import node_inventory
+from driver.objects.health import device_faults
+from kubeletplugin.publish.conditions import Concern, Finding, conditions
+
+__all__ = ["FIELD_MANAGER", "NodePublisher", "spec_to_write", "status_to_write"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "rootport-kubelet-plugin"
+"""Whose fields these are in server-side apply; the same for all nodes, instances and versions."""
+
+
+class NodePublisher:
+    """Keeps one node's NodeInventory as it should be. :meth:`publish` is called from one thread at a time.
+
+    Args:
+        api: The API server.
+        node: The node's name.
+        inventory: Gives the latest inventory; None where nothing has been discovered yet.
+        findings: Gives the latest findings, the summary first.
+        health: Gives the devices' health; None where it is not known yet: what is stored stays.
+        recovered: Called with an administrator's word on devices that are well again, as the object has it.
+        now: Tells the time.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        *,
+        node: str,
+        inventory: Callable[[], Inventory | None],
+        findings: Callable[[], tuple[Finding, ...]],
+        health: Callable[[], NodeHealth | None] = lambda: None,
+        recovered: Callable[[str], None] = lambda _: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._inventory = inventory
+        self._findings = findings
+        self._health = health
+        self._recovered = recovered
+        self._now = now
+        # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
+        # that must not be taken for a change to be undone again and again.
+        self._applied: NodeInventorySpec | None = None
+        self._accepted: JsonObject | None = None
+        self._status_applied: NodeInventoryStatus | None = None
+        self._status_accepted: JsonObject | None = None
+
+    def publish(self) -> None:
+        """Read the stored NodeInventory and write what differs; an inventory that somebody deleted is made again.
+
+        Raises:
+            ApiServerError: The API server could not be asked, or has refused.
+            RootportError: What counts of the devices' health could not be kept.
+        """
+        stored = self._stored()
+        if stored is not None:
+            self._recovered(_annotation(stored, RECOVERED_ANNOTATION))
+        stored = self._publish_spec(stored)
+        self._publish_status(stored)
+
+    def _stored(self) -> JsonObject | None:
+        try:
+            return self._api.get(NODE_INVENTORIES, self._node)
+        except NotFoundError as error:
+            if error.reason == "NotFound":
+                return None
+            raise  # there is no such kind: its CRD is not installed
+
+    def _publish_spec(self, stored: JsonObject | None) -> JsonObject:
+        inventory = self._inventory()
+        if inventory is None:
+            if stored is not None:
+                # What stands there may still be right; that this plugin cannot see it now is said in the status.
+                return stored
+            # The conditions, which say why, need an object that carries them.
+            inventory = Inventory(node=self._node, source=InventorySource.LIVE)
+        wanted = spec_to_write(inventory, stored)
+        if stored is not None and (
+            wanted is None or (wanted == self._applied and stored.get("spec") == self._accepted)
+        ):
+            return stored
+        spec = wanted or node_inventory(inventory).spec
+        body: JsonObject = {"metadata": {"name": self._node}, "spec": spec.to_wire()}
+        accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER)
+        self._applied, self._accepted = spec, accepted.get("spec")
+        _LOG.info("inventory published", extra={"generation": accepted["metadata"].get("generation")})
+        if spec_to_write(inventory, accepted) is not None:
+            _LOG.warning("the API server does not store all of the inventory: update the CRDs to this version's")
+        return accepted
+
+    def _publish_status(self, stored: JsonObject) -> None:
+        findings, health = self._findings(), self._health()
+        status = status_to_write(findings, stored, health=health, now=self._now())
+        if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
+            return
+        body: JsonObject = {"metadata": {"name": self._node}, "status": status.to_wire()}
+        accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER, subresource="status")
+        self._status_applied, self._status_accepted = status, accepted.get("status")
+        summary = status.conditions[0]
+        fields = {"ready": summary.status, "reason": summary.reason, "faults": len(status.faults)}
+        _LOG.info("conditions published", extra=fields)
+        if status_to_write(findings, accepted, health=health, now=self._now()) is not None:
+            _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
+
+
+def spec_to_write(inventory: Inventory, stored: JsonObject | None) -> NodeInventorySpec | None:
+    """The spec that must be written; None where the stored object says the same.
+
+    Args:
+        inventory: What the node has.
+        stored: The stored NodeInventory; None where there is none.
+    """
+    wanted = node_inventory(inventory).spec
+    if stored is not None:
+        try:
+            if NodeInventorySpec.model_validate(stored.get("spec")) == wanted:
+                return None
+        except ValidationError:
+            pass  # what cannot be read is written over
+    return wanted
+
+
+def status_to_write(
+    findings: tuple[Finding, ...], stored: JsonObject, *, health: NodeHealth | None = None, now: datetime
+) -> NodeInventoryStatus | None:
+    """The status that must be written; None where the stored object says the same.
+
+    Args:
+        findings: The latest ones; none while the process is starting.
+        stored: The stored NodeInventory.
+        health: The devices' health; None while it is not known: what is stored stays.
+        now: The time of the transitions.
+    """
+    if not findings:
+        return None
+    generation = int(stored["metadata"].get("generation", 0))
+    former = _status(stored)
+    wanted = NodeInventoryStatus(
+        conditions=conditions(findings, former.conditions, generation=generation, now=now),
+        plugin_version=__version__,
+        observed_generation=generation,
+        # All of it each time: what is left out of an apply, its owner gives up.
+        watched=former.watched if health is None else tuple(sorted(health.watched)),
+        faults=former.faults if health is None else device_faults(health),
+    )
+    # Conditions of other types are somebody else's.
+    ours = tuple(condition for condition in former.conditions if condition.type in set(Concern))
+    changed = _ordered(former.model_copy(update={"conditions": ours})) != _ordered(wanted)
+    return wanted if changed else None
+
+
+def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
+    """The status with its lists in one order: that of the stored object is not the API server's to keep."""
+    return status.model_copy(
+        update={
+            "conditions": tuple(sorted(status.conditions, key=_type)),
+            "watched": tuple(sorted(status.watched)),
+            "faults": tuple(sorted(status.faults, key=_fault_key)),
+        }
+    )
+
+
+def _annotation(stored: JsonObject, name: str) -> str:
+    return str((stored["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _status(stored: JsonObject) -> NodeInventoryStatus:
+    try:
+        return NodeInventoryStatus.model_validate(stored.get("status") or {})
+    except ValidationError:
+        return NodeInventoryStatus()
+
+
+def _type(condition: Condition) -> str:
+    return condition.type
+
+
+def _fault_key(fault: DeviceFault) -> tuple[str, str]:
+    return fault.device, fault.reason

@@ -1,0 +1,134 @@
+"""What the plugin remembers of a claim, written into the claim's CDI spec as well: the way back from a lost checkpoint.
+
+The CDI format has no place for a vendor's own data below version 0.6.0, so it stands in the environment of one more
+device, which no answer to the kubelet ever names: no container sees it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from driver.bounded_json import parse_json
+from driver.plan import CdiDevice, CdiSpec, PreparePlan
+from driver.plan.effects import Effect
+from kubeletplugin.state.checkpoint import MAX_BYTES, NewerCheckpointError
+from kubeletplugin.state.entry import Entry, EntryDevice, EntryFile
+from kubeletplugin.state.migrations import device_of_version_1, device_of_version_2
+
+__all__ = ["Found", "entry_of_plan", "found_in_spec"]
+
+_VARIABLE: Final = "ROOTPORT_CHECKPOINT="
+_VERSION: Final = 3
+
+
+class Found(BaseModel):
+    """What a CDI spec says of its claim: an :class:`Entry` without what stands in files of its own.
+
+    Attributes:
+        version: That of the checkpoint whose devices and effects these are; versions 1 and 2 did not say it.
+        namespace: As in :class:`Entry`.
+        name: As there.
+        boot_id: As there.
+        devices: As there.
+        effects: As there.
+        files: The paths of the claim's other files.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[3]
+    namespace: str
+    name: str
+    boot_id: str
+    devices: tuple[EntryDevice, ...]
+    effects: tuple[Effect, ...]
+    files: tuple[str, ...]
+
+
+def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
+    """The entry of a claim that is about to be prepared.
+
+    Args:
+        plan: What was decided.
+        spec: The plan's CDI spec.
+        boot_id: The node's current boot.
+    """
+    devices = tuple(EntryDevice.of(device) for device in plan.devices)
+    files = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.files)
+    found = Found(
+        version=_VERSION,
+        namespace=plan.claim.namespace,
+        name=plan.claim.name,
+        boot_id=boot_id,
+        devices=devices,
+        effects=plan.effects,
+        files=tuple(file.path for file in files),
+    )
+    marker = CdiDevice(name=_marker_name(plan.claim.uid), env=(f"{_VARIABLE}{found.model_dump_json()}",))
+    return Entry(
+        uid=plan.claim.uid,
+        namespace=plan.claim.namespace,
+        name=plan.claim.name,
+        state="prepared",
+        boot_id=boot_id,
+        devices=devices,
+        effects=plan.effects,
+        cdi_spec=CdiSpec(claim=spec.claim, devices=(*spec.devices, marker)).to_json().decode(),
+        files=files,
+    )
+
+
+def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
+    """What a claim's CDI spec says, or None where it is damaged or none of this plugin's.
+
+    Args:
+        content: The file's, of this version or an older one.
+        claim_uid: From the file's name.
+
+    Raises:
+        NewerCheckpointError: A later version of Rootport wrote it.
+    """
+    try:
+        for device in parse_json(content, max_bytes=MAX_BYTES)["devices"]:
+            if device["name"] == _marker_name(claim_uid):
+                (variable,) = device["containerEdits"]["env"]
+                note = parse_json(variable.removeprefix(_VARIABLE), max_bytes=MAX_BYTES)
+                if isinstance(note.get("version"), int) and note["version"] > _VERSION:
+                    raise _newer(claim_uid, note["version"])
+                # From JSON, since strict models take no list for a tuple from Python.
+                return Found.model_validate_json(json.dumps(_up_to_date(note)))
+    except (ValueError, LookupError, TypeError, AttributeError):  # JsonError and ValidationError are ValueErrors
+        return None
+    return None
+
+
+def _newer(claim_uid: str, version: int) -> NewerCheckpointError:
+    return NewerCheckpointError(
+        f"the claim with UID {claim_uid}: its CDI spec has a checkpoint of version {version}, and this Rootport knows "
+        f"versions up to {_VERSION}",
+        hint="install the Rootport that wrote it, or a later one; to go back to this one, drain the node, end the "
+        "plugin, remove the claims' CDI specs, then start this version",
+    )
+
+
+def _up_to_date(note: dict[str, Any]) -> dict[str, Any]:
+    """What any version of Rootport wrote, as this one writes it: see :mod:`kubeletplugin.state.migrations`."""
+    if "version" in note:
+        return note
+    if "effects" not in note:
+        note = _of_version_1(note)
+    return note | {"version": _VERSION, "devices": [device_of_version_2(device) for device in note["devices"]]}
+
+
+def _of_version_1(note: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in note.items() if name != "metadata"}
+    devices = [device_of_version_1(device) for device in note["devices"]]
+    return kept | {"files": note["metadata"], "effects": [], "devices": devices}
+
+
+def _marker_name(claim_uid: str) -> str:
+    """With one ``_``, it is none of :func:`driver.plan.cdi.device_name`'s."""
+    return f"{claim_uid}_checkpoint"

@@ -1,0 +1,372 @@
+"""What prepared claims do to the node, written down before it is begun and forgotten after it is undone.
+
+A file per claim, ``<claim uid>.json``: ``{"version": 3, "boot_id": "...", "claim": {...}, "effects": [...]}``. It
+outlives the checkpoint's entry: what could not be undone when a claim was unprepared stays here until it is. All but
+:meth:`EffectJournal.own_partitions` must be called under the plugin's lock.
+
+No effect outlives a reboot: MIG devices, time slices, compute modes and the settings of virtual functions are gone with
+the driver that had them, daemons as processes, and interfaces are back on the host. What stands in the same place later
+is somebody else's. So a journal of an earlier boot says nothing, and is removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from driver.adapters.files.durable_files import (
+    entries,
+    file_holds,
+    file_signature,
+    read_regular_file,
+    remove_file,
+    remove_temporary_files,
+    replace_file,
+    sync_folder,
+    told,
+)
+from driver.api.resource_v1 import ClaimReference
+from driver.bounded_json import parse_json
+from driver.errors import InputError, NodeError
+from driver.plan import spec_file_name
+from driver.plan.effects import CreateMigDevice, Effect
+from kubeletplugin.state.migrations import newer_version
+
+__all__ = ["EffectJournal", "JournalEntry", "NewerJournalError"]
+
+_LOG: Final = logging.getLogger(__name__)
+_VERSION: Final = 3
+"""Version 1 knew no effects on NICs, and neither 1 nor 2 says which boot it is of; else they are the same.
+
+A later one must keep ``boot_id``, and in the list ``effects`` the fields ``gpu``, ``profile_id`` and ``start`` of what
+makes a MIG device: an older Rootport tells by them that the device is no administrator's."""
+_MAX_BYTES: Final = 1 << 20
+"""An effect takes some 200 bytes, and a claim has 32 devices at most."""
+_DAMAGED_KEPT: Final = 3
+_SUFFIX: Final = ".json"
+
+
+class NewerJournalError(NodeError):
+    """A later version of Rootport wrote a claim's journal: this one must not touch it, nor do the claim's effects.
+
+    Attributes:
+        content: What it says.
+    """
+
+    retry_helps = False
+
+    def __init__(self, message: str, *, hint: str, content: bytes) -> None:
+        super().__init__(message, hint=hint)
+        self.content = content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """What one claim does, or did, to the node.
+
+    Attributes:
+        claim: Whose effects they are.
+        effects: In the order in which they are done.
+        boot_id: The node's boot in which they are done; None in a journal of a version that did not say it.
+    """
+
+    claim: ClaimReference
+    effects: tuple[Effect, ...]
+    boot_id: str | None
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Claim(_Model):
+    uid: str
+    namespace: str
+    name: str
+
+
+class _File(_Model):
+    version: int
+    boot_id: str | None = None
+    claim: _Claim
+    effects: tuple[Effect, ...]
+
+
+class EffectJournal:
+    """The journal of all claims.
+
+    Args:
+        folder: Where the files are; made where missing.
+        boot_id: The node's ``/proc/sys/kernel/random/boot_id``; what is written of another boot is not read.
+    """
+
+    def __init__(self, folder: Path, *, boot_id: str) -> None:
+        self.folder = folder
+        self._boot_id = boot_id
+        self._lock = threading.Lock()
+        self._known: dict[Path, tuple[tuple[int, ...], JournalEntry]] = {}
+        self._newer: set[Path] = set()  # of which was warned
+
+    def write(self, claim: ClaimReference, effects: Sequence[Effect]) -> None:
+        """Write down a claim's effects, durably, in place of what was written of it before.
+
+        Raises:
+            InputError: The claim's UID could not come from Kubernetes.
+            NewerJournalError: There is one of a later version; it is untouched.
+            NodeError: It could not be written; what was there still is.
+        """
+        path = self._path(claim.uid)
+        self._refuse_newer(path, claim.uid)
+        file = _File(
+            version=_VERSION,
+            boot_id=self._boot_id,
+            claim=_Claim(uid=claim.uid, namespace=claim.namespace, name=claim.name),
+            effects=tuple(effects),
+        )
+        content = file.model_dump_json(indent=2).encode() + b"\n"
+        with told(f"claim {claim}: the journal of its effects {path} cannot be written"):
+            if not self.folder.is_dir():
+                self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+                sync_folder(self.folder.parent)
+            if not file_holds(path, content):
+                replace_file(path, content, mode=0o600)
+            # Also where nothing was written: the rename of a call that crashed may not be on disk yet.
+            sync_folder(self.folder)
+
+    def read(self, claim_uid: str) -> JournalEntry | None:
+        """What is written of a claim; None where nothing is, or nothing that can be read: that is set aside.
+
+        Raises:
+            InputError: ``claim_uid`` could not come from Kubernetes.
+            NewerJournalError: A later version of Rootport wrote it.
+            NodeError: The file could not be read.
+        """
+        return self._of_this_boot(self._read(self._path(claim_uid), claim_uid, mend=True))
+
+    def all(self) -> dict[str, JournalEntry]:
+        """What is written of all claims, by UID, sorted. What cannot be read is set aside.
+
+        What a later version of Rootport wrote is left out, with a warning: it keeps its own claim waiting.
+
+        Raises:
+            NodeError: The folder or a file could not be read.
+        """
+        found, _ = self._all(mend=True)
+        return {uid: entry for uid, entry in found.items() if self._of_this_boot(entry)}
+
+    def take_stock(self, boot_of: Callable[[str], str | None]) -> tuple[ClaimReference, ...]:
+        """Remove what is of an earlier boot, and write down the boot where an older version of Rootport did not.
+
+        Args:
+            boot_of: Gives the boot in which a claim was prepared, by its UID; None where nobody knows: it is taken to
+                be this one.
+
+        Returns:
+            The claims whose journals were removed.
+
+        Raises:
+            NodeError: A file could not be read, written or removed.
+        """
+        found, _ = self._all(mend=True)
+        earlier = {uid for uid, entry in found.items() if (entry.boot_id or boot_of(uid)) not in (self._boot_id, None)}
+        for uid in earlier:
+            self.remove(uid)
+        for uid, entry in found.items():
+            if entry.boot_id is None and uid not in earlier:
+                self.write(entry.claim, entry.effects)
+        return tuple(entry.claim for uid, entry in found.items() if uid in earlier)
+
+    def remove(self, claim_uid: str) -> None:
+        """Forget a claim's effects, durably. Nothing written of it is fine.
+
+        Raises:
+            InputError: ``claim_uid`` could not come from Kubernetes.
+            NewerJournalError: A later version of Rootport wrote it; it is untouched.
+            NodeError: The file could not be removed.
+        """
+        path = self._path(claim_uid)
+        self._refuse_newer(path, claim_uid)
+        with told(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be removed"):
+            if os.path.lexists(path):
+                remove_file(path)
+
+    def own_partitions(self) -> frozenset[tuple[str, int, int]]:
+        """The places of the MIG devices that are Rootport's own: (the GPU's name, NVML's profile id, first slice).
+
+        Those of a later version's journals are among them, as far as this version finds them there. It may be called
+        without the lock and from any thread.
+
+        Raises:
+            NodeError: The folder or a file could not be read.
+        """
+        found, newer = self._all(mend=False)
+        known = frozenset(
+            (effect.gpu, effect.profile_id, effect.start)
+            for entry in found.values()
+            for effect in entry.effects
+            if self._of_this_boot(entry) and isinstance(effect, CreateMigDevice)
+        )
+        return known.union(*(_newer_partitions(error.content, self._boot_id) for error in newer))
+
+    def remove_leftovers(self) -> tuple[Path, ...]:
+        """Remove the temporary files of writes that a crash cut short, and return them.
+
+        Raises:
+            NodeError: The folder could not be read, or a file not be removed.
+        """
+        return remove_temporary_files(self.folder, lambda name: _claim_uid_of(name) is not None)
+
+    def _all(self, *, mend: bool) -> tuple[dict[str, JournalEntry], list[NewerJournalError]]:
+        with told(f"the folder of journals {self.folder} cannot be read"):
+            paths = sorted(entries(self.folder))
+        there = set(paths)
+        found, newer = {}, []
+        for path in paths:
+            uid = _claim_uid_of(path.name)
+            if uid is None:
+                continue
+            try:
+                entry = self._read(path, uid, mend=mend)
+            except NewerJournalError as error:
+                self._warn_once(path, error)
+                newer.append(error)
+                continue
+            if entry is not None:
+                found[uid] = entry
+        with self._lock:
+            self._known = {path: known for path, known in self._known.items() if path in there}
+        return found, newer
+
+    def _refuse_newer(self, path: Path, claim_uid: str) -> None:
+        """Never write over, or remove, what a later version wrote."""
+        try:
+            self._read(path, claim_uid, mend=False)
+        except NewerJournalError:
+            raise
+        except NodeError:
+            pass  # what is in the way is told by what is to be done
+
+    def _of_this_boot(self, entry: JournalEntry | None) -> JournalEntry | None:
+        return entry if entry is not None and entry.boot_id in (self._boot_id, None) else None
+
+    def _warn_once(self, path: Path, error: NewerJournalError) -> None:
+        with self._lock:
+            is_new = path not in self._newer
+            self._newer.add(path)
+        if is_new:
+            _LOG.warning("%s", error)
+
+    def _read(self, path: Path, claim_uid: str, *, mend: bool) -> JournalEntry | None:
+        with told(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be read"):
+            signature = file_signature(path)
+            if signature is None:
+                return None
+            with self._lock:
+                known = self._known.get(path)
+            if known is not None and known[0] == signature:
+                return known[1]
+            try:
+                content = read_regular_file(path, _MAX_BYTES + 1)
+            except FileNotFoundError:
+                return None
+        try:
+            entry = _decoded(content, claim_uid, path)
+        except ValueError as error:
+            if mend:
+                self._set_aside(path, str(error))
+            return None
+        with self._lock:
+            self._known[path] = (signature, entry)
+        return entry
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        aside = path.with_name(f"{path.name}.damaged-{stamp}")
+        with told(f"the damaged journal {path} cannot be renamed to {aside}"):
+            path.rename(aside)
+            sync_folder(self.folder)
+        _LOG.warning(
+            "the journal %s is damaged and kept as %s; what its claim did to the node's devices is known from its "
+            "entry alone, if it has one: %s",
+            path,
+            aside,
+            why,
+        )
+        kept = sorted(path for path in entries(self.folder) if f"{_SUFFIX}.damaged-" in path.name)
+        for old in sorted(kept, key=lambda item: item.name.rpartition("-")[2])[:-_DAMAGED_KEPT]:
+            # Housekeeping: what cannot be removed now is so the next time.
+            with suppress(OSError):
+                old.unlink()
+
+    def _path(self, claim_uid: str) -> Path:
+        spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+        return self.folder / f"{claim_uid}{_SUFFIX}"
+
+
+def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
+    """What a file says.
+
+    Raises:
+        NewerJournalError: A later version of Rootport wrote it.
+        ValueError: It is no journal of this claim.
+    """
+    if content is None or len(content) > _MAX_BYTES:
+        raise ValueError(f"it is no file, or over {_MAX_BYTES} bytes long")
+    if (version := newer_version(content, _VERSION)) is not None:
+        raise NewerJournalError(
+            f"the journal {path} of what claim with UID {claim_uid} did to the node's devices is of version {version}, "
+            f"and this Rootport knows version {_VERSION}: it is left as it is, and the claim is neither prepared nor "
+            "are its effects undone",
+            hint="install the Rootport that wrote it, or a later one; or drain and reboot the node, which ends the "
+            "effects, and remove the file",
+            content=content,
+        )
+    try:
+        file = _File.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
+        raise ValueError("its version is none, or not that of its fields")
+    if file.claim.uid != claim_uid:
+        raise ValueError("its claim is not what its name says")
+    claim = ClaimReference(namespace=file.claim.namespace, name=file.claim.name, uid=file.claim.uid)
+    return JournalEntry(claim=claim, effects=file.effects, boot_id=file.boot_id)
+
+
+def _newer_partitions(content: bytes, boot_id: str) -> frozenset[tuple[str, int, int]]:
+    """The places of MIG devices in a journal of a later version, of which nothing else is understood.
+
+    Args:
+        content: The file's.
+        boot_id: The node's; what the file says of another boot is gone.
+    """
+    document = parse_json(content, max_bytes=_MAX_BYTES)
+    effects = document.get("effects")
+    if document.get("boot_id") not in (boot_id, None) or not isinstance(effects, list):
+        return frozenset()
+    return frozenset(
+        (effect["gpu"], effect["profile_id"], effect["start"])
+        for effect in effects
+        if isinstance(effect, dict)
+        and isinstance(effect.get("gpu"), str)
+        and all(type(effect.get(field)) is int for field in ("profile_id", "start"))
+    )
+
+
+def _claim_uid_of(name: str) -> str | None:
+    uid = name.removesuffix(_SUFFIX)
+    try:
+        spec_file_name(uid)
+    except InputError:
+        return None
+    return uid if uid != name else None

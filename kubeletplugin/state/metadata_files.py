@@ -1,0 +1,101 @@
+"""Writes and removes the files of claims: device metadata (KEP-5304) and what isolates shares. A folder per claim.
+
+The files are not synced to disk: after a power cut every claim is planned and written anew before a container starts
+(docs/design/checkpoint.md), and short of that the kernel loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from driver.adapters.files.durable_files import entries, file_holds, remove_temporary_files, replace_file, told
+from driver.api.resource_v1 import ClaimReference
+from driver.api.validation.errors import shown
+from driver.errors import InputError
+from driver.plan import spec_file_name
+from kubeletplugin.state.entry import EntryFile
+
+__all__ = ["claim_folders", "remove_metadata", "remove_metadata_leftovers", "write_metadata"]
+
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.[a-z]{1,16}", re.ASCII)
+"""As :class:`driver.plan.isolation.ClaimFile` says: ``<request>.json``, ``hami-core.preload``."""
+
+
+def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path) -> None:
+    """Write a claim's files; one that already says the same is left as it is.
+
+    Args:
+        claim: Whose files they are.
+        files: Their paths are ``<claim uid>/<name>``.
+        root: The folder of all such files; made where missing.
+
+    Raises:
+        InputError: A path is none of that form.
+        NodeError: A file could not be written.
+    """
+    for file in files:
+        folder, _, name = file.path.partition("/")
+        if folder != claim.uid or _NAME.fullmatch(name) is None:
+            raise InputError(f"claim {claim}: {shown(file.path)} is not the path of a claim's file")
+        path = _folder(claim.uid, root) / name
+        content = file.content.encode()
+        with told(f"claim {claim}: the file {path} cannot be written"):
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not file_holds(path, content):
+                replace_file(path, content, sync=False)
+
+
+def remove_metadata(claim_uid: str, root: Path) -> None:
+    """Remove a claim's folder of files with all that is in it. One that is not there is fine.
+
+    Raises:
+        InputError: ``claim_uid`` could not come from Kubernetes.
+        NodeError: Something could not be removed.
+    """
+    folder = _folder(claim_uid, root)
+    with (
+        told(f"claim with UID {claim_uid}: the folder of its files {folder} cannot be removed"),
+        suppress(FileNotFoundError),
+    ):
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+            return
+        for path in entries(folder):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def claim_folders(root: Path) -> tuple[str, ...]:
+    """The UIDs of the claims that have a folder of files, sorted.
+
+    Raises:
+        NodeError: The folder of all could not be read; one that is not there holds none.
+    """
+    with told(f"the folder of claims' files {root} cannot be read"):
+        return tuple(sorted(path.name for path in entries(root) if _is_uid(path.name)))
+
+
+def remove_metadata_leftovers(claim_uid: str, root: Path) -> tuple[Path, ...]:
+    """Remove the temporary files in a claim's folder, and return them.
+
+    Raises:
+        NodeError: The folder could not be read, or a file not be removed.
+    """
+    return remove_temporary_files(_folder(claim_uid, root), lambda name: _NAME.fullmatch(name) is not None)
+
+
+def _folder(claim_uid: str, root: Path) -> Path:
+    spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+    return root / claim_uid
+
+
+def _is_uid(name: str) -> bool:
+    try:
+        spec_file_name(name)
+    except InputError:
+        return False
+    return True
