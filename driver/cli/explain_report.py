@@ -9,10 +9,11 @@ from typing import Final
 import click
 from rich.text import Text
 
-from driver.cli.render import console, plural
+from driver.cli.render import console
 from driver.explain.explanation import Explanation, ObjectRef
 from driver.explain.tell.report import WIDTH, Tone, report
 from driver.explain.tell.summary import short_answer
+from driver.wording import plural
 
 __all__ = ["Known", "print_explanation", "print_pending"]
 

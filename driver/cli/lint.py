@@ -21,7 +21,6 @@ from driver.cli.machines import Machines, machine_options
 from driver.cli.options import FILE, output_option, policies_options
 from driver.cli.output import to_json
 from driver.cli.progress import progress
-from driver.cli.render import plural
 from driver.errors import InputError, RootportError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
@@ -30,6 +29,7 @@ from driver.layout import resource_slices
 from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
 from driver.model.inventory import Inventory
+from driver.wording import plural
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]

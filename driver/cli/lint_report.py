@@ -10,8 +10,9 @@ from rich.text import Text
 
 from driver.adapters.files.document import Problem, printable
 from driver.adapters.manifests.claims import ClaimManifest, ClassManifest, PodManifest
-from driver.cli.render import console, plural
+from driver.cli.render import console
 from driver.lint import LintCode, LintFinding, Severity
+from driver.wording import plural
 
 __all__ = ["Located", "located", "located_problem", "report", "to_wire"]
 

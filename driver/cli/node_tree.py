@@ -12,10 +12,10 @@ from rich.tree import Tree
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation
 from driver.cli.amounts import gibibytes, gibibytes_of, rate
-from driver.cli.render import plural
 from driver.model.pci import PciAddress, is_virtual_switch
 from driver.status.cluster import name_order
 from driver.status.overview import DeviceOverview, NodeOverview, device_overview, is_offered
+from driver.wording import plural
 
 __all__ = ["node_tree"]
 

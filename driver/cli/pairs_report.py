@@ -12,13 +12,14 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import AllocationError, Allocator
 from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults
-from driver.cli.render import console, plural, table
+from driver.cli.render import console, table
 from driver.layout import resource_slices
 from driver.model.devices import DeviceType
 from driver.model.distance import distance
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, allocatable_devices, whole_device
 from driver.pairs import PairsWish, Scope, claim_spec
+from driver.wording import plural
 from resourceclasses import device_classes_text
 
 __all__ = ["TriedMachines"]

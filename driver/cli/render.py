@@ -16,6 +16,7 @@ from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaFunction
 from driver.model.distance import LEGEND, DistanceMatrix, DistanceRow
 from driver.model.inventory import Inventory
 from driver.model.pci import is_virtual_switch, pci_order
+from driver.wording import plural
 
 __all__ = [
     "console",
@@ -23,7 +24,6 @@ __all__ = [
     "distance_matrix",
     "in_tree_order",
     "pcie_tree",
-    "plural",
     "print_trimmed",
     "table",
 ]
@@ -70,11 +70,6 @@ def table(*columns: str, title: str | None = None) -> Table:
     for column in columns:
         made.add_column(column, overflow="fold")
     return made
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    """``1 GPU``, ``8 GPUs``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def device_summary(device: Device, *, nic_model: bool = False) -> str:

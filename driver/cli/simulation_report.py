@@ -16,7 +16,7 @@ from driver.api.resource_v1 import Device, DeviceRequestAllocationResult
 from driver.cli.gpu_usage import NodeUsage, free_of, left_of, left_text, mode_of, share_text, usage
 from driver.cli.grid import print_grid
 from driver.cli.nic_usage import nic_left, nic_left_text
-from driver.cli.render import console, device_summary, pcie_tree, plural, print_trimmed
+from driver.cli.render import console, device_summary, pcie_tree, print_trimmed
 from driver.cli.simulation_files import cdi_path
 from driver.cli.simulation_why import print_why
 from driver.explain.reasons import Reason
@@ -25,6 +25,7 @@ from driver.model.devices import DeviceName, DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device
 from driver.simulation import INTERFACES_ASSUMED, Answer, Outcome, PodOutcome, Simulation
+from driver.wording import plural
 
 __all__ = ["notes_of", "plan_notes", "print_report", "summary"]
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from rich.console import Console
 
-from driver.cli.render import plural
 from driver.explain.reasons import Reason
 from driver.simulation import Answer, PodOutcome, Simulation
+from driver.wording import plural
 
 __all__ = ["print_why"]
 

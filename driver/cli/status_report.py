@@ -11,9 +11,10 @@ from driver.api.rootport_v1alpha1 import Device
 from driver.cli.amounts import free_of_all, gibibytes, gibibytes_of
 from driver.cli.columns import Cell, Columns
 from driver.cli.node_tree import node_tree
-from driver.cli.render import console, plural
+from driver.cli.render import console
 from driver.status.cluster import NodeFigures, is_well, name_order, node_figures
 from driver.status.overview import NodeOverview
+from driver.wording import plural
 
 __all__ = ["print_cluster", "print_node"]
 

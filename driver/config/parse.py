@@ -14,11 +14,11 @@ from typing import Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from driver.api.spelling import nearest_name
 from driver.api.validation.errors import FieldError, shown_value
 from driver.api.validation.wording import in_words
 from driver.config.kinds import KINDS, DeviceConfig
 from driver.config.parameters import API_VERSION
+from driver.spelling import nearest_name
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
 

@@ -34,8 +34,8 @@ from driver.explain.tell.conclusion import conclude
 from driver.explain.tell.messages import judgement_text
 from driver.explain.tell.ranking import ranked_groups
 from driver.explain.tell.requests import request_funnels
-from driver.explain.texts import plural
 from driver.objects.extended_resources import MAX_POD_RESOURCES
+from driver.wording import plural
 
 __all__ = ["MAX_CPU_S", "Explainer"]
 

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceTaint
+from driver.wording import listed, plural
 
 if TYPE_CHECKING:  # the controller's notes need a plural, and not the allocator behind these
     from driver.allocator.pools import PooledDevice
     from driver.explain.known.cluster import ClaimState, NodeTaint
     from driver.explain.known.state import ClusterState
 
-__all__ = ["amount", "claim_text", "device_names", "holders_text", "listed", "plural", "short", "taint_text"]
+__all__ = ["amount", "claim_text", "device_names", "holders_text", "taint_text"]
 
 _SHOWN: Final = 3
-_LONGEST: Final = 160
 _NANO: Final = 10**9
 _UNITS: Final = (("Ti", 40), ("Gi", 30), ("Mi", 20))
-
-
-def plural(count: int, what: str) -> str:
-    """``1 device``, ``2 devices``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def listed(texts: Sequence[str], *, shown: int = _SHOWN, what: str = "more") -> str:
-    """``a, b, c and 4 more``."""
-    if len(texts) > shown:
-        return f"{', '.join(texts[:shown])} and {len(texts) - shown} {what}"
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
-
-
-def short(text: str, longest: int = _LONGEST) -> str:
-    """On one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def amount(nano: int, like: Quantity) -> str:

@@ -8,7 +8,6 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceClass, DeviceSelector, OpaqueDeviceConfiguration, ResourceClaim
-from driver.api.spelling import is_one_domain
 from driver.api.validation import FieldError
 from driver.api.validation.errors import shown
 from driver.budget import check
@@ -19,6 +18,7 @@ from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
 from driver.lint.parameters import read_parameters
 from driver.lint.parts import Part, parts_of
+from driver.spelling import is_one_domain
 
 __all__ = ["check_claim", "check_class", "claim_mistakes", "class_mistakes", "unknown_class"]
 

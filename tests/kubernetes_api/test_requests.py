@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from driver.adapters.kubernetes.backoff import Backoff
 from driver.adapters.kubernetes.errors import (
     AlreadyExistsError,
     ApiServerError,
@@ -21,6 +20,7 @@ from driver.adapters.kubernetes.errors import (
 from driver.adapters.kubernetes.refusals import refusal, refusal_of_status
 from driver.adapters.kubernetes.request import Request, Verb
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES, NODES, RESOURCE_CLAIMS, Resource, object_key
+from driver.backoff import Backoff
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.backoff import Backoff
 from driver.adapters.kubernetes.errors import ApiServerError, ExpiredError, UnavailableError
 from driver.adapters.kubernetes.resources import JsonObject, Resource, object_key
 from driver.adapters.kubernetes.skipped import identity
 from driver.adapters.kubernetes.watch import WatchEvent, WatchStream
+from driver.backoff import Backoff
 
 __all__ = ["Reflector", "without_managed_fields"]
 

@@ -10,7 +10,6 @@ from driver.allocator.demands import ClaimDemand, read_claim
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
 from driver.api.resource_v1 import DeviceAllocationConfiguration, ResourceClaim
-from driver.api.spelling import is_one_domain, nearest
 from driver.config.entries import read_entries
 from driver.explain.explanation import Finding, ObjectRef
 from driver.explain.known.cluster import ClaimState, Kind, PodClaim, PodState
@@ -19,6 +18,7 @@ from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.reasons import Reason
 from driver.objects.extended_resources import CLASS_PREFIX
+from driver.spelling import is_one_domain, nearest
 
 __all__ = [
     "DEFAULT_SCHEDULER",

@@ -10,7 +10,7 @@ from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.texts import plural
+from driver.wording import plural
 
 __all__ = ["unread", "with_doubts"]
 

@@ -17,7 +17,7 @@ from driver.explain.judge.verdicts import Verdicts
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.explain.texts import plural
+from driver.wording import plural
 
 __all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
 

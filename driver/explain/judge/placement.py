@@ -25,7 +25,8 @@ from driver.explain.explanation import Finding
 from driver.explain.known.cluster import ClaimState, NodeState, NodeTaint, PodState, PodToleration
 from driver.explain.known.extended import Extended, amounts_text
 from driver.explain.reasons import Reason
-from driver.explain.texts import listed, taint_text
+from driver.explain.texts import taint_text
+from driver.wording import listed
 
 __all__ = ["placement"]
 

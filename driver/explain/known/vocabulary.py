@@ -11,9 +11,9 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
-from driver.api.spelling import alike, is_one_domain, is_part, nearest, plain
 from driver.layout import attributes as published
 from driver.model.devices import DeviceType
+from driver.spelling import alike, is_one_domain, is_part, nearest, plain
 
 __all__ = [
     "CAPACITIES",

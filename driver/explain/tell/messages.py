@@ -24,7 +24,8 @@ from driver.explain.reasons import Reason
 from driver.explain.tell.selector_texts import error_text, refusals
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
-from driver.explain.texts import amount, device_names, listed, plural, short
+from driver.explain.texts import amount, device_names
+from driver.wording import listed, plural, short
 
 __all__ = ["asks", "judgement_text"]
 

@@ -11,7 +11,7 @@ from typing import Final
 from driver.explain.explanation import Explanation, FunnelStep, NodeGroup, Proposal, RequestFunnel, Step
 from driver.explain.reasons import UNKNOWN_REASONS, Reason
 from driver.explain.tell.ranking import PLACEMENT_REASONS
-from driver.explain.texts import plural
+from driver.wording import plural
 
 __all__ = ["WIDTH", "Line", "Tone", "report", "report_text"]
 

@@ -19,7 +19,8 @@ from driver.explain.known.state import ClusterState
 from driver.explain.tell.selector_texts import Refused, refused_by, told
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import Fragment, counters_text, fragment_text, held_by, largest_fragment
-from driver.explain.texts import amount, plural
+from driver.explain.texts import amount
+from driver.wording import plural
 
 __all__ = ["request_funnels"]
 

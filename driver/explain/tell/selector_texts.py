@@ -17,7 +17,7 @@ from driver.errors import InputError
 from driver.explain.judge.funnel import Sieve
 from driver.explain.judge.look import Look
 from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, suggest
-from driver.explain.texts import listed, plural, short
+from driver.wording import listed, plural, short
 
 __all__ = ["Refused", "error_text", "refusals", "refused_by", "told"]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from driver.explain.explanation import Explanation, NodeGroup, Proposal
 from driver.explain.reasons import UNKNOWN_REASONS, Reason
-from driver.explain.texts import plural
+from driver.wording import plural
 
 __all__ = ["NOTE_BYTES", "short_answer", "shortened", "summary"]
 

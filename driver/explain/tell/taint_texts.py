@@ -11,7 +11,8 @@ from driver.allocator.pools import PooledDevice
 from driver.allocator.taints import refusing_taints
 from driver.api.resource_v1 import DeviceTaint
 from driver.explain.known.state import ClusterState
-from driver.explain.texts import device_names, plural, short, taint_text
+from driver.explain.texts import device_names, taint_text
+from driver.wording import plural, short
 
 __all__ = ["taints_text", "unhealthy_text"]
 

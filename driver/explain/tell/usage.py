@@ -13,8 +13,9 @@ from driver.budget import check
 from driver.explain.judge.funnel import Sieve, lacking_counters, whole_amounts
 from driver.explain.judge.look import Look
 from driver.explain.known.state import ClusterState
-from driver.explain.texts import amount, holders_text, plural
+from driver.explain.texts import amount, holders_text
 from driver.layout.attributes import TYPE
+from driver.wording import plural
 
 __all__ = [
     "Fragment",

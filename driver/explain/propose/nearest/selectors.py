@@ -11,7 +11,6 @@ from functools import partial
 from typing import Final
 
 from driver.api.quantity import binary_meant
-from driver.api.spelling import unlikeness
 from driver.budget import check
 from driver.cel.errors import CelCompileError
 from driver.cel.reads import Read
@@ -21,7 +20,8 @@ from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.propose.nearest.bench import Bench, Wish
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
-from driver.explain.texts import short
+from driver.spelling import unlikeness
+from driver.wording import short
 
 __all__ = ["other_selectors"]
 
