@@ -10,9 +10,8 @@ from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import PreparedDevice
 from driver.plan.effects import Effect, LendInterface
-from driver.plan.gpu_use import GpuUse
 from driver.plan.isolation import Isolation
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import GpuUse, NicUse
 from kubeletplugin.service import ClaimPrepared
 
 __all__ = ["Entry", "EntryDevice", "EntryFile", "EntryIsolation", "EntryNicUse", "EntryPlacement", "EntryUse"]
@@ -31,7 +30,7 @@ class EntryPlacement(_Model):
 
 
 class EntryUse(_Model):
-    """How the claim uses a GPU: :class:`driver.plan.gpu_use.GpuUse` as it stands in the file."""
+    """How the claim uses a GPU: :class:`driver.plan.uses.GpuUse` as it stands in the file."""
 
     gpu: str
     mode: Literal["gpu", "gpu-ratio", "mig"]
@@ -76,7 +75,7 @@ class EntryUse(_Model):
 
 
 class EntryNicUse(_Model):
-    """How the claim uses an RDMA NIC: :class:`driver.plan.nic_use.NicUse` as it stands in the file."""
+    """How the claim uses an RDMA NIC: :class:`driver.plan.uses.NicUse` as it stands in the file."""
 
     nic: str
     vf: str | None
