@@ -232,7 +232,7 @@ class Preparer:
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
-        nics = nics_beside(uid, self._held(state), _holdings(former) if former else ())
+        nics = nics_beside(uid, self._held(state), former.holdings if former else ())
         left = self._effects.left_on(uid, state)
         if left:
             try:
@@ -244,7 +244,7 @@ class Preparer:
     def _held(self, state: OpenStore) -> list[Holding]:
         """What prepared claims hold: nothing of an earlier boot."""
         running = (entry for entry in state.entries.values() if entry.boot_id == self._store.boot_id)
-        return [holding for entry in running for holding in _holdings(entry)]
+        return [holding for entry in running for holding in entry.holdings]
 
     def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
         """Everything that preparing a claim does to the node."""
@@ -289,10 +289,6 @@ class Preparer:
                         hint="check that the device's kernel driver is loaded and that its nodes are made (for NVIDIA: "
                         "nvidia-modprobe or nvidia-persistenced); the kubelet retries",
                     )
-
-
-def _holdings(entry: Entry) -> list[Holding]:
-    return [device.holding(entry.claim) for device in entry.answer.devices]
 
 
 def _pods(claim: ResourceClaim) -> frozenset[str]:
