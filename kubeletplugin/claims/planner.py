@@ -135,7 +135,7 @@ class ClaimPlanner:
                         self._policy_file, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=self._clock
                     )
                 else:
-                    self._policies.look()
+                    self._policies.reload()
             except InputError as error:
                 raise NodeError(
                     f"claim {claim.reference}: how its GPU may be shared is not known: {error.message}",
