@@ -11,7 +11,16 @@ from typing import Any, Final
 from driver.api.rootport_v1alpha1 import Device
 from driver.status.overview import Amount, DeviceOverview, NodeOverview, NodeState, can_be_given, device_overview, total
 
-__all__ = ["NodeFigures", "NodeWord", "is_well", "name_order", "node_figures", "node_overviews", "node_word"]
+__all__ = [
+    "NodeFigures",
+    "NodeWord",
+    "is_well",
+    "name_order",
+    "node_figures",
+    "node_overviews",
+    "node_state",
+    "node_word",
+]
 
 _SILENT: Final = "NodeSilent"
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -27,12 +36,24 @@ class NodeWord:
 
 def node_word(inventory: Mapping[str, Any]) -> NodeWord:
     """What a stored NodeInventory says of its node: the plugin's word, and the controller's that it hears nothing."""
-    conditions = {item.get("type"): item for item in (inventory.get("status") or {}).get("conditions") or () if item}
-    published, ready = conditions.get("Published") or {}, conditions.get("Ready")
-    if published.get("status") == "False" and published.get("reason") == _SILENT:
+    conditions = [item for item in (inventory.get("status") or {}).get("conditions") or () if item]
+    published: Mapping[str, Any] = next((item for item in conditions if item.get("type") == "Published"), {})
+    is_silent = published.get("status") == "False" and published.get("reason") == _SILENT
+    return node_state(conditions, is_silent=is_silent) or NodeWord(state="NotReady", reason="PluginStarting")
+
+
+def node_state(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool) -> NodeWord | None:
+    """Return whether claims can be prepared on a node; None if its plugin has not reported that yet.
+
+    Args:
+        conditions: The conditions of its NodeInventory.
+        is_silent: Whether the plugin's heartbeats have ended.
+    """
+    if is_silent:
         return NodeWord(state="Silent", reason=_SILENT)
+    ready = next((item for item in conditions if item.get("type") == "Ready"), None)
     if ready is None:
-        return NodeWord(state="NotReady", reason="PluginStarting")
+        return None
     if ready.get("status") == "True":
         return NodeWord(state="Ready")
     return NodeWord(state="NotReady", reason=str(ready.get("reason") or "NotReady"))
