@@ -278,7 +278,7 @@ class Publisher:
                     _LOG.exception("unexpected error; will be tried again at the next tick")
 
     def _check_policies(self) -> None:
-        if any([self._policies.look(), self._nic_policies.look()]):  # a list: both files are checked each time
+        if any([self._policies.reload(), self._nic_policies.reload()]):  # a list: both files are checked each time
             self._enqueue_all()
 
     def _check_liveness(self) -> None:

@@ -19,13 +19,13 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import NicUse
 from kubeletplugin.claims.device_status import device_statuses, is_told
 from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.internal_errors import InternalError
 from kubeletplugin.network.network_data import NetworkData
 from kubeletplugin.service import ClaimPrepared
-from kubeletplugin.state.entry import Entry, EntryDevice
+from kubeletplugin.state.entry import Entry
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"
@@ -298,7 +298,7 @@ class Claims:
             name=metadata["name"],
             state="prepared",
             boot_id="b",
-            devices=tuple(EntryDevice.of(device) for device in devices),
+            devices=devices,
             effects=effects,
             cdi_spec="{}",
             files=(),
@@ -506,7 +506,7 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
             self.calls += 1
             raise UnavailableError("away")
 
-    devices = (EntryDevice.of(prepared()),)
+    devices = (prepared(),)
     entries = [
         Entry(
             uid=f"u{at}",
