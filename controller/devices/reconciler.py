@@ -41,7 +41,7 @@ from driver.objects import (
 )
 from driver.objects.device_statuses import AllocationPods
 from driver.objects.health import node_health
-from driver.status.overview import NodeState
+from driver.status.overview import ReadyState
 
 __all__ = ["DevicePass", "NodeListener"]
 
@@ -60,7 +60,7 @@ class NodeListener(Protocol):
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
         """A node is new or may have changed. Called by the thread of the passes, before it writes anything.
@@ -297,7 +297,7 @@ class DevicePass:
             self._listener.remove(node)
 
 
-def _node_state(wire: JsonObject, *, is_silent: bool) -> tuple[NodeState, str]:
+def _node_state(wire: JsonObject, *, is_silent: bool) -> tuple[ReadyState, str]:
     """What the node's plugin says of itself; one that says nothing is taken to be ready."""
     if is_silent:
         return "Silent", SILENT
