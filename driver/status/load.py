@@ -1,6 +1,6 @@
 """Reads the load of a node's GPUs and who uses them from the metrics that the node's plugin exports.
 
-Names and labels: docs/user/metrics.md.
+Names and labels: docs/operator/metrics.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Summarizes a node and its devices for a heat map or a table of the cluster.
 
-The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/user/http-api.md) and of
+The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/operator/http-api.md) and of
 ``rootport status -o json``: fields are added, and never renamed.
 """
 

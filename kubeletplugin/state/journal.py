@@ -37,7 +37,7 @@ from driver.adapters.files.durable_files import (
 from driver.api.resource_v1 import ClaimReference
 from driver.bounded_json import parse_json
 from driver.errors import InputError, NodeError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from driver.plan.effects import CreateMigDevice, Effect
 from kubeletplugin.state.migrations import newer_version
 
@@ -310,7 +310,7 @@ class EffectJournal:
                 old.unlink()
 
     def _path(self, claim_uid: str) -> Path:
-        spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+        check_claim_uid(claim_uid)  # so that what follows is one part of a path
         return self.folder / f"{claim_uid}{_SUFFIX}"
 
 
@@ -368,7 +368,7 @@ def _newer_partitions(content: bytes, boot_id: str) -> frozenset[tuple[str, int,
 def _claim_uid_of(name: str) -> str | None:
     uid = name.removesuffix(_SUFFIX)
     try:
-        spec_file_name(uid)
+        check_claim_uid(uid)
     except InputError:
         return None
     return uid if uid != name else None

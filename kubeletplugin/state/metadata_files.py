@@ -22,7 +22,7 @@ from driver.adapters.files.durable_files import (
 from driver.api.resource_v1 import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from kubeletplugin.state.entry import EntryFile
 
 __all__ = ["claim_folders", "remove_metadata", "remove_metadata_leftovers", "write_metadata"]
@@ -95,13 +95,13 @@ def remove_metadata_leftovers(claim_uid: str, root: Path) -> tuple[Path, ...]:
 
 
 def _folder(claim_uid: str, root: Path) -> Path:
-    spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+    check_claim_uid(claim_uid)  # so that what follows is one part of a path
     return root / claim_uid
 
 
 def _is_uid(name: str) -> bool:
     try:
-        spec_file_name(name)
+        check_claim_uid(name)
     except InputError:
         return False
     return True

@@ -18,7 +18,7 @@ from driver.adapters.files import cdi_files
 from driver.adapters.files.durable_files import os_errors_as_node_errors, read_regular_file
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from kubeletplugin.state.checkpoint import MAX_BYTES, CheckpointFile, CorruptCheckpointError
 from kubeletplugin.state.entry import Entry, EntryFile
 from kubeletplugin.state.entry_in_spec import found_in_spec
@@ -282,5 +282,5 @@ class OpenStore:
             _LOG.warning("claim %s: a failed prepare could not be undone as a whole: %s", entry.claim, error)
 
     def _note(self, claim_uid: str) -> Path:
-        spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+        check_claim_uid(claim_uid)  # so that what follows is one part of a path
         return self._store.plugin_dir / PREPARING / claim_uid
