@@ -39,8 +39,8 @@ from driver.objects import (
     device_statuses,
 )
 from driver.objects.device_statuses import AllocationPods
-from driver.status.cluster import NodeWord, node_state
-from driver.status.overview import NodeState
+from driver.status.cluster import NodeReadiness, readiness
+from driver.status.overview import ReadyState
 
 __all__ = ["DeviceReconciler", "NodeEventHandler"]
 
@@ -59,7 +59,7 @@ class NodeEventHandler(Protocol):
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
         """Take in a node that is new or may have changed. Called before anything is written.
@@ -232,7 +232,7 @@ class DeviceReconciler:
         statuses = self._statuses(label, inventory, reported, kept, is_silent=silent)
         if self._handler is not None:
             # A plugin that has not reported yet counts as ready here.
-            found = node_state(reported.conditions, is_silent=silent) or NodeWord(state="Ready")
+            found = readiness(reported.conditions, is_silent=silent) or NodeReadiness(state="Ready")
             self._handler.put(node, devices=desired, statuses=statuses, state=found.state, reason=found.reason)
         changes = replace(changes, status=status_changes(statuses, list(kept.values())))
         return _Plan(changes=changes, health=health_changes(changes.status, statuses, kept))

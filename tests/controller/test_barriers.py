@@ -23,7 +23,7 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
 from driver.model.inventory import Inventory
-from driver.status.overview import NodeState
+from driver.status.overview import ReadyState
 
 pytestmark = pytest.mark.needs_go
 
@@ -37,12 +37,12 @@ class OddError(Exception):
 
 
 class OddPolicies(PoliciesInForce[GpuPolicies]):
-    """Cannot be looked at."""
+    """Cannot be reloaded."""
 
     def __init__(self) -> None:
         super().__init__(None, default=DEFAULT_POLICIES, flag="")
 
-    def look(self) -> bool:
+    def reload(self) -> bool:
         raise OddError
 
 
@@ -55,7 +55,7 @@ class OddOverview:
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
         del devices, statuses, state, reason
