@@ -11,7 +11,16 @@ from typing import Any, Final
 from driver.api.rootport_v1alpha1 import Device
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
-__all__ = ["NodeReadiness", "NodeTotals", "is_healthy", "name_order", "node_overviews", "node_readiness", "node_totals", "readiness"]
+__all__ = [
+    "NodeReadiness",
+    "NodeTotals",
+    "is_healthy",
+    "name_order",
+    "node_overviews",
+    "node_readiness",
+    "node_totals",
+    "readiness",
+]
 
 _SILENT: Final = "NodeSilent"
 _DIGITS: Final = re.compile(r"(\d+)")
