@@ -11,7 +11,16 @@ from typing import Any, Final
 from driver.api.rootport_v1alpha1 import Device
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
-__all__ = ["NodeReadiness", "NodeTotals", "is_healthy", "name_order", "node_overviews", "node_readiness", "node_totals"]
+__all__ = [
+    "NodeReadiness",
+    "NodeTotals",
+    "is_healthy",
+    "name_order",
+    "node_overviews",
+    "node_readiness",
+    "node_totals",
+    "readiness",
+]
 
 _SILENT: Final = "NodeSilent"
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -27,12 +36,24 @@ class NodeReadiness:
 
 def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
     """Return what a stored NodeInventory says of its node: the plugin's condition, or the controller's silence."""
-    conditions = {item.get("type"): item for item in (inventory.get("status") or {}).get("conditions") or () if item}
-    published, ready = conditions.get("Published") or {}, conditions.get("Ready")
-    if published.get("status") == "False" and published.get("reason") == _SILENT:
+    conditions = [item for item in (inventory.get("status") or {}).get("conditions") or () if item]
+    published: Mapping[str, Any] = next((item for item in conditions if item.get("type") == "Published"), {})
+    is_silent = published.get("status") == "False" and published.get("reason") == _SILENT
+    return readiness(conditions, is_silent=is_silent) or NodeReadiness(state="NotReady", reason="PluginStarting")
+
+
+def readiness(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool) -> NodeReadiness | None:
+    """Return whether claims can be prepared on a node; None if its plugin has not reported that yet.
+
+    Args:
+        conditions: The conditions of its NodeInventory.
+        is_silent: Whether the plugin's heartbeats have ended.
+    """
+    if is_silent:
         return NodeReadiness(state="Silent", reason=_SILENT)
+    ready = next((item for item in conditions if item.get("type") == "Ready"), None)
     if ready is None:
-        return NodeReadiness(state="NotReady", reason="PluginStarting")
+        return None
     if ready.get("status") == "True":
         return NodeReadiness(state="Ready")
     return NodeReadiness(state="NotReady", reason=str(ready.get("reason") or "NotReady"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from monitoring.exported import EXPORTED
 
-from controller.explanations.pending import PendingClaim
+from controller.explanations.pending_claims import PendingClaim
 from controller.metrics import PASSES, ControllerSnapshot, controller_families, pending_by_reason
 from controller.metrics.nodes import gpu_figures
 from driver.adapters.http.durations import Durations
