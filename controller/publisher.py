@@ -275,7 +275,7 @@ class Publisher:
                     _LOG.exception("unexpected error; will be tried again at the next tick")
 
     def _look_at_policies(self) -> None:
-        if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
+        if any([self._policies.reload(), self._nic_policies.reload()]):  # a list: both look each time
             self._look_at_all()
 
     def _look_at_liveness(self) -> None:

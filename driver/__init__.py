@@ -2,7 +2,7 @@
 
 Layers, lowest first (held by import-linter, see pyproject.toml): ``errors`` < ``api`` | ``model`` < ``cel`` |
 ``layout`` | ``config`` < ``allocator`` | ``plan`` < ``adapters`` < ``cli``. Nothing here may import grpc or a
-Kubernetes client; NVML is reached through :mod:`driver.adapters.nvml.gpus` alone.
+Kubernetes client; NVML is reached through :mod:`driver.adapters.nvml.discovery` alone.
 """
 
 from typing import Final

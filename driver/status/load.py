@@ -1,6 +1,6 @@
 """What the GPUs of a node do now and who has them, out of the metrics that the node's plugin exports.
 
-Names and labels: docs/user/metrics.md.
+Names and labels: docs/operator/metrics.md.
 """
 
 from __future__ import annotations

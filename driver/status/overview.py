@@ -1,6 +1,6 @@
 """A node and its devices in a few words each: what a heat map or a table of the cluster shows.
 
-The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/user/http-api.md) and of
+The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/operator/http-api.md) and of
 ``rootport status -o json``: fields are added, and never renamed.
 """
 

@@ -22,7 +22,7 @@ from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.api.times import time_text
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import NicUse
 
 if TYPE_CHECKING:
     from kubeletplugin.network.netdev.records import InPod

@@ -17,7 +17,7 @@ from typing import Final
 
 from driver.adapters.host import HostRoot
 from driver.adapters.machines import live
-from driver.adapters.nvml import gpus as nvml
+from driver.adapters.nvml import discovery as nvml
 from driver.api.rootport_v1alpha1 import NodeInventorySpec
 from driver.errors import NodeError, RootportError
 from driver.layout import left_out_notes
@@ -102,7 +102,7 @@ def discover(
         return without_own_partitions(report, before | own_partitions())
 
     reading = live.read(roots.hardware, node=node, lent=lent, read_gpus=read_gpus)
-    tree, report = reading.tree, reading.nvml
+    tree, report = reading.tree, reading.report
     failure: NodeError | None = None
     cut_up: tuple[str, ...] = ()
     silent: tuple[Gpu, ...] = ()

@@ -19,7 +19,7 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import NicUse
 from kubeletplugin.claims.device_status import device_statuses, is_published
 from kubeletplugin.claims.status import ClaimStatusPublisher, NotifyingClaims
 from kubeletplugin.internal_errors import InternalError

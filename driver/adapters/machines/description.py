@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from driver.adapters.files import yaml_documents
 from driver.adapters.files.input_file import path_name, read_text
 from driver.adapters.files.policies_file import validated
-from driver.adapters.nccl.xml import MAX_ELEMENTS, Document, Element
+from driver.adapters.nccl.xml import MAX_ELEMENTS, Element, TopologyDocument
 from driver.api.machine import CLASS_CODES, DeviceKind, Machine
 from driver.api.validation.errors import shown
 from driver.errors import InputError
@@ -46,7 +46,7 @@ _NVSWITCH: Final = "fffffff:ffff:ff"
 _Loc = tuple[str | int, ...]
 
 
-def read_machine(path: Path) -> Document:
+def read_machine(path: Path) -> TopologyDocument:
     """Read a machine description as the NCCL topology file of the machine.
 
     Raises:
@@ -177,7 +177,7 @@ class _Topology:
         self._nic_numbers = _nic_numbers(placed)
         self._elements: list[Element] = []
 
-    def document(self) -> Document:
+    def document(self) -> TopologyDocument:
         """The topology file."""
         system = self._add("system", {}, 1, None)
         indices: dict[int, int] = {}
@@ -195,7 +195,7 @@ class _Topology:
                 self._gpu(device, next(gpu_numbers), indices[place])
             elif device.kind.is_nic:
                 self._nic(device, indices[place])
-        return Document(self._path, tuple(self._elements), subject="Machine")
+        return TopologyDocument(self._path, tuple(self._elements), subject="Machine")
 
     def _add(self, tag: str, attributes: Mapping[str, str], line: int, parent: int | None) -> int:
         if len(self._elements) >= MAX_ELEMENTS:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvml import gpus as nvml
+from driver.adapters.nvml import discovery as nvml
 from driver.adapters.sysfs import discovery as sysfs
 from driver.errors import NodeError
 from driver.model.inventory import Inventory, InventorySource
@@ -21,12 +21,12 @@ class HostReading:
 
     Attributes:
         tree: The devices that sysfs shows.
-        nvml: NVML's report, or why there is none.
+        report: What NVML reports of the GPUs, or why it does not.
         lent: The RDMA functions that were lent to pods while sysfs was read, by name.
     """
 
     tree: Inventory
-    nvml: nvml.NvmlReport | NodeError
+    report: nvml.NvmlReport | NodeError
     lent: frozenset[str]
 
 
@@ -62,7 +62,7 @@ def read(
         report = read_gpus(host)
     except NodeError as error:
         report = error
-    return HostReading(tree=tree, nvml=report, lent=before | after)
+    return HostReading(tree=tree, report=report, lent=before | after)
 
 
 def discover(host: HostRoot, *, node: str) -> Inventory:
@@ -81,7 +81,7 @@ def discover(host: HostRoot, *, node: str) -> Inventory:
         NodeError: sysfs cannot be read, or NVML does not start although the node has NVIDIA GPUs.
     """
     reading = read(host, node=node)
-    tree, report = reading.tree, reading.nvml
+    tree, report = reading.tree, reading.report
     if isinstance(report, NodeError):
         has_nvidia = any(gpu.vendor == "nvidia" for gpu in tree.gpus)
         if has_nvidia and not isinstance(report, nvml.NvmlUnavailableError):

@@ -13,7 +13,7 @@ from typing import Final
 
 from driver.adapters import catalogue
 from driver.adapters.nccl.tree import Endpoint
-from driver.adapters.nccl.xml import Document, Element
+from driver.adapters.nccl.xml import Element, TopologyDocument
 from driver.model.devices import Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort
 from driver.model.pci import PciAddress, PciePath
 
@@ -37,32 +37,32 @@ _GCN_NUMBERS: Final[Mapping[str, str]] = {
 _GCN_NAME: Final = re.compile(r"(gfx[0-9a-f]{3,5})(?::.*)?", re.ASCII)
 
 
-def vendor(document: Document, endpoint: Endpoint) -> str | None:
+def vendor(document: TopologyDocument, endpoint: Endpoint) -> str | None:
     """The vendor's name, or its PCI id (``0x1d94``); None where the file has none."""
     number = document.hexadecimal(endpoint.element, "vendor")
     return None if number is None else catalogue.vendor_name(int(number, 16))
 
 
-def pci_id(document: Document, endpoint: Endpoint) -> str | None:
+def pci_id(document: TopologyDocument, endpoint: Endpoint) -> str | None:
     """``vendor:device`` as the catalogue writes it; None where the file has none."""
     numbers = [document.hexadecimal(endpoint.element, name) for name in ("vendor", "device")]
     return None if None in numbers else ":".join(number.zfill(4) for number in numbers if number)
 
 
-def gpu_number(document: Document, endpoint: Endpoint) -> int | None:
+def gpu_number(document: TopologyDocument, endpoint: Endpoint) -> int | None:
     """The GPU's NVML (or AMD SMI) index, ``<gpu dev>``; None where the file has none."""
     gpu = _first(endpoint, "gpu")
     return None if gpu is None else document.integer(gpu, "dev", least=0, most=_MAX_DEV)
 
 
-def nic_number(document: Document, endpoint: Endpoint) -> int | None:
+def nic_number(document: TopologyDocument, endpoint: Endpoint) -> int | None:
     """The lowest number of the NIC's ports among those that NCCL uses, ``<net dev>``; None where the file has none."""
     numbers = [document.integer(net, "dev", least=0, most=_MAX_DEV) for net in _all(endpoint, "net")]
     return min((number for number in numbers if number is not None), default=None)
 
 
 def read_gpu(
-    document: Document,
+    document: TopologyDocument,
     endpoint: Endpoint,
     *,
     pcie: PciePath,
@@ -120,7 +120,7 @@ def _amd_architecture(gcn: str) -> str | None:
     return match[1] if match else _GCN_NUMBERS.get(gcn)
 
 
-def _links(document: Document, endpoint: Endpoint, gpus: Collection[PciAddress]) -> Iterator[GpuLink]:
+def _links(document: TopologyDocument, endpoint: Endpoint, gpus: Collection[PciAddress]) -> Iterator[GpuLink]:
     counts: Counter[tuple[LinkKind, PciAddress | None]] = Counter()
     for element in endpoint.parts:
         kind = _LINK_TAGS.get(element.tag)
@@ -144,7 +144,7 @@ def _links(document: Document, endpoint: Endpoint, gpus: Collection[PciAddress])
 
 
 def read_nics(
-    document: Document, endpoint: Endpoint, *, pcie: PciePath, taken: MutableSet[PciAddress], notes: list[str]
+    document: TopologyDocument, endpoint: Endpoint, *, pcie: PciePath, taken: MutableSet[PciAddress], notes: list[str]
 ) -> Iterator[RdmaNic]:
     """Describe the RDMA NICs of one PCI device: none, one, or several functions.
 
@@ -185,7 +185,7 @@ def read_nics(
         )
 
 
-def _rdma_ports(document: Document, endpoint: Endpoint, notes: list[str]) -> dict[str | None, list[RdmaPort]]:
+def _rdma_ports(document: TopologyDocument, endpoint: Endpoint, notes: list[str]) -> dict[str | None, list[RdmaPort]]:
     """RDMA device → its ports."""
     link_layer = _link_layer(document, endpoint)
     ports: dict[str | None, list[RdmaPort]] = {}
@@ -213,7 +213,7 @@ def _rdma_ports(document: Document, endpoint: Endpoint, notes: list[str]) -> dic
     return ports
 
 
-def _link_layer(document: Document, endpoint: Endpoint) -> LinkLayer | None:
+def _link_layer(document: TopologyDocument, endpoint: Endpoint) -> LinkLayer | None:
     class_ = document.hexadecimal(endpoint.element, "class") or ""
     if class_.startswith("0207"):
         return LinkLayer.INFINIBAND

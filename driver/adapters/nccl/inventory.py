@@ -14,7 +14,7 @@ from typing import Final
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.nccl.devices import gpu_number, nic_number, read_gpu, read_nics, vendor
 from driver.adapters.nccl.tree import Endpoint, Kind, PciTree, read_pci_tree
-from driver.adapters.nccl.xml import Document
+from driver.adapters.nccl.xml import TopologyDocument
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
@@ -34,7 +34,7 @@ _ON_NVLINK_BOARDS: Final = re.compile(r"SXM|HBM3|H[28]00\b(?! NVL)|H20\b|B[23]00
 _MAX_DEVICES: Final = 512
 
 
-def inventory(document: Document, *, node: str, hardware: HardwareFacts) -> Inventory:
+def inventory(document: TopologyDocument, *, node: str, hardware: HardwareFacts) -> Inventory:
     """Understand an NCCL topology file.
 
     ``PciePath.root`` is ``pci<domain>:<bus>`` of the topmost PCI device on the way that is not a virtual switch. That
@@ -103,7 +103,7 @@ def _of_kind(tree: PciTree, kind: Kind) -> list[Endpoint]:
 
 
 def _gpus(
-    document: Document,
+    document: TopologyDocument,
     tree: PciTree,
     paths: Mapping[PciAddress, PciePath],
     hardware: HardwareFacts,
@@ -131,7 +131,7 @@ def _gpus(
 
 
 def _nics(
-    document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath], notes: list[str]
+    document: TopologyDocument, tree: PciTree, paths: Mapping[PciAddress, PciePath], notes: list[str]
 ) -> tuple[RdmaNic, ...]:
     endpoints = _of_kind(tree, Kind.NIC)
     numbers = {endpoint.address: nic_number(document, endpoint) for endpoint in endpoints}
@@ -147,7 +147,7 @@ def _nics(
     return with_rails(replace(nic, index=index) for index, nic in enumerate(nics))
 
 
-def _fpgas(document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
+def _fpgas(document: TopologyDocument, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
     return tuple(
         Fpga(
             address=endpoint.address,

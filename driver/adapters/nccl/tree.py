@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 from driver.adapters import catalogue
-from driver.adapters.nccl.xml import Document, Element
+from driver.adapters.nccl.xml import Element, TopologyDocument
 from driver.model.pci import PciAddress, is_virtual_switch
 
 __all__ = ["Endpoint", "Kind", "PciTree", "read_pci_tree"]
@@ -72,7 +72,7 @@ class _Place:
     device: int | None = None
 
 
-def read_pci_tree(document: Document) -> PciTree:
+def read_pci_tree(document: TopologyDocument) -> PciTree:
     """Find every PCI device of a topology file.
 
     Raises:
@@ -94,7 +94,7 @@ def read_pci_tree(document: Document) -> PciTree:
 class _Walk:
     """One pass over the elements; a parent is seen before its children."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TopologyDocument) -> None:
         self._document = document
         self._has_pci_inside = {
             element.parent for element in document.elements if element.tag == "pci" and element.parent is not None
@@ -239,7 +239,7 @@ def _kind(class_: str | None, *, vendor: str | None, device: str | None, parts: 
     return Kind.OTHER
 
 
-def _refuse_several_hosts(document: Document) -> None:
+def _refuse_several_hosts(document: TopologyDocument) -> None:
     # Where NVLink spans nodes (NVL72), NCCL dumps all of them into one file and tells them apart by host_hash.
     hosts = [element for element in document.elements if element.tag == "cpu" and "host_hash" in element.attributes]
     for cpu in hosts:

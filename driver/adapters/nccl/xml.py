@@ -22,7 +22,7 @@ from driver.adapters.files.input_file import read_input
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Document", "Element", "read_document"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Element", "TopologyDocument", "read_document"]
 
 # A machine with 16 GPUs and 16 NICs makes 25 kB, 200 elements and a depth of 13.
 MAX_BYTES: Final = 4 * 1024**2
@@ -53,7 +53,7 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TopologyDocument:
     """An XML file, or another file that was understood as one.
 
     Attributes:
@@ -114,7 +114,7 @@ class Document:
         return match[1].lower()
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> TopologyDocument:
     """Read an XML file.
 
     Raises:
@@ -138,7 +138,7 @@ def read_document(path: Path) -> Document:
         ) from error
     except (ValueError, LookupError) as error:  # an encoding that Python or expat does not know
         raise InputError(f"{path}:{collector.line}: cannot be decoded: {error}", hint="save it as UTF-8") from error
-    return Document(path, tuple(collector.elements))
+    return TopologyDocument(path, tuple(collector.elements))
 
 
 class _Collector(xml.sax.handler.ContentHandler, xml.sax.handler.ErrorHandler):

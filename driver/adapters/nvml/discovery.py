@@ -1,7 +1,7 @@
-"""What NVIDIA's management library (NVML) tells about the GPUs of this machine, through its binding ``pynvml``.
+"""Discovers the GPUs of this machine with NVIDIA's management library (NVML), through its binding ``pynvml``.
 
-It reads and never changes a GPU's state. Each GPU is asked on its own, and each fact on its own: a GPU that has fallen
-off the bus, or a call that a part does not have, costs that GPU or that fact, with a note, never the neighbours.
+It reads and never changes a GPU's state. Each GPU and each fact is read on its own: a GPU that has fallen off the bus,
+or a call that a part does not support, costs that GPU or that fact, with a note, never its neighbours.
 
 Source of every call, number and error: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/.
 """
@@ -16,7 +16,7 @@ import pynvml
 
 from driver.adapters.host import HostRoot
 from driver.adapters.nvml.partitions import LeftOutPartition, read_mig
-from driver.adapters.nvml.session import ABSENT_NUMBER, Asker, NvmlUnavailableError, session
+from driver.adapters.nvml.session import ABSENT_NUMBER, NvmlReader, NvmlUnavailableError, session
 from driver.errors import NodeError
 from driver.model.devices import Gpu, GpuLink, LinkKind
 from driver.model.pci import PciAddress, PciePath
@@ -41,14 +41,14 @@ _ARCHITECTURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlReport:
-    """What NVML tells about a machine.
+    """What NVML reports about a machine.
 
     Attributes:
-        gpus: By NVML's index; ``pcie`` is empty, for NVML does not know the PCIe tree.
+        gpus: The GPUs by NVML's index; ``pcie`` is empty, for NVML does not know the PCIe tree.
         driver_version: The kernel driver's version, such as ``580.159.03``.
         cuda_driver_version: The highest CUDA version of the driver, such as ``13.0``.
-        notes: What NVML did not tell and which GPU was left out; one sentence each, naming index, call and NVML error.
-        partitions_left_out: The GPU instances that exist and can be given to nobody; their notes are not in ``notes``.
+        notes: The facts and GPUs that are missing; one sentence each, naming index, call and NVML error.
+        partitions_left_out: The GPU instances that no claim can use; their notes are not in ``notes``.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -59,28 +59,28 @@ class NvmlReport:
 
 
 def read_gpus(proc: HostRoot | None = None) -> NvmlReport:
-    """Ask NVML for all GPUs of this machine.
+    """Read all GPUs of this machine.
 
     Args:
-        proc: Holds this machine's ``proc``, where the driver tells the device nodes of MIG devices; without it all MIG
-            devices are left out.
+        proc: The folder with this machine's ``proc``, where the driver names the device nodes of MIG devices; without
+            it all MIG devices are left out.
 
     Raises:
         NvmlUnavailableError: libnvidia-ml.so.1 cannot be loaded.
         NodeError: NVML is there but does not start, or does not count the GPUs; the message says what to do.
     """
     with session():
-        system = Asker("NVML")
+        system = NvmlReader("NVML")
         driver_version = system.text(pynvml.nvmlSystemGetDriverVersion)
         # Not its _v2, which fails where libcuda.so.1 is not mounted beside NVML.
-        cuda = system.ask(pynvml.nvmlSystemGetCudaDriverVersion)
+        cuda = system.read(pynvml.nvmlSystemGetCudaDriverVersion)
         cuda_driver_version = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
-        askers = tuple(Asker(f"NVML GPU {index}") for index in range(_count()))
-        found = tuple(_open(asker, index) for index, asker in enumerate(askers))
+        readers = tuple(NvmlReader(f"NVML GPU {index}") for index in range(_count()))
+        found = tuple(_open(reader, index) for index, reader in enumerate(readers))
         addresses = frozenset(address for address in found if address is not None)
         gpus = []
         left_out: list[LeftOutPartition] = []
-        for index, (asker, address) in enumerate(zip(askers, found, strict=True)):
+        for index, (reader, address) in enumerate(zip(readers, found, strict=True)):
             if address is not None:
                 known = Gpu(
                     address=address,
@@ -89,14 +89,14 @@ def read_gpus(proc: HostRoot | None = None) -> NvmlReport:
                     driver_version=driver_version,
                     cuda_driver_version=cuda_driver_version,
                 )
-                gpu, partitions = _read_gpu(asker, known, addresses, proc)
+                gpu, partitions = _read_gpu(reader, known, addresses, proc)
                 gpus.append(gpu)
                 left_out += partitions
     return NvmlReport(
         gpus=tuple(gpus),
         driver_version=driver_version,
         cuda_driver_version=cuda_driver_version,
-        notes=tuple(note for asker in (system, *askers) for note in asker.notes),
+        notes=tuple(note for reader in (system, *readers) for note in reader.notes),
         partitions_left_out=tuple(left_out),
     )
 
@@ -111,30 +111,30 @@ def _count() -> int:
     return count
 
 
-def _open(asker: Asker, index: int) -> PciAddress | None:
+def _open(reader: NvmlReader, index: int) -> PciAddress | None:
     # nvmlDeviceGetCount counts GPUs as well whose handle cannot be had (a lost GPU, no permission).
-    handle = asker.ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+    handle = reader.read(pynvml.nvmlDeviceGetHandleByIndex, index)
     address = None
     if handle is not None:
-        asker.bind(handle)
-        address = asker.address(pynvml.nvmlDeviceGetPciInfo)
+        reader.bind(handle)
+        address = reader.address(pynvml.nvmlDeviceGetPciInfo)
     if address is None:
-        asker.note("left out, since its PCI address is not known")
+        reader.note("left out, since its PCI address is not known")
     return address
 
 
 def _read_gpu(
-    asker: Asker, gpu: Gpu, addresses: frozenset[PciAddress], proc: HostRoot | None
+    reader: NvmlReader, gpu: Gpu, addresses: frozenset[PciAddress], proc: HostRoot | None
 ) -> tuple[Gpu, tuple[LeftOutPartition, ...]]:
     # What names the GPU comes first: once it is lost, nothing more is asked.
-    uuid = asker.text(pynvml.nvmlDeviceGetUUID)
-    model = asker.text(pynvml.nvmlDeviceGetName)
-    minor = asker.ask(pynvml.nvmlDeviceGetMinorNumber)
-    architecture = asker.ask(pynvml.nvmlDeviceGetArchitecture)
-    capability = asker.ask(pynvml.nvmlDeviceGetCudaComputeCapability)
-    ecc = asker.ask(pynvml.nvmlDeviceGetEccMode)
-    memory_bytes = _memory_bytes(asker)
-    mig, left_out = read_mig(asker, gpu.address, minor, proc)
+    uuid = reader.text(pynvml.nvmlDeviceGetUUID)
+    model = reader.text(pynvml.nvmlDeviceGetName)
+    minor = reader.read(pynvml.nvmlDeviceGetMinorNumber)
+    architecture = reader.read(pynvml.nvmlDeviceGetArchitecture)
+    capability = reader.read(pynvml.nvmlDeviceGetCudaComputeCapability)
+    ecc = reader.read(pynvml.nvmlDeviceGetEccMode)
+    memory_bytes = _memory_bytes(reader)
+    mig, left_out = read_mig(reader, gpu.address, minor, proc)
     read = replace(
         gpu,
         uuid=uuid,
@@ -145,43 +145,43 @@ def _read_gpu(
         cuda_compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
         ecc_enabled=None if ecc is None else ecc[0] == pynvml.NVML_FEATURE_ENABLED,
         mig=mig,
-        links=_links(asker, addresses),
+        links=_links(reader, addresses),
     )
     return read, left_out
 
 
-def _memory_bytes(asker: Asker) -> int | None:
+def _memory_bytes(reader: NvmlReader) -> int | None:
     # Drivers before 510 lack the second version.
     for version in ((pynvml.nvmlMemory_v2,), ()):
-        info = asker.ask(pynvml.nvmlDeviceGetMemoryInfo, *version)
+        info = reader.read(pynvml.nvmlDeviceGetMemoryInfo, *version)
         if info is not None and info.total > 0:
             total: int = info.total
             return total
-    if not asker.lost:
+    if not reader.lost:
         # Seen on GB10: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/1073
-        asker.note("tells no memory size: its memory is the system's (unified memory), or the driver does not know it")
+        reader.note("tells no memory size: its memory is the system's (unified memory), or the driver does not know it")
     return None
 
 
-def _links(asker: Asker, addresses: frozenset[PciAddress]) -> tuple[GpuLink, ...]:
+def _links(reader: NvmlReader, addresses: frozenset[PciAddress]) -> tuple[GpuLink, ...]:
     ends: Counter[PciAddress | None] = Counter()
     unknown = 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        state = asker.ask(pynvml.nvmlDeviceGetNvLinkState, link, absent=ABSENT_NUMBER)
+        state = reader.read(pynvml.nvmlDeviceGetNvLinkState, link, absent=ABSENT_NUMBER)
         if state != pynvml.NVML_FEATURE_ENABLED:
             continue
-        kind = asker.ask(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, link)
+        kind = reader.read(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             ends[None] += 1
         elif kind != pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:  # that one leads to a POWER9 CPU, to no GPU
-            peer = asker.address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, link)
+            peer = reader.address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, link)
             # Older drivers and virtual machines may not tell the kind: the address of a GPU says it as well.
             if peer is not None and (kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU or peer in addresses):
                 ends[peer] += 1
             else:
                 unknown += 1
     if unknown:
-        asker.note(f"left out {unknown} active NVLinks: where they lead is not known")
+        reader.note(f"left out {unknown} active NVLinks: where they lead is not known")
     return tuple(
         GpuLink(kind=LinkKind.NVLINK, peer=peer, count=ends[peer]) for peer in sorted(ends, key=lambda peer: peer or "")
     )

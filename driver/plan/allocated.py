@@ -1,4 +1,4 @@
-"""What an allocation gave: its results for this driver, each with the device of the inventory that it names."""
+"""An allocation's results for this driver, each with the device of the inventory that it names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference, DeviceRequestAllocationResult, ResourceClaim
 from driver.api.validation import names
-from driver.api.validation.errors import shown
+from driver.api.validation.errors import joined, shown
 from driver.errors import InputError, NodeError
 from driver.layout.nic_devices import LINK_DOWN
 from driver.model.devices import Gpu, RdmaNic, RdmaVf
@@ -23,10 +23,9 @@ from driver.model.parts import (
     named_devices,
     whole_device,
 )
-from driver.plan.cdi import spec_file_name
-from driver.plan.field_errors import joined
+from driver.plan.cdi import check_claim_uid
 
-__all__ = ["Given", "given_devices", "reference_of"]
+__all__ = ["AllocatedDevice", "allocated_devices", "reference_of"]
 
 _RESULTS = "status.allocation.devices.results"
 _DOMAIN: Final = f"{DRIVER_NAME}/"
@@ -34,15 +33,15 @@ _LONGEST_KEY: Final = len(_DOMAIN) + 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A device, or a part of one, that the allocation gave to a request.
+class AllocatedDevice:
+    """A device, or a part of one, that was allocated to a request.
 
     Attributes:
         request: As the result writes it: ``request`` or ``request/subrequest``.
-        device: What was given.
+        device: The device.
         admin_access: Whether it is only watched over, which is no use of it (KEP-5018).
         share_id: Which share of the device; None where it is given once.
-        consumed: How much of it, as the result says it.
+        consumed: The result's ``consumedCapacity``.
         where: The result's field path.
         subject: Names claim, request and device in errors.
         nic: The NIC that the device is, or whose virtual function it is; None for other devices.
@@ -61,16 +60,16 @@ class Given:
 
     @property
     def at(self) -> str:
-        """Request and device, for errors that name the claim already."""
+        """Request and device, for messages that name the claim already."""
         return f"request {self.base_request}, device {self.device.name}"
 
     def capacity_path(self, key: str) -> str:
-        """The field path of what was consumed of a capacity."""
+        """Return the field path of a capacity in ``consumedCapacity``."""
         return f"{self.where}.consumedCapacity[{key if len(key) <= _LONGEST_KEY and key.isprintable() else shown(key)}]"
 
     @property
     def base_request(self) -> str:
-        """The request without the subrequest: the kubelet knows no others."""
+        """The request without the subrequest, which the kubelet does not know."""
         return self.request.partition("/")[0]
 
     @property
@@ -87,13 +86,13 @@ class Given:
 
 
 def reference_of(claim: ResourceClaim) -> ClaimReference:
-    """Which claim it is.
+    """Return a claim's reference, once its UID and names are checked.
 
     Raises:
-        InputError: Its UID or names could not come from Kubernetes.
+        InputError: They could not come from Kubernetes.
     """
     meta = claim.metadata
-    spec_file_name(meta.uid)
+    check_claim_uid(meta.uid)
     errors = [*names.subdomain("metadata.name", meta.name)]
     if meta.namespace:
         errors += names.label("metadata.namespace", meta.namespace)
@@ -102,8 +101,8 @@ def reference_of(claim: ResourceClaim) -> ClaimReference:
     return claim.reference
 
 
-def given_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Given, ...]:
-    """What the claim was given of this driver's devices, in the allocation's order.
+def allocated_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[AllocatedDevice, ...]:
+    """Return this driver's devices that were allocated to a claim, in the allocation's order.
 
     Raises:
         InputError: The claim is not allocated, not to this node, or could not come from Kubernetes.
@@ -120,7 +119,7 @@ def given_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Given, ..
         _check_names(result, inventory.node, reference)
     devices = named_devices(inventory, {result.device for _, result in ours})
     return tuple(
-        _given(result, f"{_RESULTS}[{index}]", devices.get(result.device), inventory, reference)
+        _allocated(result, f"{_RESULTS}[{index}]", devices.get(result.device), inventory, reference)
         for index, result in ours
     )
 
@@ -140,13 +139,13 @@ def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimR
         )
 
 
-def _given(
+def _allocated(
     result: DeviceRequestAllocationResult,
     where: str,
     device: AllocatableDevice | None,
     inventory: Inventory,
     claim: ClaimReference,
-) -> Given:
+) -> AllocatedDevice:
     if device is None:
         number = sum(1 for _ in allocatable_devices(inventory))
         raise NodeError(
@@ -154,7 +153,7 @@ def _given(
             hint="it may have left the node since it was allocated: check the node's hardware and driver, or delete "
             "the pod so that its claim is allocated anew",
         )
-    item = Given(
+    item = AllocatedDevice(
         request=result.request,
         device=device,
         admin_access=result.admin_access is True,

@@ -1,4 +1,4 @@
-"""One GPU through NVML, to be changed: found by address or UUID, its compute mode set; and what NVML's errors call for.
+"""Finds a GPU in NVML by address or UUID, sets its compute mode, and puts NVML's errors into words.
 
 Changes need root.
 """
@@ -13,14 +13,14 @@ from driver.adapters.nvml.session import ABSENT, NvmlCallError, call, session
 from driver.errors import NodeError
 from driver.model.pci import PciAddress, parse_pci_address
 
-__all__ = ["HINTS", "MORE", "NO_GPU", "device_at", "gpu_address", "nvml_error", "set_compute_mode"]
+__all__ = ["DEFAULT_HINT", "HINTS", "NO_GPU", "device_at", "gpu_address", "nvml_error", "set_compute_mode"]
 
 # A GPU that is not there has no MIG devices; nor has one that has fallen off the bus, since they do not outlive the
 # reset that brings it back.
 NO_GPU: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_GPU_IS_LOST})
-"""Errors that say that there is no such GPU."""
+"""The errors that mean that there is no such GPU."""
 
-MORE: Final = "`nvidia-smi` and `dmesg` on the node tell more; it is tried again"
+DEFAULT_HINT: Final = "`nvidia-smi` and `dmesg` on the node tell more; it is tried again"
 HINTS: Final = {
     pynvml.NVML_ERROR_IN_USE: (
         "end what uses the GPU, it is tried again: `nvidia-smi` and `fuser -v /dev/nvidia*` list the processes; "
@@ -38,23 +38,23 @@ HINTS: Final = {
     pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU has fallen off the bus: see dmesg on the node, then reset it or reboot",
     pynvml.NVML_ERROR_NOT_FOUND: "the GPU is no longer there: see nvidia-smi and dmesg on the node",
 }
-"""What to do, by NVML's error."""
+"""What to do, by NVML's error code."""
 
 
 def device_at(address: PciAddress) -> Any:
-    """NVML's handle of a GPU, within a session.
+    """Return NVML's handle of a GPU, within a session.
 
     Raises:
-        NvmlCallError: NVML has none.
+        NvmlCallError: NVML has no such GPU, or did not answer.
     """
     return call(pynvml.nvmlDeviceGetHandleByPciBusId, str(address))
 
 
 def gpu_address(uuid: str) -> PciAddress | None:
-    """The PCI address of the GPU with this UUID; None where NVML has no such GPU.
+    """Return the PCI address of the GPU with this UUID; None if NVML has no such GPU.
 
     Raises:
-        NodeError: What NVML said and what helps.
+        NodeError: NVML failed; the message says how, and what helps.
     """
     with session():
         try:
@@ -65,18 +65,19 @@ def gpu_address(uuid: str) -> PciAddress | None:
                 return None
             raise nvml_error(f"GPU {uuid}: where it is cannot be told", error) from error
         except ValueError as error:  # UnicodeDecodeError is one
-            raise NodeError(f"GPU {uuid}: where it is cannot be told: {error}", hint=MORE) from error
+            raise NodeError(f"GPU {uuid}: where it is cannot be told: {error}", hint=DEFAULT_HINT) from error
 
 
 def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:
-    """Set a GPU's compute mode. One that has the mode already, or that knows no modes and should have DEFAULT, is left.
+    """Set a GPU's compute mode, unless it has it already, or has no modes and DEFAULT is wanted.
 
     Args:
-        address: The GPU's.
-        exclusive_process: EXCLUSIVE_PROCESS, where one process at a time may use the GPU (an MPS server); else DEFAULT.
+        address: The GPU's address.
+        exclusive_process: True for EXCLUSIVE_PROCESS, in which one process at a time (an MPS server) may use the GPU;
+            False for DEFAULT.
 
     Raises:
-        NodeError: What NVML said and what helps.
+        NodeError: NVML failed; the message says how, and what helps.
     """
     mode = pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS if exclusive_process else pynvml.NVML_COMPUTEMODE_DEFAULT
     with session():
@@ -92,15 +93,15 @@ def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:
 
 
 def nvml_error(what: str, error: NvmlCallError | NodeError | UnicodeDecodeError, left: str = "") -> NodeError:
-    """What to tell of an error of NVML.
+    """Return the error to raise for an error of NVML.
 
     Args:
-        what: What was wanted, and of which GPU.
+        what: What failed, and for which GPU.
         error: The error.
-        left: What could not be undone; empty for nothing.
+        left: What could not be undone; empty if nothing is left.
     """
     if isinstance(error, NodeError):
         return NodeError(f"{what}: {error.message}{left}", hint=error.hint)
     if isinstance(error, NvmlCallError):
-        return NodeError(f"{what}: {error}{left}", hint=HINTS.get(error.code, MORE))
-    return NodeError(f"{what}: NVML's answer is not UTF-8{left}", hint=MORE)
+        return NodeError(f"{what}: {error}{left}", hint=HINTS.get(error.code, DEFAULT_HINT))
+    return NodeError(f"{what}: NVML's answer is not UTF-8{left}", hint=DEFAULT_HINT)

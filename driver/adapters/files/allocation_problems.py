@@ -1,9 +1,9 @@
-"""Allocation problems in JSON, one a line, and the allocator's answers.
+"""Reads allocation problems as JSON, one per line, and writes the allocator's answers.
 
 The format is that of tests/data/conformance (README there): a problem has ``id``; ``node`` or ``nodes``, tried in
 order; ``classes``, ``slices``, ``claims`` and ``allocatedClaims`` as objects of resource.k8s.io/v1; ``features``, by
-default all on; ``raw`` where objects are to be taken without the API's defaults. An answer has ``id``, ``node``,
-``result`` (AllocationResults, one a claim; null where nothing fits) and ``error`` (null where there is none).
+default all on; ``raw`` if objects are to be taken without the API's defaults. An answer has ``id``, ``node``,
+``result`` (AllocationResults, one per claim; null if nothing fits) and ``error`` (null if there is none).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from driver.api.validation.wording import in_words
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError
 
-__all__ = ["Problem", "answer", "answer_file"]
+__all__ = ["AllocationProblem", "answer", "answer_file"]
 
 _MAX_LINE_BYTES: Final = 256 * 1024**2
 """Bounds what one problem may take in memory."""
@@ -33,7 +33,7 @@ _WHAT: Final = "a file of problems, one JSON object a line"
 
 
 class _FeatureFlags(Wire):
-    """Features by upstream's names; one that is not named is on."""
+    """Features by upstream's names; a missing one is on."""
 
     admin_access: StrictBool = Field(default=ALL_FEATURES.admin_access, alias="AdminAccess")
     consumable_capacity: StrictBool = Field(default=ALL_FEATURES.consumable_capacity, alias="ConsumableCapacity")
@@ -49,8 +49,8 @@ class _FeatureFlags(Wire):
     prioritized_list: StrictBool = Field(default=ALL_FEATURES.prioritized_list, alias="PrioritizedList")
 
 
-class Problem(Wire):
-    """One problem. What else a line has (the expected answer, tags) is left alone."""
+class AllocationProblem(Wire):
+    """An allocation problem. Other fields of a line (the expected answer, tags) are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -65,8 +65,8 @@ class Problem(Wire):
     raw: StrictBool = False
 
 
-def answer(problem: Problem) -> dict[str, JsonValue]:
-    """The answer to a problem, as JSON types."""
+def answer(problem: AllocationProblem) -> dict[str, JsonValue]:
+    """Return the allocator's answer to a problem, as JSON types."""
     nodes = ((problem.node,) if problem.node is not None else ()) + problem.nodes
     claims = problem.claims if problem.raw else tuple(with_defaults(claim) for claim in problem.claims)
     given: dict[str, JsonValue] = {"id": problem.id, "node": None, "result": None, "error": None}
@@ -83,9 +83,9 @@ def answer(problem: Problem) -> dict[str, JsonValue]:
 
 
 def answer_file(path: Path) -> Iterator[str]:
-    """The answers to all problems of a file, one line of JSON each (without the line's end), as soon as it is read.
+    """Yield the answers to all problems of a file, as lines of JSON without their ends, while the file is read.
 
-    A problem with an object that is not one of the API's is answered with an error.
+    A problem with an object that is not valid for the API is answered with an error.
 
     Raises:
         InputError: The file cannot be read, or a line is no JSON object with an ``id``; the message has the line's
@@ -112,7 +112,7 @@ def _answer_line(line: bytes, where: str) -> dict[str, JsonValue]:
     if not isinstance(document, dict) or not isinstance(document.get("id"), str):
         raise InputError(f"{where}: is not a problem: expected a JSON object with an id")
     try:
-        problem = Problem.model_validate(document)
+        problem = AllocationProblem.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

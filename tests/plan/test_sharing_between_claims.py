@@ -1,19 +1,18 @@
-"""The one rule of who may have a device, a GPU or a NIC together."""
+"""Which claims may have a device, a GPU or a NIC together."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import TypeAlias
 
 import pytest
 from preparer.machine import uid
 
+from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
-from driver.plan import PreparedDevice
-from driver.plan.gpu_use import GpuUse
-from driver.plan.nic_use import NicUse
-from driver.plan.overlap import refuse_overlap
-from kubeletplugin.state.entry import Entry
+from driver.plan.sharing import Holding, refuse_overlap
+from driver.plan.uses import GpuUse, NicUse
 
 GIB = 2**30
 
@@ -41,60 +40,68 @@ def use(
     )
 
 
-def entry(
+Claim: TypeAlias = tuple[Holding, ...]
+
+
+def holding(
+    number: int,
+    *,
+    device: str,
+    share: str | None,
+    admin: bool = False,
+    gpu_use: GpuUse | None = None,
+    nic_use: NicUse | None = None,
+) -> Holding:
+    return Holding(
+        claim=ClaimReference(namespace="ml", name=f"claim-{number}", uid=uid(number)),
+        requests=("gpu",),
+        pool="node-a",
+        device=device,
+        share_id=share,
+        admin_access=admin,
+        gpu_use=gpu_use,
+        nic_use=nic_use,
+    )
+
+
+def claim(
     number: int,
     *uses: GpuUse,
     device: str = "gpu-0",
     share: str | None = None,
     admin: bool = False,
-) -> Entry:
+) -> Claim:
     """A claim with one device that is no GPU; or with one device a use, each a share of its own."""
-    devices = tuple(
-        PreparedDevice(
-            request_names=("gpu",),
-            pool="node-a",
-            device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}" if item else device,
-            cdi_device_ids=(),
-            share_id=f"{number}-{index}" if item else share,
-            admin_access=admin,
-            use=item,
-            isolation=None,
-            mig_uuid=None,
-            nic_use=None,
-            distances=(),
+    if not uses:
+        return (holding(number, device=device, share=share, admin=admin),)
+    return tuple(
+        holding(
+            number,
+            device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}",
+            share=f"{number}-{index}",
+            admin=admin,
+            gpu_use=item,
         )
-        for index, item in enumerate(uses or (None,))
-    )
-    return Entry(
-        uid=uid(number),
-        namespace="ml",
-        name=f"claim-{number}",
-        state="prepared",
-        boot_id="boot-1",
-        devices=devices,
-        effects=(),
-        cdi_spec="",
-        files=(),
+        for index, item in enumerate(uses)
     )
 
 
-def check(new: Entry, *others: Entry) -> None:
-    devices = list(new.devices)
-    refuse_overlap(new.claim, devices, [new, *others])
+def check(new: Claim, *others: Claim) -> None:
+    refuse_overlap(new[0].claim, new, [item for each in (new, *others) for item in each])
 
 
 @pytest.mark.parametrize(
     ("new", "held", "together"),
     [
-        (entry(1), entry(2), False),
-        (entry(1), entry(2, device="gpu-1"), True),
-        (entry(1, admin=True), entry(2), True),
-        (entry(1), entry(2, admin=True), True),
-        (entry(1, share="a"), entry(2, share="b"), True),
-        (entry(1, share="a"), entry(2, share="a"), False),
-        (entry(1, share="a"), entry(2), False),
-        (entry(1), entry(2, share="a"), False),
-        (entry(1), entry(1), True),
+        (claim(1), claim(2), False),
+        (claim(1), claim(2, device="gpu-1"), True),
+        (claim(1, admin=True), claim(2), True),
+        (claim(1), claim(2, admin=True), True),
+        (claim(1, share="a"), claim(2, share="b"), True),
+        (claim(1, share="a"), claim(2, share="a"), False),
+        (claim(1, share="a"), claim(2), False),
+        (claim(1), claim(2, share="a"), False),
+        (claim(1), claim(1), True),
     ],
     ids=[
         "both-whole",
@@ -108,10 +115,10 @@ def check(new: Entry, *others: Entry) -> None:
         "the-claim-itself",
     ],
 )
-def test_who_may_have_a_device_together(new: Entry, held: Entry, together: bool) -> None:
+def test_who_may_have_a_device_together(new: Claim, held: Claim, together: bool) -> None:
     outcome = nullcontext() if together else pytest.raises(NodeError, match="is still in use by claim ml/claim-2 ")
     with outcome:
-        check(new, entry(3, device="gpu-9"), held)
+        check(new, claim(3, device="gpu-9"), held)
 
 
 RATIO = DeviceType.GPU_RATIO
@@ -163,14 +170,14 @@ RATIO = DeviceType.GPU_RATIO
     ],
 )
 def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) -> None:
-    others = [entry(3, use(100, gpu="gpu-9")), entry(2, held)]
-    check(entry(1, new, admin=True), *others)
-    check(entry(1, new), entry(2, held, admin=True))
+    others = [claim(3, use(100, gpu="gpu-9")), claim(2, held)]
+    check(claim(1, new, admin=True), *others)
+    check(claim(1, new), claim(2, held, admin=True))
     if why is None:
-        check(entry(1, new), *others)
+        check(claim(1, new), *others)
         return
     with pytest.raises(NodeError, match=why) as caught:
-        check(entry(1, new), *others)
+        check(claim(1, new), *others)
     assert "claim ml/claim-1 (uid" in caught.value.message
     assert "claim ml/claim-2 (uid" in caught.value.message
     assert "gpu-0" in caught.value.message
@@ -179,35 +186,28 @@ def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) 
 
 
 def test_shares_of_many_claims_are_counted_together() -> None:
-    others = [entry(number, use(30, 10)) for number in (2, 3, 4)]
-    check(entry(1, use(10, 10)), *others)
+    others = [claim(number, use(30, 10)) for number in (2, 3, 4)]
+    check(claim(1, use(10, 10)), *others)
     with pytest.raises(NodeError, match="120 percent"):
-        check(entry(1, use(20, 10), use(10, 10)), *others)
+        check(claim(1, use(20, 10), use(10, 10)), *others)
 
 
 def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = None, of: int | None = 100) -> NicUse:
     return NicUse(nic=DeviceName(nic), vf=DeviceName(vf) if vf else None, bandwidth=bandwidth, nic_bandwidth=of)
 
 
-def nic_entry(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Entry:
+def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Claim:
     """A claim with one device a use, each a share of its own; or each with a device of its own."""
-    devices = tuple(
-        PreparedDevice(
-            request_names=("nic",),
-            pool="node-a",
+    return tuple(
+        holding(
+            number,
             device="rdma-vfs-0" if shared else f"rdma-vf-{number}-{index}",
-            cdi_device_ids=(),
-            share_id=f"{number}-{index}" if shared else None,
-            admin_access=admin,
-            use=None,
-            isolation=None,
-            mig_uuid=None,
+            share=f"{number}-{index}" if shared else None,
+            admin=admin,
             nic_use=item,
-            distances=(),
         )
         for index, item in enumerate(uses)
     )
-    return entry(number).model_copy(update={"devices": devices})
 
 
 @pytest.mark.parametrize(
@@ -249,14 +249,14 @@ def nic_entry(number: int, *uses: NicUse, admin: bool = False, shared: bool = Tr
 )
 @pytest.mark.parametrize("shared", [True, False], ids=["of-one-device", "of-two-devices"])
 def test_who_may_use_a_nic_together(new: NicUse, held: NicUse, why: str | None, shared: bool) -> None:
-    others = [nic_entry(3, nic_use("rdma-9")), nic_entry(2, held, shared=shared)]
-    check(nic_entry(1, new, admin=True), *others)
-    check(nic_entry(1, new), nic_entry(2, held, admin=True))
+    others = [nic_claim(3, nic_use("rdma-9")), nic_claim(2, held, shared=shared)]
+    check(nic_claim(1, new, admin=True), *others)
+    check(nic_claim(1, new), nic_claim(2, held, admin=True))
     if why is None:
-        check(nic_entry(1, new), *others)
+        check(nic_claim(1, new), *others)
         return
     with pytest.raises(NodeError, match=why) as caught:
-        check(nic_entry(1, new), *others)
+        check(nic_claim(1, new), *others)
     assert "claim ml/claim-1 (uid" in caught.value.message
     assert "claim ml/claim-2 (uid" in caught.value.message
     assert "NIC rdma-0" in caught.value.message
@@ -264,7 +264,7 @@ def test_who_may_use_a_nic_together(new: NicUse, held: NicUse, why: str | None, 
 
 
 def test_shares_of_a_nic_are_counted_together() -> None:
-    others = [nic_entry(number, nic_use(bandwidth=30)) for number in (2, 3, 4)]
-    check(nic_entry(1, nic_use(bandwidth=10)), *others)
+    others = [nic_claim(number, nic_use(bandwidth=30)) for number in (2, 3, 4)]
+    check(nic_claim(1, nic_use(bandwidth=10)), *others)
     with pytest.raises(NodeError, match="101 of its 100 bits per second"):
-        check(nic_entry(1, nic_use(bandwidth=10), nic_use(bandwidth=1)), *others)
+        check(nic_claim(1, nic_use(bandwidth=10), nic_use(bandwidth=1)), *others)

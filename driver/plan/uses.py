@@ -1,4 +1,4 @@
-"""How a claim uses a GPU: what decides who else may use it at the same time."""
+"""How a claim uses a GPU or an RDMA NIC: what :mod:`driver.plan.sharing` holds against other uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 
-__all__ = ["GpuUse"]
+__all__ = ["GpuUse", "NicUse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +33,22 @@ class GpuUse:
     memory_bytes: int | None
     placement: MigPlacement | None = None
     gpu_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicUse:
+    """One claim's use of one NIC by one allocation result.
+
+    Attributes:
+        nic: The PF's name in the pool, whatever part of it was allocated.
+        vf: The VF's name in the pool, whether the claim named it or was given any one; None where the PF itself is
+            given.
+        bandwidth: Of the PF, in bits per second, that the claim's share has; None where the PF is given whole, and for
+            VFs.
+        nic_bandwidth: All of the PF's, in bits per second; None where it is not known.
+    """
+
+    nic: DeviceName
+    vf: DeviceName | None = None
+    bandwidth: int | None = None
+    nic_bandwidth: int | None = None
