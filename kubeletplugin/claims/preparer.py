@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
-from driver.errors import NodeError, RootportError
+from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory
 from driver.plan import Decision, Holding, PreparePlan
 from driver.plan.effects import Effect
@@ -24,13 +24,17 @@ from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.entry_in_spec import entry_of_plan
 from kubeletplugin.state.store import ClaimStore, OpenStore
 
-__all__ = ["GetClaim", "Preparer"]
+__all__ = ["ClaimGoneError", "GetClaim", "Preparer"]
 
 GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
-"""Reads a claim, as :class:`kubeletplugin.claims.reader.ClaimReader` does; raises RootportErrors."""
+"""Reads a claim from the API server; raises a ClaimGoneError if it is gone, and other RootportErrors."""
 
 _LOG: Final = logging.getLogger(__name__)
 _LET_OTHERS_S: Final = 0.005
+
+
+class ClaimGoneError(InputError):
+    """The API server says that the claim was deleted, or that its name now belongs to another claim."""
 
 
 class Preparer:

@@ -16,14 +16,11 @@ from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.api.validation.wording import in_words
 from driver.errors import InputError, NodeError
+from kubeletplugin.claims.preparer import ClaimGoneError
 
-__all__ = ["ClaimGoneError", "ClaimReader"]
+__all__ = ["ClaimReader"]
 
 _ERRORS_SHOWN: Final = 3
-
-
-class ClaimGoneError(InputError):
-    """The API server says that the claim was deleted, or that its name now belongs to another claim."""
 
 
 class ClaimReader:

@@ -1,4 +1,4 @@
-"""The health of this node's devices: reads GPUs and NICs, hears what the driver reports, and says what is wrong."""
+"""The health of this node's devices: read from GPUs and NICs, or reported by the driver; judged by driver.health."""
 
 from kubeletplugin.health.fault_history_file import HEALTH_FILE, FaultHistoryFile
 from kubeletplugin.health.monitor import HealthMonitor
