@@ -13,8 +13,8 @@ from bench.explain_cluster import classes, node_objects, pending_claim, pending_
 from explain.claim_search import Recipe, wire
 
 from controller.cluster.packed import pack
-from controller.explanations.mirror import BusyError, Mirror
-from controller.explanations.pieces import ON_DEMAND, ROUTINE, Pieces
+from controller.explanations.budgeted import ON_DEMAND, ROUTINE, BudgetedExplainer
+from controller.explanations.shared_state import BusyError, SharedClusterState
 from driver.explain.explanation import ObjectRef
 from driver.explain.known.cluster import Kind
 from driver.explain.reasons import Reason
@@ -43,24 +43,24 @@ def objects() -> list[tuple[str, str, bytes]]:
 
 
 @pytest.fixture
-def mirror(objects: list[tuple[str, str, bytes]]) -> Mirror:
-    mirror = Mirror()
+def cluster(objects: list[tuple[str, str, bytes]]) -> SharedClusterState:
+    cluster = SharedClusterState()
     for kind, key, data in objects:
-        mirror.put(kind, key, data)
-    while mirror.take_over(100):
+        cluster.put(kind, key, data)
+    while cluster.apply_changes(100):
         pass
-    return mirror
+    return cluster
 
 
-def test_others_have_their_turn_between_the_pieces(mirror: Mirror) -> None:
-    pieces = Pieces(mirror, threading.Event())
+def test_others_have_their_turn_between_the_pieces(cluster: SharedClusterState) -> None:
+    explainer = BudgetedExplainer(cluster, threading.Event())
     is_over = threading.Event()
     waits: list[float] = []
 
     def ask() -> None:
         while not is_over.is_set():
             began = time.monotonic()
-            with mirror.use():
+            with cluster.use():
                 waits.append(time.monotonic() - began)
             time.sleep(0.05)
 
@@ -69,7 +69,7 @@ def test_others_have_their_turn_between_the_pieces(mirror: Mirror) -> None:
     try:
         began = time.monotonic()
         for index in range(3):
-            assert pieces.explain(subject(f"dear-{index}"), ROUTINE).is_cut
+            assert explainer.explain(subject(f"dear-{index}"), ROUTINE).is_cut
         took = time.monotonic() - began
     finally:
         is_over.set()
@@ -79,10 +79,10 @@ def test_others_have_their_turn_between_the_pieces(mirror: Mirror) -> None:
     assert max(waits) < max(3.0, took / 3)
 
 
-def test_the_end_comes_at_once_whatever_is_explained(mirror: Mirror) -> None:
+def test_the_end_comes_at_once_whatever_is_explained(cluster: SharedClusterState) -> None:
     stop = threading.Event()
-    pieces = Pieces(mirror, stop)
-    explained = threading.Thread(target=lambda: [pieces.explain(subject(f"dear-{n}"), ROUTINE) for n in range(8)])
+    explainer = BudgetedExplainer(cluster, stop)
+    explained = threading.Thread(target=lambda: [explainer.explain(subject(f"dear-{n}"), ROUTINE) for n in range(8)])
     explained.start()
     time.sleep(0.5)
     stop.set()
@@ -92,12 +92,12 @@ def test_the_end_comes_at_once_whatever_is_explained(mirror: Mirror) -> None:
     assert time.monotonic() - began < 5  # eight of them take some fifteen seconds of the CPU
 
 
-def test_who_asks_by_http_does_not_wait_for_long(mirror: Mirror) -> None:
-    pieces = Pieces(mirror, threading.Event())
+def test_who_asks_by_http_does_not_wait_for_long(cluster: SharedClusterState) -> None:
+    explainer = BudgetedExplainer(cluster, threading.Event())
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with mirror.use():
+        with cluster.use():
             held.set()
             done.wait(30)
 
@@ -106,29 +106,29 @@ def test_who_asks_by_http_does_not_wait_for_long(mirror: Mirror) -> None:
     try:
         assert held.wait(10)
         with pytest.raises(BusyError, match="try again"):
-            pieces.explain(subject("plain"), replace(ON_DEMAND, wait_s=0.1))
+            explainer.explain(subject("plain"), replace(ON_DEMAND, wait_s=0.1))
     finally:
         done.set()
         holder.join()
-    assert pieces.explain(subject("plain"), ON_DEMAND).reason is not Reason.SEARCH_LIMIT
+    assert explainer.explain(subject("plain"), ON_DEMAND).reason is not Reason.SEARCH_LIMIT
 
 
-def test_asked_again_it_goes_on_where_it_was(mirror: Mirror) -> None:
-    pieces = Pieces(mirror, threading.Event())
+def test_asked_again_it_goes_on_where_it_was(cluster: SharedClusterState) -> None:
+    explainer = BudgetedExplainer(cluster, threading.Event())
     # Several times: on a busy machine one attempt may end by the clock on the wall before the first node.
-    unknown = [pieces.explain(subject("dear-2"), ON_DEMAND).nodes_unknown for _ in range(6)]
+    unknown = [explainer.explain(subject("dear-2"), ON_DEMAND).nodes_unknown for _ in range(6)]
     assert unknown == sorted(unknown, reverse=True)
     assert len({NODES, *unknown}) > 2
 
 
 def test_taking_over_many_changes_ends_after_a_moment(objects: list[tuple[str, str, bytes]]) -> None:
     now = iter(range(10**9))
-    mirror = Mirror(clock=lambda: next(now) * 0.1)
+    cluster = SharedClusterState(clock=lambda: next(now) * 0.1)
     for kind, key, data in objects:
-        mirror.put(kind, key, data)
-    waiting = mirror.waiting
-    with mirror.use():
-        assert waiting - 10 < mirror.waiting < waiting
+        cluster.put(kind, key, data)
+    waiting = cluster.queued
+    with cluster.use():
+        assert waiting - 10 < cluster.queued < waiting
 
 
 def subject(name: str) -> ObjectRef:

@@ -1,7 +1,7 @@
-"""What explain knows of the cluster, for several threads: watches fill it, one reader at a time asks it.
+"""The state of the cluster that explanations are made from, shared by threads: informers fill it, one reader uses it.
 
-An explanation may take a second, and no watch may wait so long: it tells of the nodes' slices as well. So a change is
-only put into an inbox, compressed, and taken over by whoever explains next.
+An explanation may take a second, and no informer may wait so long: it reports the nodes' slices as well. So a change is
+only queued, compressed, and applied by the thread that uses the state next.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from controller.cluster.packed import unpack
+from controller.cluster.packed import decompress
 from controller.cluster.pending_annotations import AnnotatedClaims
 from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
@@ -28,10 +28,10 @@ from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 
-__all__ = ["BusyError", "Mirror"]
+__all__ = ["BusyError", "SharedClusterState"]
 
-# Kinds that often change without a change of what explain looks at: heartbeats, what plugins say of claims.
-_RESTLESS: Final = frozenset({Kind.NODE, Kind.CLAIM, Kind.INVENTORY, Kind.POD})
+# Kinds that often change without a change of what explain reads: heartbeats, the status that plugins write of claims.
+_CHANGING_OFTEN: Final = frozenset({Kind.NODE, Kind.CLAIM, Kind.INVENTORY, Kind.POD})
 _RESOURCES: Final = {
     Kind(resource.kind): resource
     for resource in (
@@ -46,18 +46,18 @@ _RESOURCES: Final = {
     )
 }
 _NAMESPACED: Final = frozenset({Kind.CLAIM, Kind.POD})
-_TAKING_OVER_S: Final = 0.5
+_APPLYING_S: Final = 0.5
 
 
 class BusyError(Exception):
-    """Somebody else asks, and that takes long: answer 503 with the text."""
+    """Other explanations are under way, and take long: answer 503 with the text."""
 
 
-class Mirror:
+class SharedClusterState:
     """A :class:`~driver.explain.known.state.ClusterState` behind a lock. Safe for several threads.
 
     Args:
-        skipped: Gets the objects that cannot be taken over; explanations are made without them.
+        skipped: Counts the objects that cannot be applied; explanations are made without them.
         clock: Monotonic seconds.
 
     Attributes:
@@ -69,15 +69,15 @@ class Mirror:
         self._skipped = skipped or SkippedObjects()
         self._clock = clock
         self._state = ClusterState()
-        self._asking = threading.RLock()
+        self._in_use = threading.RLock()
         self._lock = threading.Lock()  # of all below
-        self._inbox: dict[tuple[Kind, str], bytes | None] = {}
+        self._changes: dict[tuple[Kind, str], bytes | None] = {}
         self._digests: dict[tuple[Kind, str], int] = {}
         self._changed_at = clock()
         self._namespaces: set[str] = set()
 
     def put(self, kind: str, key: str, data: bytes) -> None:
-        """Take over an object that is new or has changed.
+        """Queue an object that is new or has changed.
 
         Args:
             kind: As the API names it, such as ``ResourceSlice``.
@@ -86,27 +86,27 @@ class Mirror:
         """
         place = (Kind(kind), key)
         with self._lock:
-            if place[0] in _RESTLESS:
+            if place[0] in _CHANGING_OFTEN:
                 digest = hash(data)
                 if self._digests.get(place) == digest:
                     return
                 self._digests[place] = digest
             if place[0] in _NAMESPACED:
                 self._namespaces.add(key.partition("/")[0])
-            self._add(place, data)
+            self._queue(place, data)
 
     def remove(self, kind: str, key: str) -> None:
-        """The object is gone."""
+        """Queue the removal of an object that is gone."""
         place = (Kind(kind), key)
         with self._lock:
             self._digests.pop(place, None)
-            self._add(place, None)
+            self._queue(place, None)
         if place[0] is Kind.CLAIM:
             self.annotated.forget(key)
 
-    def see_claim(self, metadata: Mapping[str, Any]) -> None:
-        """Take note of a claim's annotations."""
-        self.annotated.see(metadata)
+    def observe_claim(self, metadata: Mapping[str, Any]) -> None:
+        """Take in a claim's annotations."""
+        self.annotated.observe(metadata)
 
     @property
     def quiet_for_s(self) -> float:
@@ -115,61 +115,61 @@ class Mirror:
             return self._clock() - self._changed_at
 
     @property
-    def waiting(self) -> int:
-        """How many changes are still to be taken over."""
+    def queued(self) -> int:
+        """How many changes are not applied yet."""
         with self._lock:
-            return len(self._inbox)
+            return len(self._changes)
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Those that have, or had, claims or pods with claims."""
+        """The namespaces that have, or had, claims or pods with claims."""
         with self._lock:
             return frozenset(self._namespaces)
 
-    def take_over(self, most: int) -> bool:
-        """Take over so many changes; whether more are waiting."""
-        with self._asking:
+    def apply_changes(self, most: int) -> bool:
+        """Apply at most so many changes; return whether more are queued."""
+        with self._in_use:
             for _ in range(most):
-                if not self._take_one():
+                if not self._apply_next():
                     return False
         with self._lock:
-            return bool(self._inbox)
+            return bool(self._changes)
 
     @contextmanager
     def use(self, *, wait_s: float | None = None) -> Iterator[ClusterState]:
-        """The state with all changes up to now; it does not change until the block ends, which must be soon.
+        """Lend the state with all changes up to now; it does not change until the block ends, which must be soon.
 
-        Where there are so many changes that taking them over takes long, the last ones are left to who asks next.
+        If there are so many changes that applying them takes long, the last ones are left to the next user.
 
         Args:
-            wait_s: How long to wait for whoever uses it now; None for as long as it takes.
+            wait_s: How long to wait for the thread that uses it now; None for as long as it takes.
 
         Raises:
-            BusyError: It took longer.
+            BusyError: The other thread took longer.
         """
-        if not self._asking.acquire(timeout=-1 if wait_s is None else wait_s):
+        if not self._in_use.acquire(timeout=-1 if wait_s is None else wait_s):
             raise BusyError("others are having claims explained: try again in a moment")
         try:
             with self._lock:
-                waiting = len(self._inbox)  # what comes meanwhile is for the next one
-            end = self._clock() + _TAKING_OVER_S
-            while waiting > 0 and self._take_one() and self._clock() < end:
-                waiting -= 1
+                queued = len(self._changes)  # later changes are for the next user
+            end = self._clock() + _APPLYING_S
+            while queued > 0 and self._apply_next() and self._clock() < end:
+                queued -= 1
             yield self._state
         finally:
-            self._asking.release()
+            self._in_use.release()
 
-    def _add(self, place: tuple[Kind, str], data: bytes | None) -> None:
-        # An object that changes often is taken over once, in the order of its first change.
-        self._inbox[place] = data
+    def _queue(self, place: tuple[Kind, str], data: bytes | None) -> None:
+        # An object that changes often is applied once, in the order of its first change.
+        self._changes[place] = data
         self._changed_at = self._clock()
 
-    def _take_one(self) -> bool:
+    def _apply_next(self) -> bool:
         with self._lock:
-            place = next(iter(self._inbox), None)
+            place = next(iter(self._changes), None)
             if place is None:
                 return False
-            data = self._inbox.pop(place)
+            data = self._changes.pop(place)
         self._apply(*place, data)
         return True
 
@@ -178,7 +178,7 @@ class Mirror:
             if data is None:
                 self._state.remove(kind, key)
             else:
-                self._state.put(kind, unpack(data))
+                self._state.put(kind, decompress(data))
         except Exception as error:  # noqa: BLE001 - the other objects must not suffer
             self._skipped.skip(_RESOURCES[kind], "Failed", f"{key} explain", error)
             if data is not None:

@@ -1,4 +1,4 @@
-"""The watches that only explanations need: classes, templates, pods that are not placed, and taint rules."""
+"""The informers that only explanations need: classes, templates, unscheduled pods, and taint rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from controller.cluster.packed import pack
-from controller.explanations.mirror import Mirror
+from controller.explanations.shared_state import SharedClusterState
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
 from driver.adapters.kubernetes.reflector import Reflector
@@ -24,14 +24,13 @@ from driver.adapters.kubernetes.resources import (
 from driver.explain.known.reading import MAX_POD_CLAIMS
 from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts
 
-__all__ = ["ExplanationWatches", "pod_essence"]
+__all__ = ["ExplanationInformers", "transform_pod"]
 
 _LOG: Final = logging.getLogger(__name__)
-_DATA: Final = "data"
 _ASK_AGAIN_S: Final = 600.0
 _RETRY_S: Final = 5.0
 
-# Of a Pod what explain reads; environments and images of containers are most of it.
+# What explain reads of a Pod; environments and images of containers are most of it.
 _POD_METADATA: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
 _POD_SPEC: Final = (
     "affinity",
@@ -45,29 +44,29 @@ _POD_SPEC: Final = (
 _POD_STATUS: Final = ("phase", "resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
-class ExplanationWatches:
-    """Feeds a mirror. :class:`~controller.cluster.view.ClusterView` feeds it all other kinds.
+class ExplanationInformers:
+    """Watches four kinds for explanations; :class:`~controller.cluster.informers.ClusterInformers` watches the others.
 
     Args:
         api: The API server.
-        mirror: What is fed.
+        cluster: Gets their objects.
     """
 
-    def __init__(self, api: KubernetesApi, mirror: Mirror) -> None:
+    def __init__(self, api: KubernetesApi, cluster: SharedClusterState) -> None:
         self._api = api
-        self._mirror = mirror
+        self._cluster = cluster
         self._rules_known = threading.Event()
-        self._watches = {
-            "deviceclasses": self._watch(DEVICE_CLASSES, _whole),
-            "resourceclaimtemplates": self._watch(RESOURCE_CLAIM_TEMPLATES, _name_alone, metadata_only=True),
-            "pods": self._watch(PODS, pod_essence, field_selector="spec.nodeName="),
+        self._reflectors = {
+            "deviceclasses": self._reflector(DEVICE_CLASSES, _whole),
+            "resourceclaimtemplates": self._reflector(RESOURCE_CLAIM_TEMPLATES, _name_only, metadata_only=True),
+            "pods": self._reflector(PODS, transform_pod, field_selector="spec.nodeName="),
         }
 
     def start(self, stop: threading.Event) -> list[threading.Thread]:
         """Watch until ``stop`` is set, in threads of their own."""
         threads = [
-            threading.Thread(target=watch.run, args=(stop,), name=f"watch-{name}", daemon=True)
-            for name, watch in self._watches.items()
+            threading.Thread(target=reflector.run, args=(stop,), name=f"watch-{name}", daemon=True)
+            for name, reflector in self._reflectors.items()
         ]
         threads.append(
             threading.Thread(target=self._watch_rules, args=(stop,), name="watch-devicetaintrules", daemon=True)
@@ -78,37 +77,37 @@ class ExplanationWatches:
 
     @property
     def are_synced(self) -> bool:
-        """Whether everything was read once."""
-        return self._rules_known.is_set() and all(watch.synced.is_set() for watch in self._watches.values())
+        """Whether everything has been read once."""
+        return self._rules_known.is_set() and all(item.synced.is_set() for item in self._reflectors.values())
 
     def _watch_rules(self, stop: threading.Event) -> None:
-        """DeviceTaintRules, in the version that is served; where none is, ask again now and then.
+        """Watch DeviceTaintRules in the version that is served; if none is, ask again now and then.
 
         Up to Kubernetes 1.36 their API is off by default, so that its absence is no error.
         """
-        said = ""
+        logged = ""
         while not stop.is_set():
             try:
                 served = self._served_rules()
             except ApiServerError as error:
-                if said != str(error):
-                    said = str(error)
-                    _LOG.warning("cannot ask for DeviceTaintRules", extra={"error": said, "retry_in_s": _RETRY_S})
+                if logged != str(error):
+                    logged = str(error)
+                    _LOG.warning("cannot ask for DeviceTaintRules", extra={"error": logged, "retry_in_s": _RETRY_S})
                 stop.wait(_RETRY_S)
                 continue
             if served is None:
                 self._rules_known.set()
                 stop.wait(_ASK_AGAIN_S)
             else:
-                watch = self._watch(served, _whole)
-                watch.synced = self._rules_known
-                watch.run(stop)
+                reflector = self._reflector(served, _whole)
+                reflector.synced = self._rules_known
+                reflector.run(stop)
 
     def _served_rules(self) -> Resource | None:
-        """The resource that is served; None where none is.
+        """Return the resource that is served; None if none is.
 
         Raises:
-            ApiServerError: Nobody could say.
+            ApiServerError: The API server does not answer that.
         """
         for resource in DEVICE_TAINT_RULE_VERSIONS:
             try:
@@ -118,55 +117,52 @@ class ExplanationWatches:
             return resource
         return None
 
-    def _watch(
+    def _reflector(
         self,
         resource: Resource,
-        essence: Callable[[JsonObject], JsonObject | None],
+        transform: Callable[[JsonObject], JsonObject | None],
         *,
         metadata_only: bool = False,
         field_selector: str = "",
-    ) -> Reflector:
-        def kept(wire: JsonObject) -> JsonObject:
+    ) -> Reflector[bytes | None]:
+        def identity(wire: JsonObject) -> tuple[JsonObject, bytes | None]:
             metadata = wire["metadata"]
-            identity = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
-            found = essence(wire)
-            return {"metadata": identity, _DATA: None if found is None else pack(found)}
+            kept = {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}
+            found = transform(wire)
+            return {"metadata": kept}, None if found is None else pack(found)
 
-        def tell(key: str) -> None:
-            found = reflector.get(key)
-            data = None if found is None else found[_DATA]
+        def forward(key: str, data: bytes | None) -> None:
             if data is None:
-                self._mirror.remove(resource.kind, key)
+                self._cluster.remove(resource.kind, key)
             else:
-                self._mirror.put(resource.kind, key, data)
+                self._cluster.put(resource.kind, key, data)
 
-        reflector = Reflector(
+        return Reflector(
             self._api,
             resource,
             field_selector=field_selector,
             metadata_only=metadata_only,
-            on_change=tell,
-            transform=kept,
+            on_change=forward,
+            transform=identity,
         )
-        return reflector
 
 
 def _whole(wire: JsonObject) -> JsonObject:
     return wire
 
 
-def _name_alone(wire: JsonObject) -> JsonObject:
+def _name_only(wire: JsonObject) -> JsonObject:
     return {"metadata": {key: wire["metadata"][key] for key in ("name", "namespace")}}
 
 
-def pod_essence(wire: JsonObject) -> JsonObject | None:
-    """What is kept of a pod; None for one without claims and extended resources, as most pods are."""
+def transform_pod(wire: JsonObject) -> JsonObject | None:
+    """Keep what explain reads of a pod; None of one without claims and extended resources, as most are."""
     spec, status = wire.get("spec") or {}, wire.get("status") or {}
     containers = {field: _containers(spec.get(field) or ()) for field in ("initContainers", "containers")}
     is_extended = any(map(any, containers.values()))
     if not spec.get("resourceClaims") and not is_extended:
         return None
-    # One more than is looked at, so that whoever reads them knows that there are more.
+    # One more than is read, so that explain knows that there are more.
     spec["resourceClaims"] = (spec.get("resourceClaims") or [])[: MAX_POD_CLAIMS + 1]
     scheduled = [item for item in status.get("conditions") or () if item.get("type") == "PodScheduled"]
     return {
@@ -178,11 +174,11 @@ def pod_essence(wire: JsonObject) -> JsonObject | None:
 
 
 def _containers(containers: Sequence[JsonObject]) -> list[JsonObject]:
-    """In their order, of those that ask for extended resources what they request, of others nothing."""
+    """Keep the requests of containers that ask for extended resources; others stay as empty objects in their place."""
     kept: list[JsonObject] = []
     for container in containers:
         requests = (container.get("resources") or {}).get("requests") or {}
-        # One more than is looked at, so that whoever reads them knows that there are more.
+        # One more than is read, so that explain knows that there are more.
         few = dict(islice(requests.items(), MAX_POD_RESOURCES + 1))
         if len(few) > MAX_POD_RESOURCES or extended_amounts(few):
             policy = {"restartPolicy": container["restartPolicy"]} if container.get("restartPolicy") else {}

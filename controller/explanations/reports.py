@@ -1,4 +1,4 @@
-"""What is written of an explanation: the Event on the pod, and the annotations of its claims."""
+"""Says what is written of an explanation: the Event on the pod, and the annotations of its claims."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from driver.api.times import micro_time_text
 from driver.explain.explanation import ObjectRef
 from driver.explain.reasons import Reason
 
-__all__ = ["EVENT_AGAIN_S", "Outcome", "annotations_patch", "pending_event"]
+__all__ = ["EVENT_AGAIN_S", "PendingReport", "annotations_patch", "pending_event"]
 
 EVENT_AGAIN_S: Final = 1800.0
 """After so many seconds a pod that still waits for the same reason has another Event, for they live an hour."""
 
-# Nothing that is known keeps it from its devices, so there is nothing to tell.
-_ALL_IS_WELL: Final = frozenset(
+# Nothing that is known keeps the pod from its devices, so there is nothing to report.
+_NO_REPORT: Final = frozenset(
     {
         Reason.FITS,
         Reason.ALLOCATED,
@@ -33,14 +33,14 @@ _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What an explanation comes to.
+class PendingReport:
+    """The result of an explanation, as the cluster shows it.
 
     Attributes:
         pod: The pod, with its UID.
-        claims: Its claims that are not allocated: key and UID.
-        reason: What decides.
-        message: For a person, at most 1024 bytes.
+        claims: Key and UID of its claims that are not allocated.
+        reason: The reason of the explanation.
+        message: The reason for a person, at most 1024 bytes.
     """
 
     pod: ObjectRef
@@ -49,40 +49,40 @@ class Outcome:
     message: str
 
     @property
-    def is_trouble(self) -> bool:
-        """Whether there is something to tell."""
-        return self.reason not in _ALL_IS_WELL
+    def is_reportable(self) -> bool:
+        """Whether something keeps the pod from its devices."""
+        return self.reason not in _NO_REPORT
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """What the claims should say; nothing where all is well."""
-        return {REASON: str(self.reason), MESSAGE: self.message} if self.is_trouble else {}
+        """The annotations that its claims should have."""
+        return {REASON: str(self.reason), MESSAGE: self.message} if self.is_reportable else {}
 
 
-def pending_event(outcome: Outcome, *, instance: str, now: datetime) -> dict[str, Any]:
-    """A Warning on the pod, as events.k8s.io/v1 takes it.
+def pending_event(report: PendingReport, *, instance: str, now: datetime) -> dict[str, Any]:
+    """Return a Warning on the pod, as events.k8s.io/v1 takes it.
 
-    Its name is made of the reason, the pod's UID and the half hour: whoever leads next cannot write it a second time.
+    Its name is made of the reason, the pod's UID and the half hour: the next leader cannot write it a second time.
 
     Args:
-        outcome: What to tell.
-        instance: Who reports it, at most 128 bytes.
+        report: The report.
+        instance: The reporting instance, at most 128 bytes.
         now: The time of the Event.
     """
-    pod = outcome.pod
+    pod = report.pod
     slot = int(now.timestamp() // EVENT_AGAIN_S)
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{_CAPITAL.sub('-', outcome.reason).lower()}.{pod.uid}.{slot}",
+            "name": f"{_CAPITAL.sub('-', report.reason).lower()}.{pod.uid}.{slot}",
             "namespace": pod.namespace,
         },
         "eventTime": micro_time_text(now),
         "reportingController": f"{DRIVER_NAME}/controller",
         "reportingInstance": instance,
         "action": "Allocating",
-        "reason": str(outcome.reason),
+        "reason": str(report.reason),
         "type": "Warning",
         "regarding": {
             "apiVersion": "v1",
@@ -91,10 +91,10 @@ def pending_event(outcome: Outcome, *, instance: str, now: datetime) -> dict[str
             "name": pod.name,
             "uid": pod.uid,
         },
-        "note": outcome.message,
+        "note": report.message,
     }
 
 
 def annotations_patch(uid: str, wanted: Mapping[str, str]) -> dict[str, Any]:
-    """A merge patch for the claim with this UID: of :data:`ANNOTATIONS` it has the wanted ones and no others then."""
+    """Return a merge patch for the claim with this UID, that leaves it only the wanted ones of :data:`ANNOTATIONS`."""
     return {"metadata": {"uid": uid, "annotations": {key: wanted.get(key) for key in ANNOTATIONS}}}

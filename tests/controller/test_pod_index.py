@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.cluster.alignment_view import PodIndex
+from controller.cluster.pod_index import PodIndex
 from driver.objects import ClaimAllocation, PodConsumer
 
 A, B, C = (PodConsumer(name=name, uid=f"uid-{name}") for name in "abc")
@@ -23,12 +23,12 @@ class Claims:
         key = f"default/{name}"
         former = self.given.get(key)
         self.given[key] = (allocation(name, device),)
-        self.index.refresh(key, pods, is_given_anew=self.given[key] != former)
+        self.index.refresh(key, pods, is_allocation_changed=self.given[key] != former)
         return self._looked()
 
     def drop(self, name: str) -> set[str]:
         del self.given[f"default/{name}"]
-        self.index.refresh(f"default/{name}", (), is_given_anew=True)
+        self.index.refresh(f"default/{name}", (), is_allocation_changed=True)
         return self._looked()
 
     def of(self, pod: PodConsumer) -> list[str]:

@@ -1,4 +1,4 @@
-"""An explanation for who may not know what runs in other namespaces: their claims and pods are counted, not named."""
+"""Removes the names of other namespaces' claims and pods from an explanation, and counts them instead."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _LIST: Final = re.compile(
     rf"(?:\b(?P<kind>claim|pod|ResourceClaim|Pod)s? )?(?P<refs>{_REF}(?:(?:, and |, | and )(?:(?:claim|pod) )?{_REF})*)"
 )
 _ONE: Final = re.compile(_REF)
-# Which pod has a claim of which nothing is told is no news.
-_NO_NEWS: Final = (
+# That a hidden claim is held by a hidden pod says nothing.
+_REDUNDANT: Final = (
     (re.compile(r" \((?:\d+ pods such as )?1 (?:pod )?of another namespace\)"), ""),
     (re.compile(r" \((?:\d+ pods such as )?1 (?:pod )?of another namespace, "), " ("),
 )
-# What stood between them, such as their pods, is gone: one count does.
+# Once their pods are removed from between them, one count is enough.
 _ALIKE: Final = re.compile(
     r"\b1 (?P<kind>claim|pod) of another namespace(?:(?:, and |, | and )1 (?P=kind) of another namespace)+"
 )
 
 
 def hide_names(explanation: Explanation, *, namespace: str, others: Collection[str]) -> Explanation:
-    """The explanation without names of claims and pods of other namespaces.
+    """Return the explanation without names of claims and pods of other namespaces.
 
     Args:
-        explanation: The answer.
-        namespace: Whose names may be shown.
-        others: All namespaces there are with claims or pods with claims; ``namespace`` may be among them.
+        explanation: The explanation.
+        namespace: The namespace whose names may be shown.
+        others: All namespaces with claims or with pods that have claims; ``namespace`` may be among them.
     """
     return _Hiding(frozenset(others) - {namespace}, namespace).explanation(explanation)
 
@@ -62,7 +62,7 @@ class _Hiding:
     def text(self, text: str) -> str:
         shown = _LIST.sub(self._listed, text) if "/" in text else text
         if shown != text:
-            for pattern, instead in _NO_NEWS:
+            for pattern, instead in _REDUNDANT:
                 shown = pattern.sub(instead, shown)
             shown = _ALIKE.sub(_counted, shown)
         return shown
@@ -80,7 +80,7 @@ class _Hiding:
         return before + " and ".join(part for part in (", ".join(shown), counted) if part)
 
     def _note(self, text: str) -> str:
-        """What is wrong in an object of others, behind the colon, may be in their words."""
+        """Cut a note about a hidden object at the colon: what follows may quote the object."""
         shown = self.text(text)
         return shown if shown == text else shown.partition(": ")[0]
 
@@ -101,6 +101,6 @@ class _Hiding:
         pods = tuple(ref for ref in found.pods if ref.namespace == self._own)
         text = self.text(found.text)
         is_whole = (ends, pods, text) == (found.ends, found.pods, found.text)
-        # A command that does a part of the change, or with a name in words of its own, is no help.
+        # A command that makes only a part of the change, or whose names are replaced by counts, is no help.
         commands = found.commands if is_whole and all(self.text(item) == item for item in found.commands) else ()
         return replace(found, text=text, ends=ends, pods=pods, commands=commands)

@@ -1,4 +1,4 @@
-"""What claims were given of this driver's devices, by claim and by pool."""
+"""An index of the claims' allocations of this driver's devices, by claim and by pool."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ class AllocationIndex:
         self._claims: dict[str, tuple[ClaimAllocation, ...]] = {}
         self._by_pool: defaultdict[str, set[str]] = defaultdict(set)
 
-    def refresh(self, key: str, given: tuple[ClaimAllocation, ...]) -> frozenset[str]:
-        """A claim has changed.
+    def refresh(self, key: str, allocations: tuple[ClaimAllocation, ...]) -> frozenset[str]:
+        """Update the index after a claim has changed.
 
         Args:
-            key: Of the claim.
-            given: What it has of this driver's devices; empty where it is gone.
+            key: The claim's key.
+            allocations: Its allocated devices of this driver; none if it is gone.
 
         Returns:
-            The pools of what it had and has; none where that has not changed: it is another driver's claim, or the
-            change is no concern of its devices.
+            The pools of its devices before and now; none if its devices have not changed.
         """
         with self._lock:
             former = self._claims.pop(key, ())
-            if given:
-                self._claims[key] = given
-            if given == former:
+            if allocations:
+                self._claims[key] = allocations
+            if allocations == former:
                 return frozenset()
-            had, has = ({item.pool for item in items} for items in (former, given))
+            had, has = ({item.pool for item in items} for items in (former, allocations))
             for pool in had - has:
                 self._by_pool[pool].discard(key)
                 if not self._by_pool[pool]:
@@ -45,12 +44,12 @@ class AllocationIndex:
         return frozenset(had | has)
 
     def of_claim(self, key: str) -> tuple[ClaimAllocation, ...]:
-        """What a claim was given; nothing where it is gone."""
+        """Return a claim's allocations; none if it is gone."""
         with self._lock:
             return self._claims.get(key, ())
 
     def of_pool(self, pool: str) -> list[ClaimAllocation]:
-        """What claims were given of a pool."""
+        """Return all claims' allocations of a pool's devices."""
         with self._lock:
             claims = [self._claims[key] for key in self._by_pool.get(pool, ())]
         return [item for claim in claims for item in claim if item.pool == pool]

@@ -1,4 +1,4 @@
-"""Which claims a pod has, and which pods a claim: an index over the claims that have devices of this driver."""
+"""An index of the pods and claims that have devices of this driver, in both directions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PodDevices", "PodIndex"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDevices:
-    """What all claims of a pod were given of this driver's devices.
+    """The allocations of all claims of a pod, of this driver's devices.
 
     Attributes:
         pod: The pod.
@@ -29,28 +29,31 @@ class PodIndex:
     """Pods by their UID. Safe for several threads.
 
     Args:
-        allocations_of: What the claim with this key was given; nothing where it is gone.
-        look_at: Called with the UID of a pod whose claims have changed, or that has none any more.
+        allocations_of: Returns the allocations of the claim with this key; none if it is gone.
+        enqueue: Called with the UID of a pod whose claims have changed, or that has none any more.
     """
 
     def __init__(
-        self, allocations_of: Callable[[str], Sequence[ClaimAllocation]], look_at: Callable[[str], None]
+        self, allocations_of: Callable[[str], Sequence[ClaimAllocation]], enqueue: Callable[[str], None]
     ) -> None:
         self._allocations_of = allocations_of
-        self._look_at = look_at
+        self._enqueue = enqueue
         self._lock = threading.Lock()
         # Tuples, since most have one or two entries and there are tens of thousands.
         self._pods: dict[str, tuple[PodConsumer, ...]] = {}
         self._claims: dict[str, tuple[str, ...]] = {}
 
-    def refresh(self, key: str, pods: tuple[PodConsumer, ...], *, is_given_anew: bool) -> bool:
-        """A claim has changed; whether its pods have.
+    def refresh(self, key: str, pods: tuple[PodConsumer, ...], *, is_allocation_changed: bool) -> bool:
+        """Update the index after a claim has changed.
 
         Args:
-            key: Of the claim.
-            pods: Whom it is reserved for; empty where it is gone or has no devices of this driver.
-            is_given_anew: Whether what it was given has changed as well; otherwise only the pods that came or went are
-                looked at, for a claim may have hundreds.
+            key: The claim's key.
+            pods: The pods that it is reserved for; none if it is gone or has no devices of this driver.
+            is_allocation_changed: Whether its allocation has changed as well. Otherwise only the pods that came or went
+                are enqueued, for a claim may have hundreds.
+
+        Returns:
+            Whether its pods have changed.
         """
         with self._lock:
             former = self._pods.pop(key, ())
@@ -63,17 +66,17 @@ class PodIndex:
                     self._claims[pod.uid] = others
             for pod in come:
                 self._claims[pod.uid] = tuple(sorted({*self._claims.get(pod.uid, ()), key}))
-        for pod in gone | (set(pods) if is_given_anew else come):
-            self._look_at(pod.uid)
+        for pod in gone | (set(pods) if is_allocation_changed else come):
+            self._enqueue(pod.uid)
         return bool(gone or come)
 
     def of_claim(self, key: str) -> tuple[PodConsumer, ...]:
-        """The pods that a claim is reserved for; none where it has nothing of this driver's."""
+        """Return the pods that a claim is reserved for; none if it has no devices of this driver."""
         with self._lock:
             return self._pods.get(key, ())
 
     def pod(self, uid: str) -> PodDevices | None:
-        """What a pod has; None where it has nothing of this driver's."""
+        """Return the pod with this UID and its devices; None if it has none of this driver."""
         with self._lock:
             keys = self._claims.get(uid, ())
             pod = next((pod for key in keys for pod in self._pods[key] if pod.uid == uid), None)
