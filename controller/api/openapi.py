@@ -1,6 +1,6 @@
 """``GET /api/v1/openapi.json``: the API for programs (OpenAPI 3.1, whose schemas are JSON Schema 2020-12).
 
-Written by hand, and held against the answers by tests/http_api: fields are added, and never renamed.
+Written by hand, and held against the answers by tests/cluster/http_api: fields are added, and never renamed.
 """
 
 from __future__ import annotations
