@@ -19,7 +19,7 @@ from typing import Final
 
 from driver import __version__
 from driver.adapters.http.metrics_page import MetricsPage
-from driver.adapters.http.probe_server import HealthServer
+from driver.adapters.http.probe_server import ProbeServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import RootportError
 from driver.model.health import NodeHealth
@@ -217,7 +217,7 @@ class Plugin:
             operations=timed.so_far,
         )
         self._probes = (
-            HealthServer(
+            ProbeServer(
                 options.health_port,
                 {"/healthz": self._broken, "/readyz": self._not_ready},
                 pages={"/metrics": MetricsPage(metrics.families)},

@@ -25,9 +25,11 @@ from driver.adapters.files.durable_files import (
     sync_folder,
     told,
 )
+from driver.api.validation.wording import in_words
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
-from kubeletplugin.state.entry import Entry
+from driver.wording import plural
+from kubeletplugin.state.entry import Entry, lists_all_fields
 from kubeletplugin.state.migrations import MIGRATIONS, Migration
 
 __all__ = [
@@ -116,7 +118,11 @@ def _validated(data: dict[str, Any]) -> dict[str, Entry]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise CorruptCheckpointError(f"{where}: {first['msg']}; {error.error_count()} errors in all") from None
+        count = plural(error.error_count(), "error")
+        raise CorruptCheckpointError(f"{where}: {in_words(first)}; {count} in all") from None
+    for entry, written in zip(claims, data["claims"], strict=True):
+        if not lists_all_fields(entry, written):
+            raise CorruptCheckpointError(f"claim {entry.claim}: a device lacks a field")
     found = {entry.uid: entry for entry in claims}
     if len(found) != len(claims):
         raise CorruptCheckpointError("it has two entries for one claim")

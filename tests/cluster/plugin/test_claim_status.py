@@ -17,7 +17,7 @@ from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.claims.status import ClaimStatusPublisher
 from kubeletplugin.internal_errors import InternalError
 from kubeletplugin.network.network_data import NetworkData
-from kubeletplugin.state.entry import Entry, EntryDevice
+from kubeletplugin.state.entry import Entry
 from tests.support.plugin_process import Cluster
 from tests.unit.kubeletplugin.claims.test_claim_status import (
     NODE,
@@ -81,7 +81,7 @@ class Claims:
             name=metadata["name"],
             state="prepared",
             boot_id="b",
-            devices=tuple(EntryDevice.of(device) for device in devices),
+            devices=devices,
             effects=effects,
             cdi_spec="{}",
             files=(),

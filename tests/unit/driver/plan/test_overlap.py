@@ -8,10 +8,11 @@ import pytest
 
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
+from driver.plan import PreparedDevice
 from driver.plan.gpu_use import GpuUse
 from driver.plan.nic_use import NicUse
 from driver.plan.overlap import refuse_overlap
-from kubeletplugin.state.entry import Entry, EntryDevice, EntryNicUse, EntryUse
+from kubeletplugin.state.entry import Entry
 from tests.support.preparer.machine import uid
 
 GIB = 2**30
@@ -49,14 +50,14 @@ def entry(
 ) -> Entry:
     """A claim with one device that is no GPU; or with one device a use, each a share of its own."""
     devices = tuple(
-        EntryDevice(
+        PreparedDevice(
             request_names=("gpu",),
             pool="node-a",
             device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}" if item else device,
             cdi_device_ids=(),
             share_id=f"{number}-{index}" if item else share,
             admin_access=admin,
-            use=EntryUse.of(item) if item else None,
+            use=item,
             isolation=None,
             mig_uuid=None,
             nic_use=None,
@@ -78,7 +79,7 @@ def entry(
 
 
 def check(new: Entry, *others: Entry) -> None:
-    devices = [device.prepared for device in new.devices]
+    devices = list(new.devices)
     refuse_overlap(new.claim, devices, [new, *others])
 
 
@@ -191,7 +192,7 @@ def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = 
 def nic_entry(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Entry:
     """A claim with one device a use, each a share of its own; or each with a device of its own."""
     devices = tuple(
-        EntryDevice(
+        PreparedDevice(
             request_names=("nic",),
             pool="node-a",
             device="rdma-vfs-0" if shared else f"rdma-vf-{number}-{index}",
@@ -201,7 +202,7 @@ def nic_entry(number: int, *uses: NicUse, admin: bool = False, shared: bool = Tr
             use=None,
             isolation=None,
             mig_uuid=None,
-            nic_use=EntryNicUse.of(item),
+            nic_use=item,
             distances=(),
         )
         for index, item in enumerate(uses)

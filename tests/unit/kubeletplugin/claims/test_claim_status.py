@@ -22,7 +22,7 @@ from kubeletplugin.claims.device_status import device_statuses, is_told
 from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.network.network_data import NetworkData
 from kubeletplugin.service import ClaimPrepared
-from kubeletplugin.state.entry import Entry, EntryDevice
+from kubeletplugin.state.entry import Entry
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"
@@ -259,7 +259,7 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
             self.calls += 1
             raise UnavailableError("away")
 
-    devices = (EntryDevice.of(prepared()),)
+    devices = (prepared(),)
     entries = [
         Entry(
             uid=f"u{at}",

@@ -16,6 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from driver.errors import NodeError
+from driver.model.devices import DeviceName, DeviceType, MigPlacement
+from driver.plan import GpuUse, Isolation, NicUse, PreparedDevice
 from driver.plan.effects import CreateMigDevice, RunMpsDaemon, SetTimeSlice
 from kubeletplugin.claims.recovery import recover
 from kubeletplugin.state import checkpoint as checkpoint_module
@@ -27,15 +29,7 @@ from kubeletplugin.state.checkpoint import (
     decode,
     encode,
 )
-from kubeletplugin.state.entry import (
-    Entry,
-    EntryDevice,
-    EntryFile,
-    EntryIsolation,
-    EntryNicUse,
-    EntryPlacement,
-    EntryUse,
-)
+from kubeletplugin.state.entry import Entry, EntryFile
 from tests.support.paths import REPO
 from tests.support.preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 from tests.support.preparer.sharing import mig_claim, share_claim
@@ -50,26 +44,28 @@ def entry(number: int) -> Entry:
         state="prepared",
         boot_id="boot-1",
         devices=(
-            EntryDevice(
+            PreparedDevice(
                 request_names=("gpu",),
                 pool="node-a",
                 device=f"gpu-{number}",
                 cdi_device_ids=(f"rootport.dev/claim={claim_uid}_gpu_gpu-{number}",),
                 share_id=None,
                 admin_access=False,
-                use=EntryUse(
-                    gpu="gpu-0",
-                    mode="mig",
+                use=GpuUse(
+                    gpu=DeviceName("gpu-0"),
+                    mode=DeviceType.MIG,
                     whole=False,
                     sharing="",
                     core=None,
                     memory_bytes=10 << 30,
-                    placement=EntryPlacement(start=0, size=1),
+                    placement=MigPlacement(start=0, size=1),
                     gpu_memory_bytes=80 << 30,
                 ),
-                isolation=EntryIsolation(enforced=True, by="MIG", version="580.1", message="kept"),
+                isolation=Isolation(enforced=True, by="MIG", version="580.1", message="kept"),
                 mig_uuid="MIG-1",
-                nic_use=EntryNicUse(nic="rdma-0", vf="rdma-vf-1", bandwidth=None, nic_bandwidth=None),
+                nic_use=NicUse(
+                    nic=DeviceName("rdma-0"), vf=DeviceName("rdma-vf-1"), bandwidth=None, nic_bandwidth=None
+                ),
                 distances=(("rdma-vfs-0", "PIX"),),
             ),
         ),
@@ -162,6 +158,12 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         _with(lambda item: item["devices"][0]["use"].update(mode="rdma")),
         _with(lambda item: item["devices"][0].pop("mig_uuid")),
         _with(lambda item: item["devices"][0].pop("nic_use")),
+        _with(lambda item: item["devices"][0]["use"].pop("placement")),
+        _with(lambda item: item["devices"][0]["use"].update(more=1)),
+        _with(lambda item: item["devices"][0]["isolation"].pop("version")),
+        _with(lambda item: item["devices"][0]["nic_use"].pop("bandwidth")),
+        _with(lambda item: item["devices"][0]["use"]["placement"].update(start="0")),
+        _with(lambda item: item["devices"][0]["use"]["placement"].update(start=True)),
         _with(lambda item: item["effects"][0].update(kind="Unknown")),
         _with(lambda item: item["effects"][0].pop("start")),
     ],
@@ -185,6 +187,12 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         "unknown-mode",
         "no-mig-uuid",
         "no-nic-use",
+        "use-without-placement",
+        "more-in-a-use",
+        "isolation-without-version",
+        "nic-use-without-bandwidth",
+        "placement-is-text",
+        "placement-is-true",
         "unknown-effect",
         "effect-without-a-place",
     ],

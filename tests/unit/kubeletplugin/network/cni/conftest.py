@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import REPO
 
-_SHIM = REPO / "kubeletplugin" / "cni" / "shim"
+_SHIM = REPO / "kubeletplugin" / "network" / "cni" / "shim"
 POD = "0d9ac3e4-7b12-4c5e-9d0f-a1b2c3d4e5f6"
 
 

@@ -1,6 +1,6 @@
-"""The head of an HTTP/1 request and of its answer: bytes to data and back. Pure.
+"""Parses the heads of HTTP/1 requests and formats those of responses. Pure.
 
-Source: RFC 9112, sections 2 to 6. Read strictly: a request that two readers could understand in two ways is refused.
+Source: RFC 9112, sections 2 to 6. Strict: a request that two parsers could understand in two ways is refused.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MAX_DIGITS: Final = 19
 
 
 class BadRequestError(Exception):
-    """The head is none that is answered.
+    """The request cannot be answered as it is.
 
     Attributes:
-        status: What to answer, with the exception's text.
+        status: The HTTP status to answer with, beside the exception's text.
     """
 
     def __init__(self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
@@ -37,15 +37,15 @@ class BadRequestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHead:
-    """What a request begins with.
+    """The request line and the headers of a request.
 
     Attributes:
-        method: Such as ``GET``.
+        method: The method, such as ``GET``.
         target: The path with its query, as the client wrote it.
-        is_http10: Whether the client knows HTTP/1.0 alone, and so no chunks.
-        headers: By lower-case name; one that was given several times is joined by commas. Not in its ``repr``: the
-            caller's token is among them.
-        body_bytes: How long the body is.
+        is_http10: Whether the client speaks only HTTP/1.0, and so knows no chunks.
+        headers: The headers by lower-case name; the values of a repeated one are joined by commas. Not in the
+            ``repr``: the caller's token is among them.
+        body_bytes: The length of the body.
     """
 
     method: str
@@ -56,13 +56,13 @@ class RequestHead:
 
 
 def parse_head(data: bytes) -> RequestHead:
-    """Read the head of a request.
+    """Parse the head of a request.
 
     Args:
-        data: From the request line to before :data:`END_OF_HEAD`.
+        data: The bytes from the request line to before :data:`END_OF_HEAD`.
 
     Raises:
-        BadRequestError: It cannot be read, or says that the body has no length.
+        BadRequestError: The head is malformed, or gives the body no length.
     """
     first, *lines = data.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
@@ -96,7 +96,7 @@ def _body_bytes(headers: Mapping[str, str]) -> int:
 
 
 def response_head(status: int, headers: Mapping[str, str]) -> bytes:
-    """The head of an answer, after which the connection ends."""
+    """Return the head of a response, after which the connection ends."""
     try:
         reason = HTTPStatus(status).phrase
     except ValueError:
