@@ -14,8 +14,7 @@ from tests.support.paths import REPO
 
 __all__ = ["MACHINE_FILES", "OTHERS_FILES", "REAL_MACHINE_FILES", "machine_file", "nccl_file"]
 
-_REPO: Final = REPO
-_FOLDERS: Final = (_REPO / "examples" / "machines", _REPO / "tests" / "data" / "machines")
+_FOLDERS: Final = (REPO / "examples" / "machines", REPO / "tests" / "data" / "machines")
 
 MACHINE_FILES: Final = tuple(
     sorted((path for folder in _FOLDERS for path in folder.glob("*.yaml")), key=lambda path: path.name)
@@ -25,7 +24,7 @@ MACHINE_FILES: Final = tuple(
 REAL_MACHINE_FILES: Final = tuple(path for path in MACHINE_FILES if path.stem != "fpga-server")
 """Those of machines that there are."""
 
-OTHERS_FILES: Final = _REPO.parent / "shared" / "topologies"
+OTHERS_FILES: Final = REPO.parent / "shared" / "topologies"
 """Where the files are that other projects publish of these machines; not everywhere, and never in this repository."""
 
 

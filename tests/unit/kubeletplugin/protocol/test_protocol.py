@@ -15,18 +15,12 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from tests.support.paths import REPO
+from tests.unit.kubeletplugin.protocol.extract import tables
 
 ROOT = REPO
 PROTOCOL = ROOT / "kubeletplugin" / "protocol"
 KUBERNETES = json.loads(Path(__file__).with_name("kubernetes.json").read_text())
 SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
-
-
-def extraction():
-    spec = importlib.util.spec_from_file_location("extract", Path(__file__).with_name("protocol") / "extract.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_protocol_file_has_its_counterpart_in_kubernetes() -> None:
@@ -38,7 +32,7 @@ def test_names_numbers_and_types_are_kubernetes_own(name) -> None:
     description = FileDescriptorProto()
     importlib.import_module(f"kubeletplugin.protocol.{name}_pb2").DESCRIPTOR.CopyToProto(description)
     theirs = {key: value for key, value in KUBERNETES[name].items() if key != "source"}
-    assert extraction().tables(description) == theirs
+    assert tables(description) == theirs
 
 
 @pytest.fixture
