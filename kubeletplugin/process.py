@@ -351,7 +351,7 @@ class Plugin:
     def _away(self) -> frozenset[str]:
         """The functions of NICs whose interfaces may be in pods: lent by Rootport, or moved by Multus for a claim."""
         try:
-            uses = [use for entry in self._entries() for use in entry.nic_uses]
+            uses = [item.nic_use for entry in self._entries() for item in entry.holdings if item.nic_use is not None]
         except RootportError:
             uses = []  # as above
         given = {use.vf or use.nic for use in uses if use.bandwidth is None}

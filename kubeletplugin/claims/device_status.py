@@ -23,7 +23,7 @@ from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.api.times import time_text
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import NicUse
 from kubeletplugin.network.network_data import NetworkData
 
 __all__ = ["device_statuses", "is_told"]

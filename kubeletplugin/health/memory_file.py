@@ -9,10 +9,10 @@ from typing import Final
 
 from driver.adapters.files.durable_files import (
     file_signature,
+    os_errors_as_node_errors,
     read_regular_file,
     remove_temporary_files,
     replace_file,
-    told,
 )
 from driver.errors import RootportError
 from driver.health.memory import MEMORY_VERSION, HealthMemory, UnreadableMemoryError, from_json, to_json
@@ -90,7 +90,7 @@ class MemoryFile:
         essence = memory.essence()
         if essence == self._essence:
             return
-        with told(f"what is known of the devices' faults cannot be written to {self._path}"):
+        with os_errors_as_node_errors(f"what is known of the devices' faults cannot be written to {self._path}"):
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             replace_file(self._path, to_json(memory), mode=0o600, sync=False)
             self._known = file_signature(self._path)

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of a node's plugin: facts in, families of samples out. docs/user/metrics.md lists them."""
+"""The metrics of a node's plugin, listed in docs/operator/metrics.md: facts in, families of samples out."""
 
 from kubeletplugin.metrics.families import node_families
 from kubeletplugin.metrics.shares import Share, shares_of

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from driver.adapters.files.durable_files import entries, told
+from driver.adapters.files.durable_files import entries, os_errors_as_node_errors
 from driver.errors import NodeError, RootportError
 from driver.model.lent import LentNames
 from driver.plan.effects import ConfigureVf, LendInterface
@@ -175,7 +175,7 @@ class NodeNetwork:
 
     def _records(self) -> list[Path]:
         """The files of what is lent, found without what lends; see :mod:`kubeletplugin.network.netdev.records`."""
-        with told(f"the state of lent interfaces in {self._state_dir} cannot be read"):
+        with os_errors_as_node_errors(f"the state of lent interfaces in {self._state_dir} cannot be read"):
             pods = [folder for folder in entries(self._state_dir / "pods") if folder.is_dir()]
             paths = [path for folder in (*pods, self._state_dir / "lost") for path in entries(folder)]
         return [path for path in paths if path.suffix == ".json" and not path.name.startswith(".")]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvml import gpus as nvml
+from driver.adapters.nvml import discovery as nvml
 from driver.adapters.sysfs import discovery as sysfs
 from driver.errors import NodeError, RootportError
 from driver.layout import left_out_notes

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from driver.adapters.files.allocation_problems import answer_file
 from driver.adapters.files.policies_file import read_policies
-from driver.adapters.files.problems import answer_file
 from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_all_manifests, read_manifests

@@ -24,26 +24,26 @@ _LIMIT: Final = 1024**2
 
 
 def read_policies(path: Path, kind: type[P]) -> P:
-    """Read the file.
+    """Read policies from a file.
 
     Args:
         path: The file.
-        kind: Which policies it must hold.
+        kind: The kind of policies that is expected.
 
     Raises:
-        InputError: It cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with file,
-            line and field.
+        InputError: The file cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with
+            file, line and field.
     """
     return parse_policies(read_text(path, _LIMIT, f"a file of {kind.KIND}"), path_name(path), kind)
 
 
 def parse_policies(text: str, source: str, kind: type[P]) -> P:
-    """Read the object from a file's text.
+    """Parse policies from a file's text.
 
     Args:
-        text: YAML.
+        text: The YAML text.
         source: The file's name in messages.
-        kind: Which policies it must hold.
+        kind: The kind of policies that is expected.
 
     Raises:
         InputError: As for :func:`read_policies`.

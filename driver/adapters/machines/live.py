@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvml import gpus as nvml
+from driver.adapters.nvml import discovery as nvml
 from driver.adapters.sysfs import discovery as sysfs
 from driver.errors import NodeError
 from driver.model.inventory import Inventory, InventorySource

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from controller.cluster.slice_cache import SliceCache
-from controller.slices.changes import slice_name
 from controller.slices.writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.errors import AlreadyExistsError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES, JsonObject
-from driver.layout import resource_slices
+from driver.layout import resource_slices, slice_name
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
 from tests.support.paths import REPO

@@ -1,4 +1,4 @@
-"""Makes the dashboard's pictures in docs/user/images anew: ``python -m tests.cluster.dashboard.make_images``.
+"""Makes the dashboard's pictures in docs/operator/images anew: ``python -m tests.cluster.dashboard.make_images``.
 
 That of an explanation is of a real cluster (``make cluster``), and stays. What the others show is made up
 (:mod:`tests.cluster.dashboard.canned`), with the memory that NVML reports of an H100.
@@ -14,7 +14,7 @@ from tests.cluster.dashboard.page_server import TOKEN, PageServer
 from tests.support.chromium import chromium
 from tests.support.paths import REPO
 
-_IMAGES: Final = REPO / "docs" / "user" / "images"
+_IMAGES: Final = REPO / "docs" / "operator" / "images"
 _H100: Final = "81559Mi"
 _NODES: Final = 500
 

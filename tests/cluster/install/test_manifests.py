@@ -70,7 +70,7 @@ def test_the_network_policies_name_the_pods_and_the_ports_that_there_are(
 
 @pytest.mark.needs_go
 def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPlane, tmp_path: Path) -> None:
-    guide = (FOLDER.parent / "docs/user/install.md").read_text()
+    guide = (FOLDER.parent / "docs/operator/install.md").read_text()
     kustomization = guide.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "rootport").symlink_to(FOLDER.parent)
     (tmp_path / "kustomization.yaml").write_text(kustomization)
@@ -80,9 +80,9 @@ def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPla
 
 
 def _documented() -> dict[str, dict[str, Any]]:
-    """The kustomizations in the user's pages, and those that their parts make of the one before them, by place."""
+    """The kustomizations in users' and operators' pages, and what their parts make of the one before them, by place."""
     found: dict[str, dict[str, Any]] = {}
-    for page in sorted((FOLDER.parent / "docs/user").glob("*.md")):
+    for page in sorted(page for who in ("operator", "user") for page in (FOLDER.parent / "docs" / who).glob("*.md")):
         whole: dict[str, Any] = {}
         for number, text in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)):
             if "kind: Kustomization\n" in text:

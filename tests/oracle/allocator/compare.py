@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from driver.adapters.files.problems import Problem, answer
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
 from tests.oracle.allocator.random_problems import FLAVOURS, random_problem
 from tests.support.agreement import disagreements
 from tests.support.brute_force import first_allocation
@@ -94,7 +94,7 @@ def main() -> int:
         return 0
     wrong = 0
     for problem in answered:
-        found = disagreements(problem, answer(Problem.model_validate(problem)))
+        found = disagreements(problem, answer(AllocationProblem.model_validate(problem)))
         if found:
             wrong += 1
             sys.stdout.write(f"{problem['id']} {problem['tags']}: {'; '.join(found)}\n")

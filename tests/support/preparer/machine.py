@@ -15,7 +15,7 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, LinkLayer, MigInstance, RdmaPort
 from driver.model.inventory import Inventory
 from driver.plan import Decision, IsolationHost, PreparePlan, decide, finish
-from driver.plan.nic_host import NicHost
+from driver.plan.host import NicHost
 from kubeletplugin.claims.effects import Mended
 from kubeletplugin.claims.gone import ClaimGoneError
 from kubeletplugin.claims.preparer import Preparer

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from driver.adapters.machines.topology import read_topology
-from driver.layout import resource_slices
+from driver.layout import resource_slices, slice_name
 from resourceclasses import device_classes_text
 from tests.support.paths import REPO
 from tests.support.topologies import machine_file
@@ -171,7 +171,7 @@ def is_for(item: dict[str, Any], node: str) -> bool:
     [
         pytest.param(
             [old(item) if is_for(item, "m") else item for item in objects_of("n", "m")],
-            "selects-too-few", ["ResourceSlice m-rootport.dev-0000 could not be read, so this is not certain"],
+            "selects-too-few", [f"ResourceSlice {slice_name('m', '', 0)} could not be read, so this is not certain"],
             id="slices",
         ),
         pytest.param(

@@ -17,7 +17,7 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
-from driver.plan.nic_use import NicUse
+from driver.plan.uses import NicUse
 from kubeletplugin.claims.device_status import device_statuses, is_told
 from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
 from kubeletplugin.network.network_data import NetworkData

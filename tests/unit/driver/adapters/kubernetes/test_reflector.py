@@ -9,13 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.reflector import Reflector
+from driver.adapters.kubernetes.reflector import Reflector, keep, without_managed_fields
 from driver.adapters.kubernetes.resources import NODES, JsonObject
+
+WHOLE: Final = keep(without_managed_fields)
 
 
 class Changes:
@@ -24,7 +26,7 @@ class Changes:
     def __init__(self) -> None:
         self.keys: queue.Queue[str] = queue.Queue()
 
-    def __call__(self, key: str) -> None:
+    def __call__(self, key: str, _event: object = None) -> None:
         self.keys.put(key)
 
     def next(self, timeout_s: float = 40) -> str:
@@ -37,7 +39,7 @@ class Changes:
 
 
 @contextmanager
-def running(reflector: Reflector) -> Iterator[threading.Event]:
+def running(reflector: Reflector[Any]) -> Iterator[threading.Event]:
     stop = threading.Event()
     thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
@@ -78,7 +80,7 @@ def test_objects_of_no_shape_end_neither_list_nor_watch(
     watched = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     scripted.answers = [answer(listing), answer(watched), *[answer(status=503)] * 100]
     changes = Changes()
-    reflector = Reflector(scripted_api, NODES, on_change=changes)
+    reflector = Reflector(scripted_api, NODES, on_change=changes, transform=WHOLE)
     with running(reflector):
         changes.wait_for("first", "last")
         names = {str(stored["metadata"]["name"]) for stored in reflector.objects()}
@@ -106,7 +108,8 @@ def test_it_never_runs_hot(
     caplog.set_level(logging.INFO)
     scripted.answers = [answer(**always)] * 1000
     stop = threading.Event()
-    thread = threading.Thread(target=Reflector(scripted_api, NODES, on_change=lambda _: None).run, args=(stop,))
+    reflector = Reflector(scripted_api, NODES, on_change=lambda *_: None, transform=WHOLE)
+    thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
     time.sleep(2)
     stop.set()
@@ -123,7 +126,8 @@ def test_it_waits_as_long_as_a_busy_server_asks(
 ) -> None:
     scripted.answers = [answer(b"busy", 429, {"Retry-After": "30"})] * 10
     stop = threading.Event()
-    thread = threading.Thread(target=Reflector(scripted_api, NODES, on_change=lambda _: None).run, args=(stop,))
+    reflector = Reflector(scripted_api, NODES, on_change=lambda *_: None, transform=WHOLE)
+    thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
     time.sleep(1.5)
     stop.set()
