@@ -16,7 +16,7 @@ from driver.plan import PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.claims.status import ClaimStatusPublisher
 from kubeletplugin.internal_errors import InternalError
-from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.network.netdev.records import InPod
 from kubeletplugin.state.entry import Entry
 from tests.support.plugin_process import Cluster
 from tests.unit.kubeletplugin.claims.test_claim_status import (
@@ -156,7 +156,9 @@ def publisher(api: Counted, claims: Claims) -> ClaimStatusPublisher:
 
 
 @pytest.mark.needs_go
-def test_a_prepared_claims_status_is_told_once(claims: Claims, publisher: ClaimStatusPublisher, api: Counted) -> None:
+def test_a_prepared_claims_status_is_published_once(
+    claims: Claims, publisher: ClaimStatusPublisher, api: Counted
+) -> None:
     claims.add("status-one", prepared(), others=True)
     publisher.publish()
     stored = claims.get("status-one")["status"]["devices"]
@@ -179,7 +181,7 @@ def test_a_restart_reads_and_writes_nothing(claims: Claims, publisher: ClaimStat
 
 
 @pytest.mark.needs_go
-def test_a_claim_that_is_allocated_and_prepared_anew_is_told_anew(
+def test_a_claim_that_is_allocated_and_prepared_anew_is_published_anew(
     claims: Claims, publisher: ClaimStatusPublisher
 ) -> None:
     made = claims.add("status-again", prepared())
@@ -193,7 +195,7 @@ def test_a_claim_that_is_allocated_and_prepared_anew_is_told_anew(
 
 
 @pytest.mark.needs_go
-def test_what_changed_is_told_with_its_time(claims: Claims, api: Counted, publisher: ClaimStatusPublisher) -> None:
+def test_what_changed_is_published_with_its_time(claims: Claims, api: Counted, publisher: ClaimStatusPublisher) -> None:
     made = claims.add("status-change", prepared())
     publisher.publish()
     claims.prepare(made, prepared(isolation=TURNS))
@@ -264,9 +266,9 @@ def test_one_claim_on_which_the_plugin_stumbles_keeps_no_other_back(claims: Clai
     made = claims.add("status-a-stumble", nic(VF_USE))
     claims.prepare(made, nic(VF_USE), effects=(lent,))
     claims.add("status-b-other", prepared())
-    networks: list[Mapping[str, NetworkData]] = []
+    networks: list[Mapping[str, InPod]] = []
 
-    def network(_: str) -> Mapping[str, NetworkData]:
+    def network(_: str) -> Mapping[str, InPod]:
         return networks[0]  # IndexError: a mistake
 
     publisher = ClaimStatusPublisher(api, entries=claims.current, network=network, wall=lambda: NOW)
@@ -279,7 +281,7 @@ def test_one_claim_on_which_the_plugin_stumbles_keeps_no_other_back(claims: Clai
 
 
 @pytest.mark.needs_go
-def test_an_interface_is_told_once_it_is_in_the_pod_and_when_it_has_left(claims: Claims, api: Counted) -> None:
+def test_an_interface_is_published_once_it_is_in_the_pod_and_when_it_has_left(claims: Claims, api: Counted) -> None:
     lent = LendInterface(
         function=VF,
         address="0000:41:00.2",
@@ -292,15 +294,13 @@ def test_an_interface_is_told_once_it_is_in_the_pod_and_when_it_has_left(claims:
     )
     made = claims.add("status-lent", nic(VF_USE))
     claims.prepare(made, nic(VF_USE), effects=(lent,))
-    network: dict[str, NetworkData] = {}
+    network: dict[str, InPod] = {}
     publisher = ClaimStatusPublisher(
         api, entries=claims.current, network=lambda uid: network if uid == made["metadata"]["uid"] else {}
     )
     publisher.publish()
     assert "networkData" not in claims.told("status-lent")[0]
-    network[VF] = NetworkData(
-        interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24", "fd00::7/64")
-    )
+    network[VF] = InPod(name="net1", mac="02:00:00:00:00:01", addresses=("10.0.0.7/24", "fd00::7/64"))
     api.calls.clear()
     for _ in range(2):
         publisher.publish()

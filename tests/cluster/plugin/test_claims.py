@@ -13,7 +13,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
-from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.preparer import ClaimGoneError
 from kubeletplugin.claims.reader import ClaimReader
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane

@@ -18,9 +18,9 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.uses import NicUse
-from kubeletplugin.claims.device_status import device_statuses, is_told
-from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
-from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.claims.device_status import device_statuses, is_published
+from kubeletplugin.claims.status import ClaimStatusPublisher, NotifyingClaims
+from kubeletplugin.network.netdev.records import InPod
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.entry import Entry
 
@@ -188,10 +188,10 @@ def test_the_nic_of_a_virtual_function_that_an_older_version_prepared_is_not_tol
     assert entry["data"].keys() == {"apiVersion", "kind", "vf"}
 
 
-def test_how_the_pod_sees_its_interface_is_told_while_it_has_it() -> None:
+def test_how_the_pod_sees_its_interface_is_published_while_it_has_it() -> None:
     devices = [nic(VF_USE)]
     claim = allocated(*devices)
-    inside = NetworkData(interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24",))
+    inside = InPod(name="net1", mac="02:00:00:00:00:01", addresses=("10.0.0.7/24",))
     with_it = device_statuses(devices, claim, now=NOW, network={VF: inside})
     assert with_it[0]["networkData"] == {
         "interfaceName": "net1",
@@ -201,12 +201,12 @@ def test_how_the_pod_sees_its_interface_is_told_while_it_has_it() -> None:
     without = device_statuses(devices, claim, now=NOW)
     assert "networkData" not in without[0]
     for said, stored in ((with_it, without), (without, with_it)):
-        assert is_told(said, {"status": {"devices": said}})
-        assert not is_told(said, {"status": {"devices": stored}})
+        assert is_published(said, {"status": {"devices": said}})
+        assert not is_published(said, {"status": {"devices": stored}})
 
 
 def test_no_more_addresses_are_told_than_the_api_takes() -> None:
-    many = NetworkData(interface_name="net1", hardware_address="", ips=tuple(f"10.0.0.{n}/24" for n in range(1, 20)))
+    many = InPod(name="net1", mac="", addresses=tuple(f"10.0.0.{n}/24" for n in range(1, 20)))
     (entry,) = device_statuses([nic(VF_USE)], allocated(nic(VF_USE)), now=NOW, network={VF: many})
     assert len(entry["networkData"]["ips"]) == 16
     assert "hardwareAddress" not in entry["networkData"]
@@ -232,14 +232,14 @@ def test_a_conditions_time_moves_with_its_status_alone() -> None:
     assert other["conditions"][0]["lastTransitionTime"] == "2026-03-04T06:06:07Z"
 
 
-def test_what_stands_there_is_told_whatever_others_say() -> None:
+def test_what_stands_there_is_published_whatever_others_say() -> None:
     entries = told(prepared())
     mine = entries[0] | {"conditions": [*entries[0]["conditions"], UP], "networkData": {"interfaceName": "x"}}
     by_hand = {"driver": "rootport.dev", "pool": NODE, "device": "rdma-0", "conditions": [UP]}
-    assert is_told(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
-    assert not is_told(entries, {"status": {"devices": [THEIRS]}})
-    assert not is_told(entries, {"status": {"devices": [mine, mine | {"device": "gpu-1"}]}})
-    assert not is_told(entries, {"status": {"devices": [mine | {"data": {}}]}})
+    assert is_published(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
+    assert not is_published(entries, {"status": {"devices": [THEIRS]}})
+    assert not is_published(entries, {"status": {"devices": [mine, mine | {"device": "gpu-1"}]}})
+    assert not is_published(entries, {"status": {"devices": [mine | {"data": {}}]}})
 
 
 def test_an_entry_is_far_below_the_api_servers_limit() -> None:
@@ -300,7 +300,7 @@ class Service:
 )
 def test_the_publisher_is_woken_by_a_claim_that_was_prepared(answer: ClaimPrepared | RootportError, calls: int) -> None:
     woken: list[None] = []
-    claims = TellingClaims(Service(answer), lambda: woken.append(None))
+    claims = NotifyingClaims(Service(answer), lambda: woken.append(None))
     reference = ClaimReference(namespace="n", name="c", uid="u")
     assert claims.prepare([reference]) == {"u": answer}
     assert claims.unprepare([reference]) == {"u": None}

@@ -8,7 +8,7 @@ import pytest
 
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.errors import InputError
-from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.preparer import ClaimGoneError
 from kubeletplugin.claims.reader import ClaimReader
 from tests.support.preparer.machine import gpu_claim
 
