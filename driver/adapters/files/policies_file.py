@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 from driver.adapters.files.input_file import path_name, read_text
 from driver.adapters.files.validated import validated
 from driver.adapters.files.yaml_documents import read_documents
-from driver.api.policies import API_VERSION, PoliciesDocument
+from driver.api import API_VERSION
+from driver.api.policies import PoliciesDocument
 from driver.errors import InputError
 
 __all__ = ["parse_policies", "read_policies"]

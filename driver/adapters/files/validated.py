@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from driver.adapters.files.document import Document
-from driver.api.validation.wording import in_words, known_fields, unknown_field
+from driver.api.validation.wording import in_words
 from driver.errors import LINES_SHOWN, InputError
 
 __all__ = ["mistakes", "validated"]
@@ -16,6 +17,7 @@ __all__ = ["mistakes", "validated"]
 M = TypeVar("M", bound=BaseModel)
 
 Loc: TypeAlias = tuple[str | int, ...]
+Describe: TypeAlias = Callable[[ErrorDetails, type[BaseModel] | None], str]
 
 
 def validated(document: Document, model: type[M]) -> M:
@@ -27,32 +29,25 @@ def validated(document: Document, model: type[M]) -> M:
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
-        found = mistakes(document, error, lambda loc: unknown_field(loc[-1], known_fields(model, loc[:-1])))
+        found = mistakes(document, error, model)
         raise InputError.of_all([document.error(loc, message) for loc, message in found]) from error
 
 
 def mistakes(
-    document: Document, error: ValidationError, on_unknown_field: Callable[[Loc], str]
+    document: Document, error: ValidationError, model: type[BaseModel], describe: Describe = in_words
 ) -> Sequence[tuple[Loc, str]]:
     """Return the field and the message of each mistake, in the order of their lines.
 
     Args:
         document: The object.
-        error: What pydantic says of it.
-        on_unknown_field: Returns the message for an unknown field. It is called for the first 20 mistakes alone: to
-            find what 100,000 unknown fields may mean takes a minute.
+        error: The error that pydantic raised.
+        model: The model that was validated.
+        describe: Describes one mistake as :func:`~driver.api.validation.wording.in_words` does. Only for the first 20
+            it gets the model: to find what 100,000 unknown fields may mean takes a minute.
     """
     details = error.errors(include_url=False)
     # A list whose items are all wrong is to pydantic a list without items as well.
     inner = {item["loc"][:length] for item in details for length in range(len(item["loc"]))}
     found = [item for item in details if item["type"] != "too_short" or item["loc"] not in inner]
     found.sort(key=lambda item: document.line(item["loc"]))
-    return [
-        (
-            item["loc"],
-            on_unknown_field(item["loc"])
-            if item["type"] == "extra_forbidden" and index < LINES_SHOWN
-            else in_words(item),
-        )
-        for index, item in enumerate(found)
-    ]
+    return [(item["loc"], describe(item, model if index < LINES_SHOWN else None)) for index, item in enumerate(found)]

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from driver.adapters.files.document import Document, Problem, ProblemKind, printable
 from driver.adapters.files.validated import mistakes
@@ -29,7 +30,7 @@ from driver.adapters.manifests.objects import (
     find_duplicates,
 )
 from driver.api.pod_templates import pod_specs
-from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate, Wire
+from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from driver.api.validation import (
     FieldError,
     validate_claim,
@@ -37,7 +38,7 @@ from driver.api.validation import (
     validate_device_class,
     with_defaults,
 )
-from driver.api.validation.wording import known_fields, unknown_field
+from driver.api.validation.wording import in_words, known_fields, unknown_field
 from driver.errors import InputError
 from driver.spelling import close_matches
 
@@ -270,7 +271,7 @@ def _parse(
     try:
         parsed = with_defaults(model.model_validate(document.data, by_alias=True, by_name=False))
     except ValidationError as error:
-        found = mistakes(document, error, lambda loc: _unknown_field(loc, model))
+        found = mistakes(document, error, model, _describe)
         return None, [document.problem(loc, message) for loc, message in found]
     problems = [field_problem(document, problem) for problem in validate(parsed)]
     if parsed.metadata.generate_name and not parsed.metadata.name:
@@ -278,8 +279,10 @@ def _parse(
     return (None, problems) if problems else (parsed, [])
 
 
-def _unknown_field(loc: tuple[str | int, ...], model: type[Wire]) -> str:
-    *around, name = loc
+def _describe(details: ErrorDetails, model: type[BaseModel] | None) -> str:
+    if details["type"] != "extra_forbidden" or model is None:
+        return in_words(details)
+    *around, name = details["loc"]
     known = known_fields(model, around)
     inside = next((field for field in known if name in known_fields(model, (*around, field))), None)
     if inside is not None:

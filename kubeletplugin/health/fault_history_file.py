@@ -18,7 +18,7 @@ from driver.errors import RootportError
 from driver.health.memory import MEMORY_VERSION, HealthMemory, UnreadableMemoryError, from_json, to_json
 from kubeletplugin.state.migrations import newer_version
 
-__all__ = ["HEALTH_FILE", "MemoryFile"]
+__all__ = ["HEALTH_FILE", "FaultHistoryFile"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ HEALTH_FILE: Final = "health.json"
 _MAX_BYTES: Final = 4 << 20
 
 
-class MemoryFile:
+class FaultHistoryFile:
     """The file. Both instances of a rolling update write it, each the whole of what it knows, and read the other's.
 
     Args:
