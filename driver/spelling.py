@@ -24,7 +24,7 @@ def plain(text: str) -> str:
 
 
 def alike(text: str, known: Iterable[str]) -> str | None:
-    """Return the known name that differs only in case and separators."""
+    """Return the known name that differs in case and separators alone, or None."""
     wanted = plain(text)
     return next((item for item in known if wanted and plain(item) == wanted), None)
 
@@ -58,7 +58,7 @@ def close_matches(text: str, known: Collection[str], *, count: int = 1, cutoff: 
 
 
 def nearest(text: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is spelled nearly the same."""
+    """Return the known name that is spelled nearly the same, or None."""
     wanted = plain(text)
     by_plain = {plain(item): item for item in reversed(list(known))}
     near = difflib.get_close_matches(wanted, by_plain, n=_AS_NEAR, cutoff=_NEAR)
@@ -66,7 +66,7 @@ def nearest(text: str, known: Iterable[str]) -> str | None:
 
 
 def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
-    """Return a sort key: the spelling most like ``text`` first; among equals, the one with the nearest numbers.
+    """Return a sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
 
     So ``1g.10gb`` is more like ``1g.5gb`` than ``1g.20gb`` is.
     """
@@ -76,7 +76,7 @@ def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
 
 
 def nearest_name(text: str, known: Sequence[str]) -> str | None:
-    """Return the name that is meant: by case and separators, as a part of the text, or by spelling."""
+    """Return the name that was meant: by case and separators, as a part of what was written, or by spelling."""
     short = text[:_LONGEST]
     same = alike(short, known)
     if same is not None:
