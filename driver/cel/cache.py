@@ -1,7 +1,7 @@
-"""What compiled selectors remember, bounded for all of them together.
+"""Caches answers of compiled selectors, bounded for all of them together, and the compiled selectors themselves.
 
-A claim may bring thousands of selectors, a cluster has tens of thousands of devices, and each selector would remember
-its answers for all of them.
+A claim may bring thousands of selectors, a cluster has tens of thousands of devices, and each selector would cache its
+answers for all of them.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-__all__ = ["Compiled", "Memory"]
+__all__ = ["AnswerCache", "CompileCache"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _T = TypeVar("_T")
 
 _MOST_IN_ALL: Final = 400_000
-"""Of the weight of all memories: about 200 bytes each."""
+"""The largest weight of all caches together, in units of about 200 bytes."""
 
 
-class Memory(dict[_K, _V]):
-    """Answers by what they depend on. When it is full, or all memories together are, it is emptied."""
+class AnswerCache(dict[_K, _V]):
+    """Caches answers by what they depend on. It is emptied when it, or all caches together, are full."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = 0
-        _MEMORIES[id(self)] = self
+        _CACHES[id(self)] = self
 
     def put(self, key: _K, value: _V, *, most: int, weight: int = 1) -> None:
-        """Remember an answer.
+        """Cache an answer.
 
         Args:
-            key: What it depends on.
+            key: What the answer depends on.
             value: The answer.
-            most: How many answers there may be.
+            most: The most answers.
             weight: The size of both in units of 200 bytes.
         """
         if len(self) >= most:
-            self.forget()
+            self.reset()
         self[key] = value
         self.weight += weight
         _TOTAL.add(weight)
 
-    def forget(self) -> None:
-        """Empty it."""
+    def reset(self) -> None:
+        """Empty the cache."""
         self.clear()
         self.weight = 0
 
 
 class _Total:
-    """The weight that was added since all was counted."""
+    """Sums the weight added since all caches were counted."""
 
     def __init__(self) -> None:
         self._weight = 0
@@ -63,26 +63,26 @@ class _Total:
             self._weight = self._counted()
 
     def _counted(self) -> int:
-        memories = [memory for reference in _MEMORIES.valuerefs() if (memory := reference()) is not None]
-        weight = sum(memory.weight for memory in memories)
+        caches = [cache for reference in _CACHES.valuerefs() if (cache := reference()) is not None]
+        weight = sum(cache.weight for cache in caches)
         if weight <= _MOST_IN_ALL // 2:
             return weight
-        for memory in memories:
-            memory.forget()
+        for cache in caches:
+            cache.reset()
         return 0
 
 
-_MEMORIES: Final[WeakValueDictionary[int, Memory[Any, Any]]] = WeakValueDictionary()
+_CACHES: Final[WeakValueDictionary[int, AnswerCache[Any, Any]]] = WeakValueDictionary()
 _TOTAL: Final = _Total()
 
 
-class Compiled(Generic[_T]):
-    """The latest things that were compiled, by text; bounded in number and in the length of all texts.
+class CompileCache(Generic[_T]):
+    """Caches the latest compiled texts, bounded in number and in the length of all texts.
 
     Args:
-        make: Compiles a text with a flag; what it raises is not remembered.
-        most: How many things.
-        length: How many characters of text.
+        make: Compiles a text with a flag; its errors are not cached.
+        most: The most compiled texts.
+        length: The most characters of all texts.
     """
 
     def __init__(self, make: Callable[[str, bool], _T], *, most: int, length: int) -> None:
@@ -94,7 +94,7 @@ class Compiled(Generic[_T]):
         self._lock = Lock()
 
     def __call__(self, text: str, flag: bool) -> _T:  # noqa: FBT001 - part of the key
-        """What is made of a text: the same object, while it is remembered."""
+        """Return the compiled text: the same object, while it is cached."""
         key = (text, flag)
         with self._lock:
             known = self._known.get(key)
