@@ -175,13 +175,12 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[str, Any]]]:
-    """Of the containers what explain reads: each replica has them."""
+    """Of the containers what explain and lint read: each replica has them."""
     before, others = (spec.get(kind) or [] for kind in _CONTAINERS)
     asking = {container.place for container in pod.containers}
-    kept = [
-        _asking(container) if place in asking else {}
-        for place, container in enumerate([*before, *others][: max(asking, default=-1) + 1])
-    ]
+    kept = [_asking(container, with_amounts=place in asking) for place, container in enumerate([*before, *others])]
+    while kept and not kept[-1]:
+        kept.pop()
     main = kept[len(before) :] or [{}]
     name = others[0].get("name") if others else None
     if isinstance(name, str) and not any(label("", name)):
@@ -189,11 +188,16 @@ def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[s
     return {kind: items for kind, items in zip(_CONTAINERS, (kept[: len(before)], main), strict=True) if any(items)}
 
 
-def _asking(container: Mapping[str, Any]) -> dict[str, Any]:
-    resources = container["resources"]
-    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    policy = container.get("restartPolicy")
-    return {"resources": {"requests": requests}} | ({"restartPolicy": policy} if policy else {})
+def _asking(container: object, *, with_amounts: bool) -> dict[str, Any]:
+    """What a container uses of the pod's claims, and, where it counts, of extended resources."""
+    resources = _dict(_dict(container).get("resources"))
+    names = [_dict(entry).get("name") for entry in _list(resources.get("claims"))]
+    claims = [{"name": name} for name in names if isinstance(name, str)]
+    kept: dict[str, Any] = {"claims": claims} if claims else {}
+    if with_amounts:
+        kept["requests"] = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    policy = _dict(container).get("restartPolicy") if with_amounts else None
+    return ({"resources": kept} if kept else {}) | ({"restartPolicy": policy} if policy else {})
 
 
 def _weight(workload: Workload) -> int:
