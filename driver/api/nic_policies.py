@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api import API_VERSION
 from driver.api.policies import (
-    API_VERSION,
-    WRONG,
     AmountSteps,
     ExtraAttribute,
     Pattern,
@@ -19,6 +18,7 @@ from driver.api.policies import (
     matches,
 )
 from driver.api.quantity import Quantity
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["DEFAULT_NIC_POLICIES", "BandwidthSteps", "ExtraNicAttribute", "NicPolicies", "NicPolicy", "Rail", "VfMode"]
 
@@ -60,7 +60,7 @@ class Rail(PolicyObject):
     def _names_nics(self) -> Rail:
         if not any((self.if_names, self.rdma_devices, self.pci_addresses, self.pcie_switches)):
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "say which NICs are on rail {rail}: with ifNames, rdmaDevices, pciAddresses or pcieSwitches",
                 {"rail": self.rail},
             )
@@ -123,7 +123,7 @@ class NicPolicies(PoliciesDocument):
     policies: Annotated[tuple[NicPolicy, ...], Field(max_length=1000)] = ()
 
     def of(self, *, model: str | None, node: str) -> NicPolicy:
-        """The rules for a NIC (PF) of that model on that node, and for its VFs."""
+        """Return the rules for a NIC (PF) of that model on that node, which hold for its VFs too."""
         return next((policy for policy in self.policies if policy.is_for(model=model, node=node)), _DEFAULT)
 
 

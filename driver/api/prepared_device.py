@@ -10,9 +10,10 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from driver.api import API_VERSION
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
-from driver.api.rootport_v1alpha1 import API_VERSION, DeviceMode
+from driver.api.rootport_v1alpha1 import DeviceMode
 
 __all__ = ["ISOLATED", "KIND", "PreparedDeviceData", "PreparedIsolation", "device_key"]
 
@@ -77,7 +78,7 @@ class PreparedDeviceData(Wire):
     def of_nic(
         cls, *, nic: str | None, vf: str | None, bandwidth: int | None, distances: Mapping[str, str]
     ) -> PreparedDeviceData:
-        """The data of a function of a NIC, with its header."""
+        """Return the data of a function of a NIC, with its header."""
         return cls.model_validate(
             {
                 "api_version": API_VERSION,
@@ -101,7 +102,7 @@ class PreparedDeviceData(Wire):
         mig_uuid: str | None,
         distances: Mapping[str, str],
     ) -> PreparedDeviceData:
-        """The data of a GPU or a part of one, with its header."""
+        """Return the data of a GPU or a part of one, with its header."""
         return cls.model_validate(
             {
                 "api_version": API_VERSION,
@@ -118,7 +119,7 @@ class PreparedDeviceData(Wire):
 
 
 def device_key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What tells a driver's devices in a claim apart: pool, device, and share, which is empty where there is none.
+    """Return what identifies a driver's device in a claim: pool, device, and share, which is empty where there is none.
 
     Args:
         entry: One of ``status.allocation.devices.results``, or of ``status.devices``, as the API server stores it.

@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from driver.adapters.files.durable_files import (
     entries,
     file_signature,
+    os_errors_as_node_errors,
     read_regular_file,
     replace_file,
     sync_folder,
-    told,
 )
 from driver.api.validation.wording import in_words
 from driver.bounded_json import JsonError, parse_json
@@ -160,7 +160,7 @@ class CheckpointFile:
             CorruptCheckpointError: As for :func:`decode`; the file is untouched: see :meth:`set_aside`.
             NodeError: The file could not be read.
         """
-        with told(f"the checkpoint {self.path} cannot be read"):
+        with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
                 self._known = None
@@ -179,7 +179,7 @@ class CheckpointFile:
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
         if written != VERSION:
-            with told(f"the checkpoint {self.path} of version {written} cannot be kept"):
+            with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)
             self.save(found.values())
         else:
@@ -204,7 +204,7 @@ class CheckpointFile:
                 f"{MAX_BYTES} are allowed",
                 hint="end pods on this node",
             )
-        with told(f"the checkpoint {self.path} cannot be written"):
+        with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be written"):
             replace_file(self.path, content, mode=0o600)
             signature = file_signature(self.path)
             self._known = (signature, found) if signature else None
@@ -220,7 +220,7 @@ class CheckpointFile:
         """
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
-        with told(f"the corrupt checkpoint {self.path} cannot be renamed to {aside}"):
+        with os_errors_as_node_errors(f"the corrupt checkpoint {self.path} cannot be renamed to {aside}"):
             self.path.rename(aside)
             self._known = None
             sync_folder(self.path.parent)

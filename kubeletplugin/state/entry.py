@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceType
-from driver.plan import GpuUse, NicUse, PreparedDevice
+from driver.plan import Holding, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.service import ClaimPrepared
 
@@ -98,14 +98,9 @@ class Entry(_Model):
         return ClaimPrepared(devices=self.devices)
 
     @property
-    def uses(self) -> tuple[GpuUse, ...]:
-        """How it uses GPUs; watching over one by admin access is no use of it (KEP-5018)."""
-        return tuple(device.use for device in self.devices if device.use and not device.admin_access)
-
-    @property
-    def nic_uses(self) -> tuple[NicUse, ...]:
-        """How it uses RDMA NICs; as above."""
-        return tuple(device.nic_use for device in self.devices if device.nic_use and not device.admin_access)
+    def holdings(self) -> tuple[Holding, ...]:
+        """What the claim holds of the node's devices."""
+        return tuple(device.holding(self.claim) for device in self.devices)
 
     @property
     def lent_to(self) -> frozenset[str]:

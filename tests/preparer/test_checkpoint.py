@@ -34,6 +34,14 @@ from kubeletplugin.state.checkpoint import (
 from kubeletplugin.state.entry import Entry, EntryFile
 
 
+def gpu_uses(of: Entry) -> list[GpuUse]:
+    return [item.gpu_use for item in of.holdings if item.gpu_use is not None]
+
+
+def nic_uses(of: Entry) -> list[NicUse]:
+    return [item.nic_use for item in of.holdings if item.nic_use is not None]
+
+
 def entry(number: int) -> Entry:
     claim_uid = uid(number)
     return Entry(
@@ -292,10 +300,10 @@ def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version
 def test_version_1_gave_gpus_whole(machine: Machine) -> None:
     before(machine, 1)
     entries = machine.entries()
-    assert [use.gpu for use in entries[uid(1)].uses] == [device(0), device(1)]
-    assert all(use.whole and use.mode == "gpu" for use in entries[uid(1)].uses)
+    assert [use.gpu for use in gpu_uses(entries[uid(1)])] == [device(0), device(1)]
+    assert all(use.whole and use.mode == "gpu" for use in gpu_uses(entries[uid(1)]))
     # Watching over one is no use of it, and a NIC is none.
-    assert entries[uid(2)].uses == entries[uid(3)].uses == ()
+    assert gpu_uses(entries[uid(2)]) == gpu_uses(entries[uid(3)]) == []
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
@@ -304,10 +312,12 @@ def test_version_2_gave_each_function_of_a_nic_by_its_name(machine: Machine, los
     if lost:
         machine.checkpoint.write_text("")
     entries = machine.entries()
-    assert [(use.nic, use.vf, use.bandwidth) for use in entries[uid(1)].nic_uses] == [("rdma-0000-40-00-0", None, None)]
-    assert [(use.nic, use.vf) for use in entries[uid(2)].nic_uses] == [("", "rdma-vf-0000-41-00-1")]
-    assert entries[uid(3)].nic_uses == ()  # it only watches over one
-    assert [use.gpu for use in entries[uid(1)].uses] == [device(1)]
+    assert [(use.nic, use.vf, use.bandwidth) for use in nic_uses(entries[uid(1)])] == [
+        ("rdma-0000-40-00-0", None, None)
+    ]
+    assert [(use.nic, use.vf) for use in nic_uses(entries[uid(2)])] == [("", "rdma-vf-0000-41-00-1")]
+    assert nic_uses(entries[uid(3)]) == []  # it only watches over one
+    assert [use.gpu for use in gpu_uses(entries[uid(1)])] == [device(1)]
     assert len(entries[uid(1)].effects) == 1
 
 

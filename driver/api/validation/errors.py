@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["FieldError", "each", "shown", "shown_value"]
+__all__ = ["FieldError", "each", "joined", "shown", "shown_value"]
 
 _Item = TypeVar("_Item")
 _SHOWN_LENGTH = 64
+_ERRORS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,19 @@ class FieldError:
         return f"{self.path}: {self.message}"
 
 
+def joined(errors: Sequence[FieldError]) -> str:
+    """Return all errors in one line; of a flood, the first 20 and how many more there are."""
+    more = len(errors) - _ERRORS_SHOWN
+    return "; ".join(map(str, errors[:_ERRORS_SHOWN])) + (f"; and {more} more" if more > 0 else "")
+
+
 def shown(value: str) -> str:
-    """A user's value, quoted for a message and cut where it is long."""
+    """Return a user's value, quoted for a message and cut where it is long."""
     return repr(value if len(value) <= _SHOWN_LENGTH else value[: _SHOWN_LENGTH - 3] + "...")
 
 
 def shown_value(value: object) -> str:
-    """A user's value of any type of JSON: quoted where it is a string, else as JSON; cut where it is long."""
+    """Return a user's JSON value for a message: quoted where it is a string, else as JSON; cut where it is long."""
     if isinstance(value, str):
         return shown(value)
     text = json.dumps(value)

@@ -1,0 +1,155 @@
+"""What a person asks of ``rootport pairs``, checked: as many groups of GPUs and NICs as the API lets one claim have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from driver.api.quantity import Quantity
+from driver.config.shares import share_errors
+from driver.errors import InputError
+from driver.wording import plural
+
+__all__ = ["PairsRequest", "Scope"]
+
+_MAX_REQUESTS: Final = 32
+_MAX_CONSTRAINTS: Final = 32
+_MAX_DEVICES: Final = 32
+"""Of one claim (k8s.io/api v0.36.3, resource/v1/types.go: DeviceRequestsMaxSize, DeviceConstraintsMaxSize,
+AllocationResultsMaxSize)."""
+
+_MAX_RAIL: Final = 4095
+
+
+class Scope(StrEnum):
+    """How near a GPU's NIC is to be. LADDER: under its switch, else under its root, else on its NUMA node."""
+
+    SWITCH = "switch"
+    ROOT = "root"
+    NUMA = "numa"
+    LADDER = "ladder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairsRequest:
+    """GPUs and NICs in groups: a GPU with its NIC, or several GPUs that have one NIC, or a GPU with several.
+
+    Attributes:
+        gpus: How many GPUs, or shares of GPUs.
+        nics: How many NICs, VFs or shares of NICs.
+        scope: How near the devices of a group are to each other.
+        virtual_functions: VFs instead of whole NICs.
+        gpu_core: Percent of each GPU's compute; None for all of it.
+        gpu_memory: Bytes of each GPU's memory; None for all of it.
+        bandwidth: Of each NIC, in bits per second; None for the whole NIC.
+        rails: The rail of each NIC, all of one fabric; empty where any will do.
+
+    Raises:
+        InputError: No claim can say that; all reasons at once.
+    """
+
+    gpus: int
+    nics: int
+    scope: Scope = Scope.LADDER
+    virtual_functions: bool = False
+    gpu_core: Quantity | None = None
+    gpu_memory: Quantity | None = None
+    bandwidth: Quantity | None = None
+    rails: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        errors = list(self._errors())
+        if errors:
+            raise InputError.of_all(errors)
+
+    @property
+    def groups(self) -> int:
+        """How many groups."""
+        return min(self.gpus, self.nics)
+
+    @property
+    def gpus_each(self) -> int:
+        """GPUs of a group."""
+        return self.gpus // self.groups
+
+    @property
+    def nics_each(self) -> int:
+        """NICs of a group."""
+        return self.nics // self.groups
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether shares of GPUs are asked for."""
+        return self.gpu_core is not None or self.gpu_memory is not None
+
+    @property
+    def differ(self) -> bool:
+        """Whether the claim has to say that its GPUs differ: two shares may otherwise be of one GPU."""
+        return self.shares_gpus and self.gpus > 1
+
+    @property
+    def one_fabric(self) -> bool:
+        """Whether the claim has to say that its NICs have one link type: each kind of fabric has rails of its own."""
+        return bool(self.rails) and self.nics > 1
+
+    @property
+    def constraints_each(self) -> int:
+        """Constraints of a group."""
+        if self.scope is not Scope.LADDER:
+            return 1
+        return 4 if self.gpus_each == 1 else 5
+
+    def gpu_capacity(self) -> dict[str, Quantity]:
+        """Return the capacity request of each GPU; empty for the whole GPU."""
+        wanted = {"core": self.gpu_core, "memory": self.gpu_memory}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def nic_capacity(self) -> dict[str, Quantity]:
+        """Return the capacity request of each NIC; empty for the whole NIC."""
+        return {} if self.bandwidth is None else {"bandwidth": self.bandwidth}
+
+    def _errors(self) -> Iterator[str]:
+        if self.gpus < 1 or self.nics < 1:
+            yield f"{self.gpus} GPUs with {self.nics} NICs: at least one of each is needed"
+            return
+        if max(self.gpus, self.nics) % self.groups:
+            most = max(self.gpus, self.nics)
+            near = f"{most - most % self.groups} or {most + self.groups - most % self.groups}"
+            few, many = ("NICs", "GPUs") if self.gpus > self.nics else ("GPUs", "NICs")
+            yield (
+                f"{self.gpus} GPUs with {self.nics} NICs cannot be put into equal groups: for {self.groups} {few},"
+                f" ask for {near} {many}"
+            )
+        else:
+            yield from self._limits()
+        if self.rails and len(self.rails) != self.nics:
+            rails, nics = plural(len(self.rails), "rail"), plural(self.nics, "NIC")
+            yield f"--rails names {rails} for {nics}: name one rail for each NIC"
+        for rail in dict.fromkeys(self.rails):
+            if not 0 <= rail <= _MAX_RAIL:
+                yield f"--rails: {rail} is not a rail: expected a number from 0 to {_MAX_RAIL}"
+            elif self.rails.count(rail) > 1 and not (self.virtual_functions or self.bandwidth):
+                yield f"--rails names rail {rail} twice: a node has one NIC on each rail"
+        if self.virtual_functions and self.bandwidth is not None:
+            yield "--vf and --bandwidth: a share of bandwidth is of a whole NIC, a VF has none: name one of them"
+        yield from (
+            f"--gpu-{error.path[6:-1]}: {error.message}" for error in share_errors(self.gpu_capacity(), "flags")
+        )
+        yield from (f"--{error.path[6:-1]}: {error.message}" for error in share_errors(self.nic_capacity(), "flags"))
+
+    def _limits(self) -> Iterator[str]:
+        devices, requests = self.gpus + self.nics, 2 * self.groups
+        constraints = self.groups * self.constraints_each + self.differ + self.one_fabric
+        if devices > _MAX_DEVICES:
+            yield f"{self.gpus} GPUs and {self.nics} NICs are {devices} devices: a claim can have {_MAX_DEVICES}"
+        elif requests > _MAX_REQUESTS:  # two or more devices a group: the limit of devices comes first
+            yield f"{self.groups} groups are {requests} requests: a claim can have {_MAX_REQUESTS}"
+        if constraints > _MAX_CONSTRAINTS:
+            most = (_MAX_CONSTRAINTS - self.differ - self.one_fabric) // self.constraints_each
+            yield (
+                f"{self.groups} groups with --scope {self.scope} take {constraints} constraints: a claim can have"
+                f" {_MAX_CONSTRAINTS}, enough for {most} groups; divide them between two claims of one pod, or use"
+                " --scope switch, root or numa"
+            )
