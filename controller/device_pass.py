@@ -36,6 +36,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.rootport_v1alpha1 import MAX_PODS, Device, DevicePod, DeviceStatus
 from driver.errors import InputError
 from driver.layout import left_out
+from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.objects import (
     ClaimAllocation,
@@ -68,6 +69,7 @@ class NodeListener(Protocol):
         statuses: Mapping[str, DeviceStatus],
         state: NodeState,
         reason: str,
+        cannot_prepare: bool,
     ) -> None:
         """A node is new or may have changed. Called by the thread of the passes, before it writes anything.
 
@@ -76,8 +78,9 @@ class NodeListener(Protocol):
             devices: Its Device objects in the inventory's order, whose own status says nothing; None where they are
                 as they were at the call before. The first call of a node has them.
             statuses: By the objects' names, of all of them.
-            state: Whether claims can be prepared there.
-            reason: Why not, in a CamelCase word or a few; empty where they can.
+            state: Whether its plugin says that all is well.
+            reason: Why not, in a CamelCase word or a few; empty where it does.
+            cannot_prepare: Whether it can prepare no claim at all.
         """
 
     def remove(self, node: str) -> None:
@@ -238,10 +241,18 @@ class DevicePass:
         gone = {name for name, _ in changes.delete}
         kept = {item["metadata"]["name"]: item for item in stored if item["metadata"]["name"] not in gone}
         is_silent = self._is_silent(label, node, wire)
-        statuses = self._statuses(label, inventory, wire, kept, is_silent=is_silent)
+        health = node_health(wire)
+        statuses = self._statuses(label, inventory, health, kept, is_silent=is_silent)
         if self._listener is not None:
             state, reason = _node_state(wire, is_silent=is_silent)
-            self._listener.put(node, devices=desired, statuses=statuses, state=state, reason=reason)
+            self._listener.put(
+                node,
+                devices=desired,
+                statuses=statuses,
+                state=state,
+                reason=reason,
+                cannot_prepare=bool(health.cannot_prepare) and not is_silent,
+            )
         changes = replace(changes, status=status_changes(statuses, list(kept.values())))
         return _Plan(changes=changes, told=health_changes(changes.status, statuses, kept))
 
@@ -253,7 +264,7 @@ class DevicePass:
         return desired
 
     def _statuses(
-        self, label: str, inventory: Inventory, wire: JsonObject, kept: Mapping[str, JsonObject], *, is_silent: bool
+        self, label: str, inventory: Inventory, health: NodeHealth, kept: Mapping[str, JsonObject], *, is_silent: bool
     ) -> dict[str, DeviceStatus]:
         told = containers_of(list(kept.values()))
         looked_at: set[str] = set()
@@ -261,7 +272,7 @@ class DevicePass:
         statuses = device_statuses(
             inventory,
             self._view.allocations(inventory.node),
-            health=node_health(wire),
+            health=health,
             offers={device.name: offer for device, offer in offers},
             is_silent=is_silent,
             pods=lambda item: self._pods(label, item, told, looked_at),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
+from driver.objects.health import PREPARE_CONDITIONS
 from driver.status.overview import Amount, DeviceOverview, NodeOverview, NodeState, can_be_given, device_overview, total
 
 __all__ = ["NodeFigures", "NodeWord", "is_well", "name_order", "node_figures", "node_overviews", "node_word"]
@@ -19,10 +20,11 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeWord:
-    """Whether claims can be prepared on a node, and why not."""
+    """How a node's plugin is, as :class:`~driver.status.overview.NodeOverview` has it."""
 
     state: NodeState
     reason: str = ""
+    cannot_prepare: bool = False
 
 
 def node_word(inventory: Mapping[str, Any]) -> NodeWord:
@@ -31,11 +33,12 @@ def node_word(inventory: Mapping[str, Any]) -> NodeWord:
     published, ready = conditions.get("Published") or {}, conditions.get("Ready")
     if published.get("status") == "False" and published.get("reason") == _SILENT:
         return NodeWord(state="Silent", reason=_SILENT)
+    cannot = any((conditions.get(name) or {}).get("status") == "False" for name in PREPARE_CONDITIONS)
     if ready is None:
-        return NodeWord(state="NotReady", reason="PluginStarting")
+        return NodeWord(state="NotReady", reason="PluginStarting", cannot_prepare=cannot)
     if ready.get("status") == "True":
-        return NodeWord(state="Ready")
-    return NodeWord(state="NotReady", reason=str(ready.get("reason") or "NotReady"))
+        return NodeWord(state="Ready", cannot_prepare=cannot)
+    return NodeWord(state="NotReady", reason=str(ready.get("reason") or "NotReady"), cannot_prepare=cannot)
 
 
 def node_overviews(devices: Iterable[Device], words: Mapping[str, NodeWord]) -> tuple[NodeOverview, ...]:
@@ -54,7 +57,11 @@ def node_overviews(devices: Iterable[Device], words: Mapping[str, NodeWord]) -> 
         word = words.get(name) or NodeWord(state="Silent", reason="NoInventory")
         if word.state == "Ready" and any(device.reason == _SILENT for device in shown):
             word = NodeWord(state="Silent", reason=_SILENT)
-        nodes.append(NodeOverview(name=name, state=word.state, reason=word.reason, devices=shown))
+        nodes.append(
+            NodeOverview(
+                name=name, state=word.state, reason=word.reason, cannot_prepare=word.cannot_prepare, devices=shown
+            )
+        )
     return tuple(nodes)
 
 
@@ -72,7 +79,8 @@ def is_well(node: NodeOverview) -> bool:
 class NodeFigures:
     """How much of a node, or of several, is free.
 
-    What is unhealthy, in no ResourceSlice, or on a node of which nothing is heard, is not free.
+    What is unhealthy, in no ResourceSlice, or on a node of which nothing is heard or that can prepare no claim, is not
+    free.
 
     Attributes:
         gpus: GPUs; free are those that nobody has a part of.

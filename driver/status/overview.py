@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NodeState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
-"""Ready: its plugin can prepare claims. NotReady: its plugin says that it cannot. Silent: nothing is heard of it."""
+"""Ready: all conditions of its plugin are True. NotReady: one is not. Silent: nothing is heard of the plugin."""
 
 _HEALTHY: Final = "Healthy"
 
@@ -110,14 +110,17 @@ class NodeOverview:
 
     Attributes:
         name: The node's name.
-        state: Whether claims can be prepared there.
-        reason: Why not; empty where they can.
+        state: Whether its plugin says that all is well.
+        reason: Why not; empty where it does.
+        cannot_prepare: Whether its plugin can prepare no claim at all: its devices are tainted then. One that is not
+            ready for another reason goes on preparing.
         devices: Its devices, in the inventory's order.
     """
 
     name: str
     state: NodeState = "Ready"
     reason: str = ""
+    cannot_prepare: bool = False
     devices: tuple[DeviceOverview, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
@@ -125,6 +128,8 @@ class NodeOverview:
         wire: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.reason:
             wire["reason"] = self.reason
+        if self.cannot_prepare:
+            wire["cannotPrepare"] = True
         return wire | {"devices": [device.to_wire() for device in self.devices]}
 
 
@@ -156,16 +161,19 @@ def device_overview(device: Device) -> DeviceOverview:
 
 
 def can_be_given(node: NodeOverview, device: DeviceOverview) -> bool:
-    """Whether what is left of a device of that node counts as free: on offer, not unhealthy, the node not silent."""
-    return device.offered and device.state != "Unhealthy" and node.state != "Silent"
+    """Whether what is left of a device of that node counts as free.
+
+    It does where the device is on offer and not unhealthy, and the node neither silent nor unable to prepare claims.
+    """
+    return device.offered and device.state != "Unhealthy" and node.state != "Silent" and not node.cannot_prepare
 
 
 def is_offered(device: Device) -> bool:
     """Whether a device, or parts of it, are in a ResourceSlice.
 
     ``leftOut`` speaks of the device itself. A GPU may be on offer by percent or by MIG partitions alone, and a NIC by
-    its virtual functions; then some of it is allocatable all the same. Nothing is while the device is unhealthy or its
-    node silent, but what somebody has of it was on offer.
+    its virtual functions; then some of it is allocatable all the same. Nothing is while the device is unhealthy, its
+    node silent or unable to prepare claims, but what somebody has of it was on offer.
     """
     if device.spec.left_out is None:
         return True

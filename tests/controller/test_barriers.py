@@ -56,8 +56,9 @@ class OddOverview:
         statuses: Mapping[str, DeviceStatus],
         state: NodeState,
         reason: str,
+        cannot_prepare: bool,
     ) -> None:
-        del devices, statuses, state, reason
+        del devices, statuses, state, reason, cannot_prepare
         if node == "odd":
             raise OddError
 
