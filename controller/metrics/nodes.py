@@ -21,7 +21,7 @@ class GpuFigures:
     """A node's GPUs in a few numbers.
 
     Attributes:
-        free: How many nobody has any part of, and can be given: on offer, not unhealthy, on a node that is not silent.
+        free: How many nobody has any part of, and can be given (:func:`driver.status.overview.is_available`).
         memory_capacity: Bytes of all of them.
         memory_allocated: Bytes of that which are allocated.
         memory_largest_free: Bytes that one more share, partition or whole GPU can get at most.

@@ -90,6 +90,7 @@ class Overview:
         statuses: Mapping[str, DeviceStatus],
         state: ReadyState,
         reason: str,
+        cannot_prepare: bool = False,
     ) -> None:
         """Say how a node is. What changes nothing makes no version.
 
@@ -98,8 +99,9 @@ class Overview:
             devices: Its Device objects in the inventory's order, whose status is not looked at; None for those of the
                 last time. Where there was no last time, nothing is shown before they are told.
             statuses: By the names of the Device objects; of one that is missing nothing is known.
-            state: Whether claims can be prepared there.
-            reason: Why not; empty where they can.
+            state: Whether its plugin says that all is well.
+            reason: Why not; empty where it does.
+            cannot_prepare: Whether it can prepare no claim at all.
         """
         key = node_label(node)
         with self._changed:
@@ -117,7 +119,7 @@ class Overview:
             _shared(device_overview(device.model_copy(update={"status": status})), old)
             for device, status in zip(devices, told, strict=True)
         )
-        overview = NodeOverview(name=node, state=state, reason=reason, devices=shown)
+        overview = NodeOverview(name=node, state=state, reason=reason, cannot_prepare=cannot_prepare, devices=shown)
         if old is not None and (old.overview, old.specs, old.statuses) == (overview, specs, packed):
             return
         wire = json.dumps(overview.to_wire(), separators=(",", ":")).encode()

@@ -26,10 +26,11 @@ def command(
     nic_policies: NicPolicies,
     output: str,
 ) -> None:
-    """Print the ResourceSlices of a machine, as YAML for kubectl apply.
+    """Print the ResourceSlices of a machine.
 
     The slices are exactly what the driver would publish for such a node: a template for node groups that scale from
-    zero, or a way to see which attributes a claim's selectors can use. FILE is a topology file.
+    zero, or a way to see which attributes a claim's selectors can use. Where Rootport is installed, its admission
+    policy lets its controller alone create them. FILE is a topology file.
     """
     inventory = machines.read_one(node=node)
     published = resource_slices(inventory, policies=policies, nic_policies=nic_policies)
