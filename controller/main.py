@@ -19,6 +19,7 @@ from controller.metrics import ControllerCounts, ControllerMetrics
 from controller.overview.store import Overview
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
+from driver.adapters.command_line import run_command
 from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.http.metrics_page import MetricsPage
@@ -28,7 +29,7 @@ from driver.adapters.logs import LEVELS, configure
 from driver.adapters.malloc import return_large_blocks
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
-from driver.errors import InputError, RootportError
+from driver.errors import InputError
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
@@ -283,17 +284,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
 
 def main() -> None:
     """Run the controller. For exit codes see ``--help``."""
-    try:
-        code = command.main(prog_name="rootport-controller", standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except RootportError as error:
-        click.echo(f"rootport-controller: {error}", err=True)
-        code = error.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(run_command(command, name="rootport-controller"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Which name was meant by one that is nearly right."""
+"""Finds the name that is meant by one that is nearly right."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-__all__ = ["alike", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
+__all__ = ["alike", "close_matches", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
 
 _SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -15,22 +15,22 @@ _NEAR: Final = 0.7
 _SAME_DOMAIN: Final = 0.75
 _AS_NEAR: Final = 16
 _SHORTEST_PART: Final = 3
-_LONGEST: Final = 80  # of what anybody wrote
+_LONGEST: Final = 80  # characters of a text that are compared
 
 
 def plain(text: str) -> str:
-    """A name without case and separators."""
+    """Return a name without case and separators."""
     return _SEPARATORS.sub("", text.lower())
 
 
 def alike(text: str, known: Iterable[str]) -> str | None:
-    """The one that differs in case and separators alone."""
+    """Return the known name that differs in case and separators alone, or None."""
     wanted = plain(text)
     return next((item for item in known if wanted and plain(item) == wanted), None)
 
 
 def is_one_domain(name: str, other: str) -> bool:
-    """Whether the names of two classes end alike, but for a slip of the pen, or one has no domain.
+    """Whether the names of two classes have the same domain but for a misspelling, or one has none.
 
     A class of another domain is another driver's: it may be missing, and is not a misspelling.
     """
@@ -45,8 +45,20 @@ def is_part(part: str, whole: str) -> bool:
     return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
 
 
+def close_matches(text: str, known: Collection[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the known names that are spelled most like the text, the nearest first.
+
+    Args:
+        text: The text; its first 80 characters are compared.
+        known: The names.
+        count: The most names to return.
+        cutoff: How alike they must be, from 0 to 1 (difflib's ratio).
+    """
+    return difflib.get_close_matches(text[:_LONGEST], list(known), n=count, cutoff=cutoff)
+
+
 def nearest(text: str, known: Iterable[str]) -> str | None:
-    """The one that is spelled nearly the same."""
+    """Return the known name that is spelled nearly the same, or None."""
     wanted = plain(text)
     by_plain = {plain(item): item for item in reversed(list(known))}
     near = difflib.get_close_matches(wanted, by_plain, n=_AS_NEAR, cutoff=_NEAR)
@@ -54,7 +66,7 @@ def nearest(text: str, known: Iterable[str]) -> str | None:
 
 
 def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
-    """A sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
+    """Return a sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
 
     So ``1g.10gb`` is more like ``1g.5gb`` than ``1g.20gb`` is.
     """
@@ -64,7 +76,7 @@ def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
 
 
 def nearest_name(text: str, known: Sequence[str]) -> str | None:
-    """The name that was meant: by case and separators, as a part of what was written, or by spelling."""
+    """Return the name that was meant: by case and separators, as a part of what was written, or by spelling."""
     short = text[:_LONGEST]
     same = alike(short, known)
     if same is not None:

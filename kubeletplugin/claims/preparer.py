@@ -5,44 +5,36 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
-from driver.errors import NodeError, RootportError
-from driver.model.devices import DeviceName, MigInstance
+from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory
 from driver.plan import Decision, Holding, PreparePlan
 from driver.plan.effects import Effect
-from driver.plan.host import NicHost, nics_beside
+from driver.plan.host import nics_beside
 from driver.plan.sharing import refuse_overlap
 from kubeletplugin.claims.effects import ClaimEffects, Mended
-from kubeletplugin.effects import Effector
+from kubeletplugin.claims.planner import ClaimPlanner
+from kubeletplugin.effects import ExclusiveEffector
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.entry_in_spec import entry_of_plan
 from kubeletplugin.state.store import ClaimStore, OpenStore
 
-__all__ = ["GetClaim", "Planner", "Preparer"]
+__all__ = ["ClaimGoneError", "GetClaim", "Preparer"]
 
 GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
-"""Reads a claim, as :class:`kubeletplugin.claims.reader.ClaimReader` does; raises RootportErrors."""
+"""Reads a claim from the API server; raises a ClaimGoneError if it is gone, and other RootportErrors."""
 
 _LOG: Final = logging.getLogger(__name__)
 _LET_OTHERS_S: Final = 0.005
 
 
-class Planner(Protocol):
-    """Plans claims for this node, as :class:`kubeletplugin.claims.planner.ClaimPlanner` does; raises RootportErrors."""
-
-    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
-        """Check a claim, and decide what preparing it takes; what claims hold of NICs is given, the rest it knows."""
-        ...
-
-    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
-        """Plan the files, once the decision's effects are done; with the MIG devices that they made."""
-        ...
+class ClaimGoneError(InputError):
+    """The API server says that the claim was deleted, or that its name now belongs to another claim."""
 
 
 class Preparer:
@@ -64,8 +56,8 @@ class Preparer:
         inventory: Callable[[], Inventory],
         get_claim: GetClaim,
         host: HostRoot,
-        planner: Planner,
-        effects: Effector[Effect],
+        planner: ClaimPlanner,
+        effects: ExclusiveEffector[Effect],
     ) -> None:
         self._store = store
         self._inventory = inventory

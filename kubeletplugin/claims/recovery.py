@@ -18,8 +18,7 @@ from driver.adapters.files.durable_files import entries, file_holds, os_errors_a
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import RootportError
 from kubeletplugin.claims.effects import Mended, complete_journal
-from kubeletplugin.claims.gone import ClaimGoneError
-from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.preparer import ClaimGoneError, Preparer
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.metadata_files import claim_folders, remove_metadata, remove_metadata_leftovers

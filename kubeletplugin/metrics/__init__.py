@@ -1,4 +1,7 @@
-"""The metrics of a node's plugin, listed in docs/operator/metrics.md: facts in, families of samples out."""
+"""The metrics that Prometheus scrapes from a node's plugin: a snapshot of facts in, families of samples out.
+
+A new metric is a family in ``families``, ``readings`` or ``share_families``, and a line in docs/operator/metrics.md.
+"""
 
 from kubeletplugin.metrics.families import node_families
 from kubeletplugin.metrics.shares import Share, shares_of

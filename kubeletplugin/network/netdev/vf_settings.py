@@ -79,9 +79,6 @@ class VfConfigurer:
         self._links = links
         self._lock = FileLock(state_dir / "vfs.lock", holder=f"process {os.getpid()}")
 
-    def refuse_others(self, effect: ConfigureVf) -> None:
-        """Nothing is refused: what an administrator has set is restored when the claim ends."""
-
     def do(self, effect: ConfigureVf) -> None:
         """Set what the claim asks for; what is so already stays untouched.
 
