@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
-from tests.support.machines import gpu, nic, node
 
 from controller.cluster import inventories
 from controller.cluster.inventories import InventoryCache, StoredInventory, Unreadable
 from controller.cluster.transforms import transform_inventory
 from driver.objects import node_inventory
+from tests.support.machines import gpu, nic, node
 
 MACHINE = node(gpu("10"), nic("20"), name="node-a")
 
