@@ -10,6 +10,7 @@ from typing import Final
 from driver.api.quantity import Quantity
 from driver.config.shares import share_errors
 from driver.errors import InputError
+from driver.wording import plural
 
 __all__ = ["PairsRequest", "Scope"]
 
@@ -124,7 +125,8 @@ class PairsRequest:
         else:
             yield from self._limits()
         if self.rails and len(self.rails) != self.nics:
-            yield f"--rails names {len(self.rails)} rails for {self.nics} NICs: name one rail for each NIC"
+            rails, nics = plural(len(self.rails), "rail"), plural(self.nics, "NIC")
+            yield f"--rails names {rails} for {nics}: name one rail for each NIC"
         for rail in dict.fromkeys(self.rails):
             if not 0 <= rail <= _MAX_RAIL:
                 yield f"--rails: {rail} is not a rail: expected a number from 0 to {_MAX_RAIL}"
