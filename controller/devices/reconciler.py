@@ -93,7 +93,7 @@ class _Plan:
 
 
 class DeviceReconciler:
-    """Makes a node's Device objects what its inventory and the claims say. Not thread-safe.
+    """Makes a node's Device objects those of its inventory, with the claims' allocations. Not thread-safe.
 
     Args:
         api: The API server.

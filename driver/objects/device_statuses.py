@@ -1,4 +1,4 @@
-"""The status of a node's Device objects: how each device is, who has it, how much of it, and what is left."""
+"""Makes the status of a node's Device objects: its health, its allocations, and what is left of it."""
 
 from __future__ import annotations
 

@@ -246,12 +246,12 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["n10", "n2", "a", "n2.b", "1"], key=name_order) == ["1", "a", "n2", "n2.b", "n10"]
 
 
-@pytest.mark.parametrize("command", ["status", "top"])
+@pytest.mark.parametrize(("command", "options"), [("status", ["--kubeconfig", "--from"]), ("top", ["--kubeconfig"])])
 def test_without_a_kubeconfig_only_options_that_there_are_are_named(
-    command: str, rootport: Run, monkeypatch: pytest.MonkeyPatch
+    command: str, options: list[str], rootport: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     ran = rootport(command)
     assert (ran.code, ran.out) == (2, "")
     assert "/nowhere/config is not there" in ran.err
-    assert re.findall(r"--[a-z]+", ran.err) == ["--kubeconfig"]
+    assert re.findall(r"--[a-z]+", ran.err) == options
