@@ -1,4 +1,4 @@
-"""What was worked out of late, as long as it is small: nobody fills the memory by asking for much once."""
+"""Remembers recent results up to a total weight, so that no single large question fills the memory."""
 
 from __future__ import annotations
 

@@ -84,10 +84,10 @@ def resource_slices(
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
             GPU is published in one way, because nothing would make the ways exclude each other.
-        has_shares: Whether it keeps what says that a device can be shared (DRAConsumableCapacity). Without that a pool
-            of VFs would be given once, so they are published by name.
+        has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
+            pool of VFs would be given once, so they are published by name.
         health: What is wrong with the devices, and whether any of them can be prepared.
-        other_taints: What somebody else has put on devices, by their names in the slices; it stays on them.
+        other_taints: The taints that others have put on devices, by their names in the slices; they stay.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, two devices have one PCI address, or the node
@@ -187,7 +187,7 @@ def left_out_notes(
 
 
 def _names_device_nodes(inventory: Inventory) -> bool:
-    """Whether the source tells device nodes; topology files never do, and simulation assumes them."""
+    """Whether the source names device nodes; topology files never do, and simulation assumes them."""
     return inventory.source is not InventorySource.NCCL_TOPOLOGY
 
 

@@ -1,4 +1,4 @@
-"""A node's inventory: all its devices and what the source could not tell. The one input of layout and prepare."""
+"""A node's inventory: all its devices and what the source could not report. The one input of layout and prepare."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Inventory:
         gpus: By index.
         nics: RDMA PFs by index, their VFs inside.
         fpgas: By index.
-        rdma_netns_mode: Who sees the RDMA devices; None where the source does not tell.
-        notes: What the source could not tell, or what was left out and why; one sentence each, for a person.
+        rdma_netns_mode: Who sees the RDMA devices; None where the source does not report it.
+        notes: What the source could not report, or what was left out and why; one sentence each, for a person.
     """
 
     node: str

@@ -204,7 +204,7 @@ def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
 
     A GPU with a static layout has the partitions of that layout alone, one whose MIG mode is fixed what goes with the
     mode. One whose memory is not known cannot be given by percent of it. Two profiles whose names make one label are
-    told apart by NVML's numbers.
+    distinguished by NVML's numbers.
     """
     mig = gpu.mig
     if mig is None:

@@ -28,8 +28,8 @@ __all__ = [
 _ALL: Final = 100
 _MEBI: Final = 20
 _ZERO: Final = Quantity("0")
-# What instances of profiles take beside memory slices. NVML does not tell how much of it a GPU has: it has what as many
-# instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
+# What instances of profiles take beside memory slices. NVML does not report how much of it a GPU has: it has what as
+# many instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
 _RESOURCES: Final[tuple[Callable[[MigProfile], int], ...]] = (
     lambda profile: profile.compute_slices,
     lambda profile: profile.multiprocessors,

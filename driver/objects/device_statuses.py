@@ -74,7 +74,7 @@ def device_statuses(
         inventory: The node.
         allocations: What was allocated; that of other pools, and of devices that the node no longer has, counts for
             nothing.
-        health: What the node's plugin says of its devices.
+        health: What the node's plugin reports of its devices.
         offers: In which ways each device is on offer; what is not here is in none. None: all in all ways.
         is_silent: Whether nothing is heard of the node's plugin: then nothing of it can be given.
         pods: The pods that have what a claim was given.

@@ -46,7 +46,7 @@ class PairsRequest:
         rails: The rail of each NIC, all of one fabric; empty where any will do.
 
     Raises:
-        InputError: No claim can say that; all reasons at once.
+        InputError: No claim can express that; all reasons at once.
     """
 
     gpus: int
@@ -85,12 +85,12 @@ class PairsRequest:
 
     @property
     def differ(self) -> bool:
-        """Whether the claim has to say that its GPUs differ: two shares may otherwise be of one GPU."""
+        """Whether the claim has to require that its GPUs differ: two shares may otherwise be of one GPU."""
         return self.shares_gpus and self.gpus > 1
 
     @property
     def one_fabric(self) -> bool:
-        """Whether the claim has to say that its NICs have one link type: each kind of fabric has rails of its own."""
+        """Whether the claim has to require one link type of its NICs: each kind of fabric has rails of its own."""
         return bool(self.rails) and self.nics > 1
 
     @property

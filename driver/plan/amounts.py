@@ -66,7 +66,7 @@ def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | Non
 def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
     """Yield what is wrong with the capacities that the claim asks for, where a request was given a GPU or a NIC.
 
-    A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
+    A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone is not enough.
     The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
     """
     by_request: dict[str, list[AllocatedDevice]] = {}
@@ -133,7 +133,7 @@ def _consumed(item: AllocatedDevice, device: Gpu | GpuRatio) -> GpuAmount | tupl
         # What the slice said once is not known any more; only all of the core needs no limit.
         memory = None
         if core != _ALL and _MEMORY in values:
-            what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not tell the GPU's memory any more"
+            what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not have the GPU's memory any more"
             errors.append(FieldError(item.capacity_path(values[_MEMORY][0]), f"{what} ({item.at})"))
     elif _MEMORY not in values and core == _ALL:
         memory = device.memory_bytes

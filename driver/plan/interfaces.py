@@ -38,7 +38,7 @@ class UsedFunction:
     Attributes:
         item: The device that was allocated.
         function: The function.
-        config: What class and claim say about it.
+        config: The parameters that apply to it, of class and claim.
         bandwidth: Of a share of a NIC, in bits per second; None where the function is the claim's alone.
     """
 

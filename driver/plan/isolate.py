@@ -80,7 +80,7 @@ def refuse_conflicts(devices: Sequence[DecidedDevice], host: IsolationHost, clai
 
     Args:
         devices: From :func:`with_isolation`; nothing is given twice.
-        host: Its ``files_root`` tells which mounts are files of the claim.
+        host: Mounts below its ``files_root`` are files of the claim.
         claim: Named in the errors.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What an isolation provider is: one class that says how a share of a GPU is kept within its limits on this node.
+"""The interface of isolation providers: each keeps a share of a GPU within its limits on this node.
 
 A provider decides and does nothing: it returns what the container gets (environment, mounts, files) and what has to be
-done on the host (effects), and says honestly whether that enforces the limits.
+done on the host (effects), and whether that really enforces the limits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HamiCoreLibrary:
 
     Attributes:
         host_path: The host's path of ``libvgpu.so``.
-        version: What the file is: the first 12 digits of its SHA-256, for the library tells no version.
+        version: What the file is: the first 12 digits of its SHA-256, for the library has no version.
     """
 
     host_path: str
@@ -124,7 +124,7 @@ class IsolationPlan:
     """What a provider decided.
 
     Attributes:
-        isolation: What to tell the user.
+        isolation: What to report to the user.
         sharing: The strategy with the settings that all users of the GPU must agree on, such as
             ``timeSlicing interval=Default`` (:attr:`driver.plan.uses.GpuUse.sharing`).
         env: Environment variables, ``NAME=value``; of two with one name in a claim both must have one value.
@@ -170,6 +170,6 @@ class IsolationProvider(Protocol):
 
         Raises:
             InputError: The settings contradict the share; another claim is needed.
-            NodeError: The node lacks what the strategy takes; says what to install.
+            NodeError: The node lacks what the strategy takes; the hint names what to install.
         """
         ...
