@@ -43,7 +43,7 @@ from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVf
 
 __all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
-_GIVEN_BY_VFS: Final = "in place of a NIC that has VFs, these are published"
+_GIVEN_BY_VFS: Final = "a NIC with VFs is given by its VFs alone"
 _NO_NODES: Final = (
     "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
     "of its own"

@@ -1,4 +1,4 @@
-"""What the API server would refuse in ResourceSlices, and what consumers would refuse in the pools that they form.
+"""Finds what the API server would refuse in ResourceSlices, and consumers in the pools that they form.
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/apis/resource/validation/validation.go; the limits in k8s.io/api v0.36.3,
 resource/v1/types.go; for pools k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/
