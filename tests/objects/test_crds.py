@@ -15,11 +15,14 @@ import yaml
 from objects.inventories import MACHINES, machine
 
 from driver.objects import device_objects, node_inventory
-from resourceclasses import crds_text
 
 REPO = Path(__file__).parents[2]
 TOOL = REPO / "tools" / "generate_crds.py"
-CRDS = {crd["metadata"]["name"]: crd for crd in yaml.safe_load_all(crds_text())}
+CRDS = {
+    crd["metadata"]["name"]: crd
+    for path in sorted((REPO / "resourceclasses" / "crds").glob("*.yaml"))
+    for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+}
 
 
 def schema(name: str) -> dict[str, Any]:
