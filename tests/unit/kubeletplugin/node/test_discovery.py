@@ -343,7 +343,7 @@ OUTDATED = DiscoveredNode(inventory=Inventory(node="n", source=InventorySource.L
 def test_an_outdated_process_tells_it_before_it_ends() -> None:
     reports = ConditionReports(lambda: None)
     reports.settle()
-    found = Discovery(Looks(*[OUTDATED] * 2), reports=reports, on_change=lambda: None, told_for_s=0)
+    found = Discovery(Looks(*[OUTDATED] * 2), reports=reports, on_change=lambda: None, reported_for_s=0)
     with pytest.raises(NodeError, match="no library"):
         found.run()
     assert reports.latest()[1].reason == "ContainerOutdated"
