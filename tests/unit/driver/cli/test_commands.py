@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from driver.api.resource_v1 import ResourceSlice
-from driver.api.validation import validate_slices
 from driver.cli.main import cli
 from tests.support.paths import REPO
+from tests.support.slice_validation import validate_slices
 from tests.support.sysfs_tree import dgx
 from tests.support.topologies import REAL_MACHINE_FILES, machine_file, nccl_file
 
