@@ -1,6 +1,6 @@
 """``GET /api/v1/openapi.json``: the API for programs (OpenAPI 3.1, whose schemas are JSON Schema 2020-12).
 
-Written by hand, and held against the answers by tests/http_api: fields are added, and never renamed.
+Written by hand, and compared with the answers by tests: fields are added, and never renamed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _QUANTITIES: Final[_Json] = {"type": "object", "additionalProperties": _STRING}
 _BY_MINOR: Final[_Json] = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Quantities"}}
 _BY_TYPE: Final[_Json] = {"type": "object", "additionalProperties": _BY_MINOR}
 _STATE: Final[_Json] = {"enum": ["Ready", "NotReady", "Silent"]}
+_NODE_EXTRAS: Final[_Json] = {"reason": _STRING, "cannotPrepare": {"type": "boolean"}}
 
 
 def openapi_route() -> Route:
-    """Answers without asking who wants to know: it says nothing about this cluster."""
+    """Return the route. It needs no authorization, since the document says nothing about this cluster."""
 
     def route(request: Request) -> Response:
         if request.method != "GET":
@@ -39,7 +40,7 @@ def openapi_route() -> Route:
 
 
 def document() -> _Json:
-    """The description."""
+    """Return the document."""
     explain = {
         "get": _operation(
             "Why the claim or pod is pending, or where it fits.",
@@ -219,7 +220,8 @@ def _schemas() -> _Json:
         },
         "DeviceOverview": device,
         "NodeOverview": _object(
-            {"name": _STRING, "state": _STATE, "devices": _list_of("DeviceOverview")}, {"reason": _STRING}
+            {"name": _STRING, "state": _STATE, "devices": _list_of("DeviceOverview")},
+            _NODE_EXTRAS,
         ),
         "NodeList": _object({"version": {"type": "integer"}, "nodes": _list_of("NodeOverview")}),
         "Device": {"description": "As kubectl get devices.rootport.dev --output=json has it."}
@@ -232,7 +234,7 @@ def _schemas() -> _Json:
             },
             {"status": _object({"state": {"enum": ["Healthy", "Unhealthy", "Unknown"]}})},
         ),
-        "Node": _object({"name": _STRING, "state": _STATE, "devices": _list_of("Device")}, {"reason": _STRING}),
+        "Node": _object({"name": _STRING, "state": _STATE, "devices": _list_of("Device")}, _NODE_EXTRAS),
         "PendingClaim": _object(
             {"namespace": _STRING, "name": _STRING, "pods": {"type": "array", "items": _STRING}},
             {"reason": _STRING, "message": _STRING},

@@ -19,7 +19,7 @@ from driver.explain.judge.checks import (
     check_pod_claim,
     prepare_problem,
 )
-from driver.explain.judge.doubts import with_doubts
+from driver.explain.judge.doubts import with_doubts, with_missing_kinds
 from driver.explain.judge.look import Judgement
 from driver.explain.judge.node_verdicts import DRIVERS_FAULT, NodeVerdicts
 from driver.explain.judge.trial import Trial
@@ -100,7 +100,8 @@ class Explainer:
         with (budget or Budget(MAX_CPU_S)).in_force():
             try:
                 found = self._question(subject)
-                return found if isinstance(found, Explanation) else self._evaluate(found)
+                answer = found if isinstance(found, Explanation) else self._evaluate(found)
+                return with_missing_kinds(self._state, answer)
             except SpentError:
                 return _not_known(subject)
 

@@ -98,7 +98,9 @@ def _answer(explanation: Explanation, width: int) -> Iterator[Line]:
         yield from _wrapped(about, width, indent=2, tone=Tone.FAINT)
     in_groups = {group.reason for group in explanation.groups}
     first, *others = explanation.findings
-    yield from _wrapped(first.message, width, indent=2, limit=_REASON_SHOWN)
+    # The end of what a kubelet says is what helps.
+    limit = len(first.message) if first.reason is Reason.PREPARE_FAILS else _REASON_SHOWN
+    yield from _wrapped(first.message, width, indent=2, limit=limit)
     # What a kind of node says stands below, with the nodes.
     told = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
     for finding in told[:_FINDINGS]:
