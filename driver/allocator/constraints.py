@@ -17,13 +17,10 @@ from functools import lru_cache
 from typing import Final
 
 from driver.allocator.demands import Constraint
-from driver.allocator.view import PooledDevice, SliceDevices
+from driver.allocator.view import PooledDevice, SliceDevices, Values
 from driver.api.resource_v1 import Device, DeviceAttribute
 
-__all__ = ["Values", "attribute_values", "column", "extend"]
-
-Values = frozenset[tuple[str, int | bool | str]]
-"""Values of an attribute, each with its type."""
+__all__ = ["attribute_values", "column", "extend"]
 
 _OF_NO_KNOWN_TYPE: Final[Values] = frozenset()
 

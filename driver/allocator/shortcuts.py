@@ -18,10 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from driver.allocator.bounds import ENDLESS, Pending, is_hopeless
-from driver.allocator.candidates import Candidate, Candidates, Request
+from driver.allocator.bounds import ENDLESS, PendingRequest, is_hopeless
+from driver.allocator.candidates import Candidates, RequestCandidates
 from driver.allocator.demands import Constraint
-from driver.allocator.state import State
+from driver.allocator.state import SearchState
+from driver.allocator.view import Candidate
 from driver.budget import check
 
 __all__ = ["Shortcuts", "is_short"]
@@ -30,7 +31,7 @@ _WINDOW: Final = 64
 """How many requests ahead are looked at; a pod's claims hardly ever have more."""
 
 
-def is_short(requests: Sequence[Request], constraints: Sequence[Sequence[Constraint]]) -> bool:
+def is_short(requests: Sequence[RequestCandidates], constraints: Sequence[Sequence[Constraint]]) -> bool:
     """Whether some request has too few candidates to begin with."""
     for request in requests:
         if _may_end_in_error(request, constraints):
@@ -40,7 +41,7 @@ def is_short(requests: Sequence[Request], constraints: Sequence[Sequence[Constra
     return False
 
 
-def _may_end_in_error(request: Request, constraints: Sequence[Sequence[Constraint]]) -> bool:
+def _may_end_in_error(request: RequestCandidates, constraints: Sequence[Sequence[Constraint]]) -> bool:
     for candidates in request.alternatives:
         if candidates.may_fail:
             return True
@@ -58,7 +59,7 @@ class Shortcuts:
         state: What is taken.
     """
 
-    def __init__(self, requests: Sequence[Request], state: State) -> None:
+    def __init__(self, requests: Sequence[RequestCandidates], state: SearchState) -> None:
         self._requests = requests
         self._state = state
         self._any_failed = False
@@ -147,7 +148,7 @@ class Shortcuts:
             self._pending_masks[place] = mask
         return self._pending_masks[place]
 
-    def _pending(self, place: int) -> list[Pending]:
+    def _pending(self, place: int) -> list[PendingRequest]:
         classes, state = self._known_classes(), self._state
         taken: defaultdict[int, list[int]] = defaultdict(list)
         for position in state.owners:
@@ -173,10 +174,10 @@ class Shortcuts:
             if usable is None:
                 usable = merged[tuple(map(id, supplies))] = _most(supplies)
             held = self._held(request)
-            pending.append(Pending(request, held, tuple(supplies), usable, rooms, classes.representatives))
+            pending.append(PendingRequest(request, held, tuple(supplies), usable, rooms, classes.representatives))
         return pending
 
-    def _held(self, request: Request) -> tuple[int, ...]:
+    def _held(self, request: RequestCandidates) -> tuple[int, ...]:
         """The places of the constraints that hold for a request whichever alternative is taken."""
         known = self._held_by.get(id(request))
         if known is None:
@@ -234,7 +235,7 @@ class _Classes:
         members: The candidates of a demand, by the id of their items, by class, by position.
     """
 
-    def __init__(self, requests: Sequence[Request], state: State) -> None:
+    def __init__(self, requests: Sequence[RequestCandidates], state: SearchState) -> None:
         found = {id(candidates.items): candidates for request in requests for candidates in request.alternatives}
         attributes = sorted({constraint.attribute for of_claim in state.constraints for constraint in of_claim})
         traits: defaultdict[int, list[object]] = defaultdict(list)
@@ -281,7 +282,7 @@ class _Classes:
             number: _times(least, state.left(self.representatives[number])) for number, least in self._least.items()
         }
 
-    def rooms(self, state: State, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    def rooms(self, state: SearchState, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
         """How many demands there still is room for on the devices of each class of shareable devices, at most.
 
         A device of which every demand takes more than half has room for one, like a device that is not shareable.

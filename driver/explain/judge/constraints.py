@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.constraints import Values, attribute_values
+from driver.allocator.constraints import attribute_values
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
-from driver.allocator.pools import PooledDevice
+from driver.allocator.view import PooledDevice, Values
 from driver.api.resource_v1 import DeviceAttribute
 from driver.budget import check
 from driver.explain.judge.funnel import Sieve

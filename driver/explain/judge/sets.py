@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from driver.allocator.bounds import room_for_sets
 from driver.allocator.capacity import consumption
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
 from driver.allocator.pools import PooledDevice
@@ -79,7 +80,7 @@ def _room(attribute: str, needs: Mapping[Sieve, int], checker: ConstraintChecker
     if not per_kind:
         return None
     values = set.intersection(*(set(free) for free, _ in per_kind))
-    return sum(min(free[value] // need for free, need in per_kind) for value in values)
+    return room_for_sets([(free[value], need) for free, need in per_kind] for value in values)
 
 
 def _serves_once(sieve: Sieve, device: PooledDevice) -> bool:
