@@ -15,12 +15,12 @@ from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
 from driver.allocator.view import PooledDevice, Values
 from driver.api.resource_v1 import DeviceAttribute
 from driver.budget import check
-from driver.explain.judge.funnel import Sieve
+from driver.explain.judge.device_filter import FilteredDevices
 from driver.explain.reasons import Reason
 
 __all__ = ["ConstraintChecker", "ConstraintProblem"]
 
-Sieves = Mapping[tuple[int, str], Sieve]
+ByDemand = Mapping[tuple[int, str], FilteredDevices]
 """What each demand finds on a node, by the claim's place and the demand's name."""
 
 _Value = tuple[str, int | bool | str]
@@ -112,12 +112,12 @@ class ConstraintChecker:
         # The same for every node, likewise by identity.
         self._last_held: dict[int, tuple[ClaimDemand, Sequence[tuple[Constraint, Sequence[RequestDemand]]]]] = {}
 
-    def problem(self, demands: Sequence[ClaimDemand], sieves: Sieves) -> ConstraintProblem | None:
+    def problem(self, demands: Sequence[ClaimDemand], by_demand: ByDemand) -> ConstraintProblem | None:
         """The constraint that is farthest from being met; None where each could be met if it were alone.
 
         Args:
             demands: What the claims ask for.
-            sieves: What the demands find on the node.
+            by_demand: What the demands find on the node.
         """
         problems = []
         # Alternatives of one kind share a sieve; and many constraints are on one attribute.
@@ -126,16 +126,18 @@ class ConstraintChecker:
             seen: set[object] = set()
             for constraint, requests in self._held(demand):
                 # What was said of one pair of requests holds for the next that ask for the same.
-                ids = [tuple([id(sieves[place, part.name]) for part in request.alternatives]) for request in requests]
+                ids = [
+                    tuple([id(by_demand[place, part.name]) for part in request.alternatives]) for request in requests
+                ]
                 kind = (constraint.attribute, constraint.distinct, tuple(ids))
                 if kind in seen:
                     continue
                 seen.add(kind)
                 check()
                 members = [
-                    self._member(place, request, constraint, sieves, known)
+                    self._member(place, request, constraint, by_demand, known)
                     for request in requests
-                    if any(sieves[place, part.name].need > 0 for part in request.alternatives)
+                    if any(by_demand[place, part.name].need > 0 for part in request.alternatives)
                 ]
                 if members:
                     problem = _problem(place, constraint, members)
@@ -184,25 +186,25 @@ class ConstraintChecker:
         place: int,
         request: RequestDemand,
         constraint: Constraint,
-        sieves: Sieves,
+        by_demand: ByDemand,
         known: dict[tuple[int, str], _Alternative],
     ) -> _Member:
         found: dict[int, _Alternative] = {}
         for demand in request.alternatives:
-            sieve = sieves[place, demand.name]
-            key = (id(sieve), constraint.attribute)
+            filtered = by_demand[place, demand.name]
+            key = (id(filtered), constraint.attribute)
             if key not in known:
-                known[key] = self._alternative(sieve, constraint.attribute)
-            found[id(sieve)] = known[key]
+                known[key] = self._alternative(filtered, constraint.attribute)
+            found[id(filtered)] = known[key]
         return _Member(request.name, tuple(found.values()))
 
-    def _alternative(self, sieve: Sieve, attribute: str) -> _Alternative:
+    def _alternative(self, filtered: FilteredDevices, attribute: str) -> _Alternative:
         there: dict[_Value, int] = {}
         free: dict[_Value, int] = {}
         valued = [0, 0]
         devices = []
-        for found in (sieve.free, sieve.in_use, sieve.no_room, sieve.no_counters):
-            is_free = found is sieve.free
+        for found in (filtered.free, filtered.in_use, filtered.no_room, filtered.no_counters):
+            is_free = found is filtered.free
             for device in found:
                 values = self.values(device, attribute)
                 devices.append((device, values, is_free))
@@ -213,7 +215,7 @@ class ConstraintChecker:
                     there[value] = there.get(value, 0) + 1
                     if is_free:
                         free[value] = free.get(value, 0) + 1
-        return _Alternative(sieve.need, there, free, (valued[0], valued[1]), devices)
+        return _Alternative(filtered.need, there, free, (valued[0], valued[1]), devices)
 
 
 def _problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:

@@ -19,7 +19,7 @@ __all__ = [
     "EXTENDED_CLAIM",
     "ClaimState",
     "ContainerRequests",
-    "InventoryWord",
+    "InventoryReport",
     "Kind",
     "NodeState",
     "NodeTaint",
@@ -248,7 +248,7 @@ class ClaimState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryWord:
+class InventoryReport:
     """What the status of a NodeInventory says.
 
     Attributes:

@@ -37,7 +37,7 @@ from driver.explain.known.cluster import (
     EXTENDED_CLAIM,
     ClaimState,
     ContainerRequests,
-    InventoryWord,
+    InventoryReport,
     NodeState,
     NodeTaint,
     PodClaim,
@@ -392,7 +392,7 @@ def read_taint_rule(wire: Json) -> TaintRule:
     )
 
 
-def read_inventory(wire: Json) -> InventoryWord:
+def read_inventory(wire: Json) -> InventoryReport:
     """What the status of a NodeInventory says."""
     status = wire.get("status") or {}
     conditions = {item.get("type"): item for item in status.get("conditions") or ()}
@@ -400,7 +400,7 @@ def read_inventory(wire: Json) -> InventoryWord:
     published = conditions.get(_PUBLISHED, {})
     # What was left out stands behind the count of what is published.
     left_out = _text(published.get("message")).partition("; ")[2] if published.get("status") == "True" else ""
-    return InventoryWord(
+    return InventoryReport(
         problem="; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad),
         remark=left_out,
         faults=node_health({"status": {"faults": status.get("faults") or ()}}).faults,

@@ -19,7 +19,15 @@ from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
 from driver.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
-from driver.explain.known.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
+from driver.explain.known.cluster import (
+    ClaimState,
+    InventoryReport,
+    Kind,
+    NodeState,
+    PodState,
+    PrepareFailure,
+    TaintRule,
+)
 from driver.explain.known.device_faults import fault_behind
 from driver.explain.known.holders import Holders
 from driver.explain.known.left_out import LeftOut
@@ -43,7 +51,7 @@ __all__ = ["ClusterState"]
 
 _NOTES_SHOWN: Final = 5
 
-_NO_WORD: Final = InventoryWord()
+_NO_REPORT: Final = InventoryReport()
 _ROOTPORT: Final = "Rootport"
 
 
@@ -86,7 +94,7 @@ class ClusterState:
         self._claims: dict[str, ClaimState] = {}
         self._pods: dict[str, PodState] = {}
         self._pending: set[str] = set()
-        self._inventories: dict[str, InventoryWord] = {}
+        self._inventories: dict[str, InventoryReport] = {}
         self._prepare_failures: dict[str, PrepareFailure] = {}
         self._held = Holders()
         self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
@@ -250,7 +258,7 @@ class ClusterState:
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
         """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
-        return fault_behind(self._inventories.get(device.pool, _NO_WORD).faults, device.device, taint.value)
+        return fault_behind(self._inventories.get(device.pool, _NO_REPORT).faults, device.device, taint.value)
 
     def prepare_problem(self, pod: PodState) -> str:
         """Why the pod's kubelet could not prepare its claims the last time; empty where no event says so."""
@@ -259,11 +267,11 @@ class ClusterState:
 
     def inventory_problem(self, node: str) -> str:
         """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
-        return self._inventories.get(node, _NO_WORD).problem
+        return self._inventories.get(node, _NO_REPORT).problem
 
     def inventory_remark(self, node: str) -> str:
         """What the controller left out of what it published for the node, and why; empty for nothing."""
-        return self._inventories.get(node, _NO_WORD).remark
+        return self._inventories.get(node, _NO_REPORT).remark
 
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
         """Whether something changed."""
@@ -305,7 +313,7 @@ class ClusterState:
                 self._room.pop(key, None)
                 return self.nodes.pop(key, None) is not None
             case Kind.INVENTORY:
-                return self._put_inventory(key, _NO_WORD)
+                return self._put_inventory(key, _NO_REPORT)
             case Kind.EVENT:
                 return self._put_prepare_failure(key, None)
             case Kind.TEMPLATE:
@@ -377,11 +385,11 @@ class ClusterState:
             del self._prepare_failures[key]
         return True
 
-    def _put_inventory(self, key: str, word: InventoryWord) -> bool:
-        if self._inventories.get(key, _NO_WORD) == word:
+    def _put_inventory(self, key: str, word: InventoryReport) -> bool:
+        if self._inventories.get(key, _NO_REPORT) == word:
             return False
         self._inventories[key] = word
-        if word == _NO_WORD:
+        if word == _NO_REPORT:
             del self._inventories[key]
         self._touch(key)
         return True

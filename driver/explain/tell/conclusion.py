@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from driver.explain.explanation import Finding
-from driver.explain.judge.case import Case, NodeVerdict
-from driver.explain.judge.look import Judgement
+from driver.explain.judge.case import Case, Judgement, NodeVerdict
 from driver.explain.known.cluster import PodState
 from driver.explain.known.extended import amounts_text
 from driver.explain.reasons import UNKNOWN_REASONS, Reason

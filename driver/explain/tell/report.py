@@ -78,7 +78,7 @@ def report(explanation: Explanation, *, width: int = WIDTH) -> tuple[Line, ...]:
     width = max(width, _LEAST_WIDTH)
     parts = (
         _answer(explanation, width),
-        _funnels(explanation, width),
+        _filter(explanation, width),
         _groups(explanation, width),
         _proposals(explanation, width),
         _remarks(explanation, width),
@@ -154,7 +154,7 @@ def _about(explanation: Explanation) -> str:
     return f"for {pod}{together}" if pod else f"together with {_listed(others)}"
 
 
-def _funnels(explanation: Explanation, width: int) -> Iterator[Line]:
+def _filter(explanation: Explanation, width: int) -> Iterator[Line]:
     alike: dict[tuple[object, ...], list[RequestFunnel]] = {}
     for request in explanation.requests:
         key = (request.claim, request.device_class, request.need, request.steps)

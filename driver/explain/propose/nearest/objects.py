@@ -10,21 +10,21 @@ from driver.allocator.pools import PoolState
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.known.cluster import Kind, PodState
 from driver.explain.known.state import ClusterState
-from driver.explain.propose.nearest.bench import Bench
+from driver.explain.propose.nearest.search import ProposalSearch
 
 __all__ = ["missing_objects", "unfinished_pools"]
 
 _NODES: Final = 16
 
 
-def missing_objects(bench: Bench) -> Iterator[Proposal]:
+def missing_objects(search: ProposalSearch) -> Iterator[Proposal]:
     """Classes, claims and templates that are named and not there."""
-    state, pod = bench.state, bench.case.pod
+    state, pod = search.state, search.case.pod
     if pod is not None:
-        yield from _of_pod(bench, pod)
+        yield from _of_pod(search, pod)
     classes = (
         part.device_class_name
-        for claim in bench.claims
+        for claim in search.claims
         for request in claim.spec.devices.requests
         for part in (*request.first_available, *((request.exactly,) if request.exactly is not None else ()))
     )
@@ -38,8 +38,8 @@ def missing_objects(bench: Bench) -> Iterator[Proposal]:
             )
 
 
-def _of_pod(bench: Bench, pod: PodState) -> Iterator[Proposal]:
-    state = bench.state
+def _of_pod(search: ProposalSearch, pod: PodState) -> Iterator[Proposal]:
+    state = search.state
     for item in pod.claims:
         if item.template and not item.claim and f"{pod.namespace}/{item.template}" not in state.templates:
             there = [key.partition("/")[2] for key in state.templates if key.startswith(f"{pod.namespace}/")]
@@ -66,12 +66,12 @@ def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -
     )
 
 
-def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
+def unfinished_pools(search: ProposalSearch) -> Iterator[Proposal]:
     """Pools that are incomplete or invalid, and nodes without devices, near a fit."""
     seen: set[object] = set()
     anything = False
-    for verdict in bench.nearest(_NODES):
-        view, name = bench.view(verdict), verdict.node.node.metadata.name
+    for verdict in search.nearest(_NODES):
+        view, name = search.view(verdict), verdict.node.node.metadata.name
         anything = anything or bool(view.devices)
         for pool in view.pools:
             if pool.state is PoolState.USABLE or pool.id in seen:
@@ -83,7 +83,7 @@ def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
             else:
                 text = f"driver {pool.id.driver} must repair its pool {pool.id.pool}: {pool.reason}"
                 yield Proposal(kind=ChangeKind.REPAIR_DRIVER, text=text, node=name, verified=False)
-        problem = bench.state.inventory_problem(name)
+        problem = search.state.inventory_problem(name)
         if problem:
             text = f"look after Rootport's plugin on node {name}: {problem}"
             yield Proposal(
@@ -93,7 +93,7 @@ def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
                 verified=False,
                 commands=(f"kubectl get nodeinventory {name} -o yaml",),
             )
-    if bench.open and not anything and not seen:
+    if search.open and not anything and not seen:
         yield Proposal(
             kind=ChangeKind.REPAIR_DRIVER,
             text="find out why no driver publishes devices for these nodes: is its plugin running there?",

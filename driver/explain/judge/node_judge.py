@@ -10,16 +10,15 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.budget import SpentError, check
 from driver.explain.explanation import Finding
-from driver.explain.judge.case import Case, NodeVerdict
-from driver.explain.judge.look import SKIPPED, Judgement
+from driver.explain.judge.case import SKIPPED, Case, Judgement, NodeVerdict
+from driver.explain.judge.device_judge import DeviceJudge
 from driver.explain.judge.placement import placement
-from driver.explain.judge.verdicts import Verdicts
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.wording import plural
 
-__all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
+__all__ = ["DRIVERS_FAULT", "NodeJudge"]
 
 _CASES: Final = 8
 """For how many cases the verdicts of all nodes are kept."""
@@ -30,7 +29,7 @@ DRIVERS_FAULT: Final = frozenset({Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, R
 """Reasons for which a driver has to act, not the claim's author."""
 
 
-class NodeVerdicts:
+class NodeJudge:
     """Gives verdicts, remembering those of the last cases.
 
     Args:
@@ -38,7 +37,7 @@ class NodeVerdicts:
         judges: What the nodes' devices say.
     """
 
-    def __init__(self, state: ClusterState, judges: Verdicts) -> None:
+    def __init__(self, state: ClusterState, judges: DeviceJudge) -> None:
         self._state = state
         self._judges = judges
         # What was said last, by case; by node: (the node, its judgement, the verdict).
@@ -107,12 +106,12 @@ class NodeVerdicts:
     def _said_before(self, case: Case) -> dict[str, tuple[NodeState, Judgement, NodeVerdict]]:
         """What nodes said of the very same case: same pod, same claims."""
         pod = case.pod
-        wishes = (
+        entries = (
             (pod.uid, tuple(sorted(pod.node_selector.items())), repr(pod.affinity), pod.tolerations) if pod else None
         )
         extended = (tuple(case.extended.amounts.items()), tuple(case.extended.classes))
         key = (
-            wishes,
+            entries,
             extended,
             tuple((claim.key, claim.uid) for claim in case.claims),
             case.demands,
