@@ -1,7 +1,7 @@
 # Rootport's image: the kubelet plugin, the controller and the CLI. Build it with any builder that knows Dockerfiles:
 #   docker build -t rootport:0.1.0.dev0 .
 # BASE is a Debian 12 with Python 3.11 as `python`, and needs its venv module and apt; a mirror's copy will do. The digest is
-# of the index for all platforms (Python 3.11.16), which the tag named from September 2026 on; docs/user/install.md says how
+# of the index for all platforms (Python 3.11.16), which the tag named from September 2026 on; docs/operator/install.md says how
 # to take a newer one.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 

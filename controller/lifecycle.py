@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from controller.leader.election import LeaderElector, Outcome
 from controller.leader.label import LeaderLabel
 from controller.publisher import Publisher
-from driver.adapters.http.probe_server import HealthServer, Page
-from driver.adapters.http.sources import Readers
+from driver.adapters.http.clients import Readers
+from driver.adapters.http.probe_server import Page, ProbeServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.request import OnWrite
 
@@ -103,7 +103,7 @@ def run(
             ended.set()
 
     probes = {"/healthz": lambda: publisher.failure, "/readyz": lambda: _not_ready(elector, publisher, server)}
-    health = HealthServer(health_port, probes, pages=pages, readers=readers) if health_port else None
+    health = ProbeServer(health_port, probes, pages=pages, readers=readers) if health_port else None
     # First, for everybody waits for a leader; nothing that the other parts may have to wait for keeps it.
     threading.Thread(target=elect, name="election", daemon=True).start()
     for part in (health, server, label):
@@ -131,7 +131,7 @@ def _stop(
     elector: LeaderElector,
     publisher: Publisher,
     label: LeaderLabel | None,
-    servers: Sequence[HttpsServer | HealthServer],
+    servers: Sequence[HttpsServer | ProbeServer],
 ) -> int:
     _LOG.info("stopping")
     if label is not None:

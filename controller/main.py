@@ -20,9 +20,9 @@ from controller.overview.store import Overview
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.files.policies_in_force import PoliciesInForce
+from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.http.metrics_page import MetricsPage
 from driver.adapters.http.probe_server import Page
-from driver.adapters.http.sources import READERS, Readers
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
 from driver.adapters.malloc import return_large_blocks

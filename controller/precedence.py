@@ -1,4 +1,4 @@
-"""Who lets slices go first, and for how long."""
+"""Lets slices go first, for a bounded time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from controller.work_queue import WorkQueue
 __all__ = ["Precedence"]
 
 _MOST_S: Final = 1.0
-_TURN_S: Final = 0.25
-_LOOK_S: Final = 0.05
+_FREE_S: Final = 0.25
+_POLL_S: Final = 0.05
 
 
 class Precedence:
     """Lets the work on a queue go first. Safe for several threads.
 
-    Keys that are slow have no precedence: their work takes long, and one node can have some all the time. Others are
-    waited for, but not for ever: where there are always some, those who wait get a fifth of the time.
+    Slow keys have no precedence: their work takes long, and one node can have some all the time. Other keys are waited
+    for, but not for ever: if there are always some, the waiting threads get a fifth of the time.
 
     Args:
-        queue: What goes first.
-        wait: Waits so many seconds; whether to end at once.
+        queue: The work that goes first.
+        wait: Waits so many seconds; returns True if the process stops.
         clock: Monotonic seconds.
     """
 
@@ -33,16 +33,16 @@ class Precedence:
         self._queue = queue
         self._wait = wait
         self._clock = clock
-        self._turn_until: float | None = None
+        self._free_until: float | None = None
 
-    def give(self) -> None:
-        """Wait until no key but slow ones is due or worked on, a second at most; then all who wait have a turn."""
+    def wait(self) -> None:
+        """Wait until no key but slow ones is due or worked on, but a second at most; then do not wait for a moment."""
         began = self._clock()
-        if self._turn_until is not None and began < self._turn_until:
+        if self._free_until is not None and began < self._free_until:
             return
         while not self._queue.is_idle(slow=False):
             if (now := self._clock()) - began >= _MOST_S:
-                self._turn_until = now + _TURN_S
+                self._free_until = now + _FREE_S
                 return
-            if self._wait(_LOOK_S):
+            if self._wait(_POLL_S):
                 return

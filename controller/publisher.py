@@ -1,6 +1,6 @@
-"""The publisher: threads for slices, others of lower rank for Device objects and Events, and the watches.
+"""Runs the reconcilers: threads for slices, others of lower priority for Device objects and Events, and the informers.
 
-Slow nodes' slices have a thread of their own, so that they keep each other waiting and nobody else.
+Slow nodes' slices have a thread of their own, so that they delay each other and no other node.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from controller.alignment.reconciler import AlignmentPass
-from controller.cluster.events import ClusterListener
+from controller.alignment.reconciler import AlignmentReconciler
+from controller.cluster.events import ClusterEventHandler
+from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
-from controller.cluster.view import ClusterView
 from controller.devices.pace import DevicePace
-from controller.devices.reconciler import DevicePass, NodeListener
+from controller.devices.reconciler import DeviceReconciler, NodeEventHandler
 from controller.precedence import Precedence
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import PublishedCondition
-from controller.slices.reconciler import NodePass
+from controller.slices.reconciler import SliceReconciler
 from controller.slices.writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.files.policies_in_force import PoliciesInForce
@@ -32,26 +32,26 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.objects import node_label
 
-__all__ = ["LowerRank", "Publisher", "PublisherOptions"]
+__all__ = ["BackgroundWork", "Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
 # Several slices usually change at once: kubelet deletes all of a node.
 _SETTLE_S: Final = 0.3
-# A claim's results, and its pods, are written at once. Not to wait is what makes its Device tell of it within a second.
+# A claim's results, and its pods, are written at once, and its Device should show them within a second.
 _DEVICES_SETTLE_S: Final = 0.1
 # The scheduler reserves a pod's claims one after the other, and only all of them together can be judged.
 _PODS_SETTLE_S: Final = 2.0
 _EVENTS_PER_S: Final = 10.0
 _MAX_EVENT_DELAY_S: Final = 300.0
 _WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
-# Longer than the controller's own Lease goes unrenewed as long as it leads.
+# Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherOptions:
-    """What a person may choose.
+    """The settings of a publisher.
 
     Attributes:
         namespace: Where the Leases are.
@@ -59,7 +59,7 @@ class PublisherOptions:
         fresh_for_s: How long after a heartbeat a node's slices are created and updated.
         grace_s: After how long without a heartbeat they are deleted.
         node_grace_s: How long an inventory may wait for its Node.
-        resync_s: How often everything is looked at although nothing changed.
+        resync_s: How often everything is reconciled although nothing changed.
     """
 
     namespace: str = "rootport-system"
@@ -70,31 +70,33 @@ class PublisherOptions:
     resync_s: float = 600.0
 
 
-class LowerRank(Protocol):
-    """What else works on the leader, after the slices: :class:`controller.explanations.service.Explanations`."""
+class BackgroundWork(Protocol):
+    """What else the leader does, after the slices: :class:`controller.explanations.service.Explanations`.
+
+    A protocol, so that a controller without explanations does not load the allocator and CEL.
+    """
 
     @property
-    def listener(self) -> ClusterListener:
-        """What the watches feed."""
+    def handler(self) -> ClusterEventHandler:
+        """The handler of the informers' events."""
 
     def start(
-        self, stop: threading.Event, *, is_synced: Callable[[], bool], go_first: Callable[[], None]
+        self, stop: threading.Event, *, is_synced: Callable[[], bool], yield_to_slices: Callable[[], None]
     ) -> list[threading.Thread]:
-        """Begin, in threads of their own; the last of them is the one that writes."""
+        """Start threads; the last of them is the one that writes."""
 
 
 class Publisher:
-    """Publishes what the nodes say. The only writer: start it on the elected leader alone.
+    """Publishes the nodes' inventories. It must be the only writer: start it on the elected leader alone.
 
     Args:
         api: The API server.
-        options: What a person may choose.
-        policies: What an administrator lets be given of GPUs; None for the defaults.
-        nic_policies: Likewise of RDMA NICs.
-        explanations: Tells why claims are pending; None to leave that.
-        overview: Gets what is found out of the nodes; None where nobody looks.
-        timed: Called with the name of a pass, ``slices`` or ``devices``: what times it.
-        clock: Monotonic seconds.
+        options: The settings.
+        policies: The GPU policies; None for the defaults.
+        nic_policies: The NIC policies; None for the defaults.
+        explanations: Explains pending claims; None to do without.
+        overview: Gets the nodes' states; None to do without.
+        timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
     def __init__(
@@ -104,87 +106,82 @@ class Publisher:
         *,
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
-        explanations: LowerRank | None = None,
-        overview: NodeListener | None = None,
+        explanations: BackgroundWork | None = None,
+        overview: NodeEventHandler | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._explanations = explanations
         self._timed = timed
-        self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._resynced: float | None = None
-        self._device_pace = DevicePace(wait=self._stop.wait, clock=clock)
-        self._nodes = WorkQueue(clock=clock)
-        self._slices_first = Precedence(self._nodes, wait=self._stop.wait, clock=clock)
-        self._labels = WorkQueue(clock=clock, cpu_clock=self._device_pace.cost_s)
-        self._pods = WorkQueue(max_delay_s=_MAX_EVENT_DELAY_S, clock=clock)
+        self._device_pace = DevicePace(wait=self._stop.wait)
+        self._nodes = WorkQueue()
+        self._slices_first = Precedence(self._nodes, wait=self._stop.wait)
+        self._labels = WorkQueue(cpu_clock=self._device_pace.cost_s)
+        self._pods = WorkQueue(max_delay_s=_MAX_EVENT_DELAY_S)
         self._liveness = LivenessTracker(fresh_for_s=options.fresh_for_s, grace_s=options.grace_s, max_gap_s=_MAX_GAP_S)
-        self._view = ClusterView(
+        self._informers = ClusterInformers(
             api,
             namespace=options.namespace,
             leader_lease=options.leader_lease,
             liveness=self._liveness,
-            look_at=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
-            look_at_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
-            look_at_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
-            listener=explanations.listener if explanations else None,
-            clock=clock,
+            enqueue_node=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
+            enqueue_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
+            enqueue_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
+            handler=explanations.handler if explanations else None,
         )
         self._condition = PublishedCondition(api)
         self._features = SliceFeatures(api)
         self._policies = policies or PoliciesInForce(None, default=DEFAULT_POLICIES, flag="")
         self._nic_policies = nic_policies or PoliciesInForce(None, default=DEFAULT_NIC_POLICIES, flag="")
-        self._node_pass = NodePass(
+        self._slice_reconciler = SliceReconciler(
             api,
             namespace=options.namespace,
-            view=self._view,
+            informers=self._informers,
             liveness=self._liveness,
-            writer=SliceWriter(api, self._view.slices, self._stop),
+            writer=SliceWriter(api, self._informers.slices, self._stop),
             features=self._features,
             condition=self._condition,
             policies=lambda: self._policies.now,
             nic_policies=lambda: self._nic_policies.now,
             node_grace_s=options.node_grace_s,
-            clock=clock,
         )
-        self._device_pass = DevicePass(
+        self._device_reconciler = DeviceReconciler(
             api,
-            view=self._view,
+            informers=self._informers,
             policies=lambda: self._policies.now,
             features=self._features,
             stop=self._stop,
             pause=self._wait_for_slices,
             instance=options.leader_lease,
             liveness=self._liveness,
-            listener=overview,
-            clock=clock,
+            handler=overview,
         )
-        self._alignment_pass = AlignmentPass(
+        self._alignment_reconciler = AlignmentReconciler(
             api,
-            pod=self._view.pods.pod,
-            inventory=self._view.inventory,
+            pod=self._informers.pods.pod,
+            inventory=self._informers.inventory,
             instance=options.leader_lease,
             pause=lambda: self._stop.wait(1.0 / _EVENTS_PER_S),
         )
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything was read once, so that slices are written."""
-        return self._view.is_synced
+        """Whether everything has been read once, so that slices are written."""
+        return self._informers.is_synced
 
     @property
     def failure(self) -> str:
-        """Why it does not work any more; empty while it does."""
+        """Why the publisher does not work any more; empty while it does."""
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         return f"ended: {', '.join(dead)}" if dead and not self._stop.is_set() else ""
 
     def start(self) -> None:
-        """Begin, in threads of its own."""
+        """Start the threads."""
         self._threads = [
-            *self._view.start(self._stop),
+            *self._informers.start(self._stop),
             threading.Thread(target=self._work_on_nodes, args=(False,), name="slices", daemon=True),
             threading.Thread(target=self._work_on_nodes, args=(True,), name="slices-slow", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
@@ -195,11 +192,13 @@ class Publisher:
             thread.start()
         if self._explanations is not None:
             self._threads += self._explanations.start(
-                self._stop, is_synced=lambda: self._view.devices_are_synced, go_first=self._slices_first.give
+                self._stop,
+                is_synced=lambda: self._informers.devices_are_synced,
+                yield_to_slices=self._slices_first.wait,
             )
 
     def stop(self, timeout_s: float) -> bool:
-        """End once the writes under way are done; False where one is not done by then."""
+        """Stop once the writes under way are done; return False if one is not done in time."""
         self._stop.set()
         self._nodes.close()
         self._labels.close()
@@ -211,27 +210,31 @@ class Publisher:
         return not any(thread.is_alive() for thread in workers)
 
     def _work_on_nodes(self, slow: bool) -> None:  # noqa: FBT001 - a thread's argument
-        run = self._timing("slices", self._node_pass.run)
-        self._work(self._nodes, "node", lambda: self._view.is_synced, run, slow=slow)
+        reconcile = self._timing("slices", self._slice_reconciler.reconcile)
+        self._work(self._nodes, "node", lambda: self._informers.is_synced, reconcile, slow=slow)
 
     def _work_on_devices(self) -> None:
-        run = self._timing("devices", self._device_pass.run)
+        reconcile = self._timing("devices", self._device_reconciler.reconcile)
 
-        def run_after_slices(label: str) -> float | None:
-            self._slices_first.give()
-            return run(label)
+        def after_slices(label: str) -> float | None:
+            self._slices_first.wait()
+            return reconcile(label)
 
-        self._work(self._labels, "node", lambda: self._view.devices_are_synced, run_after_slices)
+        self._work(self._labels, "node", lambda: self._informers.devices_are_synced, after_slices)
 
     def _work_on_pods(self) -> None:
-        self._work(self._pods, "pod_uid", lambda: self._view.devices_are_synced, self._look_at_pod)
+        def after_slices(uid: str) -> None:
+            self._slices_first.wait()
+            self._alignment_reconciler.reconcile(uid)
+
+        self._work(self._pods, "pod_uid", lambda: self._informers.devices_are_synced, after_slices)
 
     def _work(
         self,
         queue: WorkQueue,
         what: str,
         may_start: Callable[[], bool],
-        run: Callable[[str], float | None],
+        reconcile: Callable[[str], float | None],
         *,
         slow: bool | None = None,
     ) -> None:
@@ -240,7 +243,7 @@ class Publisher:
                 return
         while (key := queue.get(slow=slow)) is not None:
             try:
-                again_s = run(key)
+                again_s = reconcile(key)
             except Exception as error:  # noqa: BLE001 - one node's failure must not end the work on the others
                 delay = queue.failed(key)
                 self._log_failure({what: key}, error, delay)
@@ -249,58 +252,55 @@ class Publisher:
                 if again_s is not None:
                     queue.add(key, after_s=again_s)
 
-    def _timing(self, name: str, run: Callable[[str], float | None]) -> Callable[[str], float | None]:
+    def _timing(self, name: str, reconcile: Callable[[str], float | None]) -> Callable[[str], float | None]:
         def timed(key: str) -> float | None:
             with self._timed(name):
-                return run(key)
+                return reconcile(key)
 
         return timed
 
     @staticmethod
     def _log_failure(what: dict[str, str], error: Exception, delay: float) -> None:
-        told = what | {"retry_in_s": round(delay, 1)}
+        fields = what | {"retry_in_s": round(delay, 1)}
         if isinstance(error, ApiServerError):
-            _LOG.warning("will be tried again", extra=told | {"error": str(error)})
+            _LOG.warning("will be tried again", extra=fields | {"error": str(error)})
         else:
-            _LOG.error("unexpected error; will be tried again", extra=told, exc_info=error)
+            _LOG.error("unexpected error; will be tried again", extra=fields, exc_info=error)
 
     def _tick(self) -> None:
         while not self._stop.wait(_TICK_S):
-            if not self._view.is_synced:
+            if not self._informers.is_synced:
                 continue
-            for look in (self._look_at_policies, self._look_at_liveness, self._look_at_all_in_time):
+            for check in (self._check_policies, self._check_liveness, self._resync_if_due):
                 try:
-                    look()
-                except Exception:  # noqa: BLE001 - what one of them meets must not end the others, nor the next tick
+                    check()
+                except Exception:  # noqa: BLE001 - a failure of one must not end the others, nor the next tick
                     _LOG.exception("unexpected error; will be tried again at the next tick")
 
-    def _look_at_policies(self) -> None:
-        if any([self._policies.look(), self._nic_policies.look()]):  # a list: both look each time
-            self._look_at_all()
+    def _check_policies(self) -> None:
+        if any([self._policies.reload(), self._nic_policies.reload()]):  # a list: both files are checked each time
+            self._enqueue_all()
 
-    def _look_at_liveness(self) -> None:
-        for node in self._view.slices.doubtful():
+    def _check_liveness(self) -> None:
+        for node in self._informers.slices.doubtful():
             self._nodes.add(node)
-        now = self._clock()
+        now = time.monotonic()
         for node in self._liveness.changed(now):
             self._nodes.add(node)
             label = node_label(node)
-            if self._device_pass.was_silent(label) or self._liveness.liveness(node, now) is Liveness.SILENT:
+            if self._device_reconciler.was_silent(label) or self._liveness.liveness(node, now) is Liveness.SILENT:
                 self._labels.add(label)
 
-    def _look_at_all_in_time(self) -> None:
-        now = self._clock()
+    def _resync_if_due(self) -> None:
+        now = time.monotonic()
         if self._resynced is None or now - self._resynced >= self._options.resync_s:
             self._resynced = now
-            self._resync()
+            self._condition.forget()
+            self._features.forget()
+            self._enqueue_all()
 
-    def _resync(self) -> None:
-        self._condition.forget()
-        self._features.forget()
-        self._look_at_all()
-
-    def _look_at_all(self) -> None:
-        nodes, labels = self._view.known()
+    def _enqueue_all(self) -> None:
+        nodes, labels = self._informers.known()
         _LOG.info("looking at everything", extra={"nodes": len(nodes)})
         for node in nodes:
             self._nodes.add(node)
@@ -308,10 +308,6 @@ class Publisher:
             self._labels.add(label, after_s=_DEVICES_SETTLE_S)
 
     def _wait_for_slices(self) -> None:
-        """Devices come after slices, and slowly: they are to look at, and etcd has other work."""
-        self._slices_first.give()
+        """Wait before a write of a Device: slices come first, and etcd has other work."""
+        self._slices_first.wait()
         self._device_pace.pause()
-
-    def _look_at_pod(self, uid: str) -> None:
-        self._slices_first.give()
-        self._alignment_pass.run(uid)

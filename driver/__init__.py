@@ -1,8 +1,7 @@
-"""Rootport's pure core, its adapters to the host, and the CLI.
+"""Rootport's core, its adapters to files, hosts and the Kubernetes API, and the command line.
 
-Layers, lowest first (held by import-linter, see pyproject.toml): ``errors`` < ``api`` | ``model`` < ``cel`` |
-``layout`` | ``config`` < ``allocator`` | ``plan`` < ``adapters`` < ``cli``. Nothing here may import grpc or a
-Kubernetes client; NVML is reached through :mod:`driver.adapters.nvml.gpus` alone.
+The controller and the kubelet plugin are built on this package and are never imported by it. The contracts in
+pyproject.toml say what may import what; docs/dev/architecture.md shows the parts and how data flows through them.
 """
 
 from typing import Final

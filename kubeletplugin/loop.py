@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again: every so often, at once when woken, and more slowly after failures."""
+"""A thread that repeats one action: at intervals, at once when woken, and with a back-off after failures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from driver.backoff import delay_s
 from driver.errors import RootportError
 from kubeletplugin.internal_errors import InternalError, internal_error
 
@@ -17,8 +18,8 @@ __all__ = ["Loop", "ProcessOutdatedError"]
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_DELAY_S: Final = 1.0
 _REPEATED: Final = 3
-"""After so many runs in a row with an error that nobody expected it is told to others than the log's readers."""
-# Intervals are stretched by up to this part, so that the nodes of a cluster do not come to ask in step.
+"""After so many unexpected errors in a row, ``on_failing`` is called."""
+# Intervals are stretched by up to this part, so that the nodes of a cluster do not send their requests in step.
 _SPREAD: Final = 0.1
 
 
@@ -30,8 +31,8 @@ class Loop:
     """Runs an action in a thread of its own.
 
     A failure is logged as a warning when it is new, as debug while it stays the same; the success after it as info. An
-    error that nobody expected is a failure like any other: what the loop looks after needs it for as long as the
-    process lives, and the process is needed to unprepare claims.
+    unexpected error is a failure like any other: the loop is needed for as long as the process lives, and the process
+    is needed to unprepare claims.
 
     Args:
         name: Names thread and log lines: what the action does, such as "publish the inventory".
@@ -41,8 +42,8 @@ class Loop:
         max_delay_s: Failures are retried after 1 s, 2 s, 4 s … up to this many seconds, less a random part.
         on_outdated: Called in the thread when the action raised a ProcessOutdatedError: the loop has then ended, and
             the process is to end too.
-        on_failing: Called in the thread, with the loop's name and the error, after each run since the third in a row
-            that met an error which nobody expected; and with None after the run that ends such a row.
+        on_failing: Called in the thread, with the loop's name and the error, after each run from the third in a row
+            that failed unexpectedly; and with None after the run that ends such a row.
     """
 
     def __init__(
@@ -72,19 +73,19 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name=name.replace(" ", "-"), daemon=True)
 
     def start(self) -> None:
-        """Run the action now, then by the rules."""
+        """Run the action now, and then at its intervals."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Run the action soon, but not while it runs, and a second later if it fails; many calls make one run."""
+        """Run the action soon, once for many calls, after the current run, and at least 1 s after a failure."""
         self._woken.set()
 
     def wait_once(self, timeout_s: float) -> bool:
-        """Wait until the action has been run once, well or not; False when the time was over first."""
+        """Wait until the action has been run once, successfully or not; return False if that takes longer."""
         return self._done_once.wait(timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
-        """Run the action no more and wait for the current run; False when that takes longer."""
+        """Run the action no more and wait for the current run; return False if that takes longer."""
         self._stopped.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -93,7 +94,7 @@ class Loop:
 
     @property
     def ended(self) -> bool:
-        """Whether its thread has ended although nobody has stopped it."""
+        """Whether its thread has ended although :meth:`stop` was not called."""
         return self._thread.ident is not None and not self._thread.is_alive() and not self._stopped.is_set()
 
     def _run(self) -> None:
@@ -102,21 +103,21 @@ class Loop:
                 self._woken.clear()
                 if self._stopped.is_set():  # asked after the clearing, which may have swallowed stop()'s wake-up
                     return
-                delay_s = self._attempt()
+                wait_s = self._attempt()
                 self._done_once.set()
                 if self._failures:
                     # No wake-up cuts this shorter: whoever wakes often must not make a hot loop of a failure.
-                    pause_s = min(delay_s, _FIRST_DELAY_S)
+                    pause_s = min(wait_s, _FIRST_DELAY_S)
                     self._stopped.wait(pause_s)
-                    delay_s -= pause_s
-                if self._woken.wait(delay_s) and self._settle_s:
+                    wait_s -= pause_s
+                if self._woken.wait(wait_s) and self._settle_s:
                     self._stopped.wait(self._settle_s)
         except ProcessOutdatedError as reason:
             _LOG.warning("a new process is needed", extra={"loop": self._name, "reason": str(reason)})
             self._on_outdated()
 
     def _attempt(self) -> float:
-        """Run the action; the seconds until the next run."""
+        """Run the action; return the seconds until the next run."""
         began = time.monotonic()
         try:
             self._action()
@@ -135,13 +136,13 @@ class Loop:
         return max(0.0, self._interval_s + spread - (time.monotonic() - began))
 
     def _failed(self, error: RootportError) -> float:
-        """Take note of a failure; the seconds until the next run."""
+        """Count and log a failure; return the seconds until the next run."""
         self._failures += 1
         level = logging.DEBUG if str(error) == self._last_error else logging.WARNING
         self._last_error = str(error)
         _LOG.log(level, "failed, will be retried", extra={"loop": self._name, "error": str(error)})
         self._count_unexpected(error if isinstance(error, InternalError) else None)
-        longest: float = min(self._max_delay_s, _FIRST_DELAY_S * 2 ** min(self._failures - 1, 16))
+        longest = delay_s(self._failures, first_s=_FIRST_DELAY_S, limit_s=self._max_delay_s)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - as above
 
     def _count_unexpected(self, error: InternalError | None) -> None:

@@ -14,7 +14,7 @@ import click
 
 from driver import __version__
 from driver.adapters import logs
-from driver.adapters.http.sources import READERS
+from driver.adapters.http.clients import READERS
 from driver.errors import RootportError
 from kubeletplugin.options import Options
 

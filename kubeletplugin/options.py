@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from driver import DRIVER_NAME
-from driver.adapters.http.sources import READERS, Readers
+from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.logs import LEVELS
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError

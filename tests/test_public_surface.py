@@ -22,7 +22,6 @@ BARE = {
     "driver.adapters",
     "driver.adapters.http",
     "driver.adapters.kubernetes",
-    "driver.api",
     "driver.cli",
     "driver.explain",
     "driver.explain.propose.nearest",

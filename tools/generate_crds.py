@@ -22,12 +22,12 @@ import click
 import yaml
 from pydantic import BaseModel
 
-from driver.api import rootport_v1alpha1
+from driver.api import API_VERSION, rootport_v1alpha1
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "resourceclasses" / "crds"
 HEADER: Final = "# Made by tools/generate_crds.py from driver/api/rootport_v1alpha1.py: change that and run it again.\n"
 
-_GROUP, _VERSION = rootport_v1alpha1.API_VERSION.split("/")
+_GROUP, _VERSION = API_VERSION.split("/")
 _ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 _DROPPED: Final = frozenset({"$defs", "additionalProperties", "default", "title"})
 _INT64: Final = 2**63 - 1

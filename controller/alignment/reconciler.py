@@ -1,4 +1,4 @@
-"""One look at one pod: whether its GPUs and NICs could have been nearer, and the Event that says so."""
+"""Reports a pod whose GPUs and NICs could have been nearer to each other, by an Event."""
 
 from __future__ import annotations
 
@@ -7,33 +7,31 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from controller.cluster.alignment_view import PodDevices
+from controller.cluster.inventories import StoredInventory, Unreadable
+from controller.cluster.pod_index import PodDevices
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, InvalidError, NotFoundError
-from driver.adapters.kubernetes.resources import EVENTS_K8S_IO, JsonObject
-from driver.errors import InputError
+from driver.adapters.kubernetes.resources import EVENTS_K8S_IO
 from driver.model.alignment import Misalignment, misalignments
 from driver.model.devices import DeviceType
 from driver.model.parts import named_devices
 from driver.objects.alignment_events import alignment_event
-from driver.objects.inventories import inventory_of, parse_node_inventory
 
-__all__ = ["AlignmentPass"]
+__all__ = ["AlignmentReconciler"]
 
 _LOG: Final = logging.getLogger(__name__)
-_NICS: Final = f"{DeviceType.RDMA}-"  # so begins the name of all that is given of a NIC: it, its VFs, their pool
+_NICS: Final = f"{DeviceType.RDMA}-"  # the names of a NIC, of its VFs and of their pool begin so
 
 
-class AlignmentPass:
-    """Does looks. For one thread.
+class AlignmentReconciler:
+    """Writes an Event for each pod whose GPUs and NICs could be nearer to each other. Not thread-safe.
 
     Args:
-        api: Where to write.
-        pod: What the pod with this UID has; None where it has nothing, or is gone.
-        inventory: A node's NodeInventory; None where there is none.
-        instance: Who reports, in the Event.
-        pause: Called before each write: waits until it is this pass's turn. True: write no more, the end is near.
-        clock: The time of day.
+        api: The API server.
+        pod: Returns the devices of the pod with this UID; None if it has none, or is gone.
+        inventory: Returns a node's NodeInventory; None if there is none.
+        instance: The Event's reporting instance.
+        pause: Called before each write: waits as long as the pace demands. Returns True if the controller stops.
     """
 
     def __init__(
@@ -41,44 +39,45 @@ class AlignmentPass:
         api: KubernetesApi,
         *,
         pod: Callable[[str], PodDevices | None],
-        inventory: Callable[[str], JsonObject | None],
+        inventory: Callable[[str], StoredInventory | None],
         instance: str,
         pause: Callable[[], bool],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._pod = pod
         self._inventory = inventory
         self._instance = instance
         self._pause = pause
-        self._clock = clock
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def run(self, uid: str) -> None:
-        """Write the Event where the pod needs one and has none.
+    def reconcile(self, uid: str) -> None:
+        """Write the pod's Event if it needs one and has none.
 
-        An Event of its name that is there already is left as it is: a controller before this one wrote it.
+        An existing Event of its name is left as it is: a controller before this one wrote it.
+
+        Args:
+            uid: The pod's UID.
 
         Raises:
-            ApiServerError: It could not be written; a later look tries again.
+            ApiServerError: It could not be written.
         """
         pod = self._pod(uid)
         if pod is None:
-            self._told.discard(uid)
+            self._reported.discard(uid)
             return
-        if uid in self._told:
+        if uid in self._reported:
             return
         found = self._misalignments(pod)
         if not found or self._pause():
             return
         self._write(pod, found)
-        self._told.add(uid)
+        self._reported.add(uid)
 
     def _write(self, pod: PodDevices, found: tuple[Misalignment, ...]) -> None:
         event = alignment_event(
-            pod.pod, allocations=pod.allocations, found=found, instance=self._instance, now=self._clock()
+            pod.pod, allocations=pod.allocations, found=found, instance=self._instance, now=datetime.now(UTC)
         )
-        told = {"namespace": pod.allocations[0].namespace, "pod": pod.pod.name, "uid": pod.pod.uid}
+        fields = {"namespace": pod.allocations[0].namespace, "pod": pod.pod.name, "uid": pod.pod.uid}
         try:
             self._api.create(EVENTS_K8S_IO, event)
         except AlreadyExistsError:
@@ -87,25 +86,22 @@ class AlignmentPass:
             return  # the namespace is gone or going, and the pod with it
         except InvalidError as error:
             # Another try is refused as well.
-            _LOG.error("event refused", extra=told | {"error": str(error)})
+            _LOG.error("event refused", extra=fields | {"error": str(error)})
             return
-        _LOG.info("devices are not aligned", extra=told | {"gpus": len(found)})
+        _LOG.info("devices are not aligned", extra=fields | {"gpus": len(found)})
 
     def _misalignments(self, pod: PodDevices) -> tuple[Misalignment, ...]:
         names = {item.device for item in pod.allocations}
         nodes = {item.pool for item in pod.allocations}
         if len(nodes) > 1:
-            return ()  # a pod is on one node; whoever wrote something else meant no pod that runs
+            return ()  # a pod is on one node: these allocations are not those of a running pod
         nics = {name for name in names if name.startswith(_NICS)}
         if not nics or nics == names:
-            return ()  # to read an inventory takes 5 ms
-        wire = self._inventory(nodes.pop())
-        if wire is None:
-            return ()
-        try:
-            inventory = inventory_of(parse_node_inventory(wire))
-        except InputError:
-            return ()  # the node's condition says so
+            return ()  # to read an inventory may take 5 ms
+        stored = self._inventory(nodes.pop())
+        inventory = None if stored is None else stored.inventory()
+        if inventory is None or isinstance(inventory, Unreadable):
+            return ()  # the node's condition says why
         devices = named_devices(inventory, names)
         if len(devices) < len(names):
             return ()  # what is gone may have been the near one

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-from controller.explanations.routes import Rights
-from controller.serving.callers import Caller, NotAuthenticatedError
+from controller.serving.callers import Caller, Callers, NotAuthenticatedError
 from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS, Resource
@@ -34,7 +33,7 @@ class Right:
     verb: str
     resource: Resource
 
-    def is_held(self, caller: Caller, callers: Rights) -> bool:
+    def is_held(self, caller: Caller, callers: Callers) -> bool:
         """Whether the caller has it."""
         return callers.may(caller, self.verb, self.resource.plural, group=self.resource.group)
 
@@ -52,7 +51,7 @@ class PathRight:
 
     path: str
 
-    def is_held(self, caller: Caller, callers: Rights) -> bool:
+    def is_held(self, caller: Caller, callers: Callers) -> bool:
         """Whether the caller has it."""
         return callers.may_get(caller, self.path)
 
@@ -64,7 +63,7 @@ MAY_LIST_DEVICES: Final = Right(verb="list", resource=DEVICES)
 MAY_LIST_CLAIMS: Final = Right(verb="list", resource=RESOURCE_CLAIMS)
 
 
-def guarded(answer: Answer, right: Right | PathRight, *, callers: Rights, problem: Callable[[], str]) -> Route:
+def guarded(answer: Answer, right: Right | PathRight, *, callers: Callers, problem: Callable[[], str]) -> Route:
     """A route that answers GET of those who have a right.
 
     Answers besides: 405; 401 and 403 for who may not know; 503 where the API server cannot be asked about the caller,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from controller.api.access import Answer
-from controller.explanations.pending import PendingClaim
+from controller.explanations.pending_claims import PendingClaim
 from controller.serving.callers import Caller
 from driver.adapters.http.exchange import Request, Response
 

@@ -27,7 +27,7 @@ from controller.serving.callers import Caller
 from driver.adapters.http.exchange import Request, Response
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts
-from driver.status.overview import NodeState, is_offered
+from driver.status.overview import ReadyState, is_offered
 
 __all__ = ["PREFIX", "node_device_summary", "summaries_answer"]
 
@@ -49,7 +49,7 @@ class _Summary:
     allocated: dict[str, dict[str, dict[str, _Resources]]] = field(default_factory=dict)
 
 
-def node_device_summary(devices: Iterable[Device], *, state: NodeState, domain: str) -> dict[str, Any]:
+def node_device_summary(devices: Iterable[Device], *, state: ReadyState, domain: str) -> dict[str, Any]:
     """The summary of one node, as JSON.
 
     Args:
@@ -137,7 +137,7 @@ def _minor(device: Device) -> int:
     return spec.minor if spec.type == "gpu" and spec.minor is not None else spec.index
 
 
-def _total(device: Device, state: NodeState) -> _Resources:
+def _total(device: Device, state: ReadyState) -> _Resources:
     is_unhealthy = device.status is not None and device.status.state == "Unhealthy"
     if is_unhealthy or not is_offered(device) or state == "Silent":
         return {}

@@ -12,10 +12,10 @@ from controller.api.koordinator import PREFIX, summaries_answer
 from controller.api.nodes import nodes_answer
 from controller.api.openapi import openapi_route
 from controller.api.stream_places import StreamPlaces
-from controller.explanations.routes import Rights, explain_route
+from controller.explanations.routes import explain_route
 from controller.explanations.service import Explanations
 from controller.overview.store import Overview
-from controller.serving.callers import Caller
+from controller.serving.callers import Caller, Callers
 from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.http.probe_server import Page, page_response
 
@@ -28,7 +28,7 @@ def api_routes(
     overview: Overview,
     explanations: Explanations | None,
     *,
-    callers: Rights,
+    callers: Callers,
     problem: Callable[[], str],
     pages: Mapping[str, Page] | None = None,
 ) -> Mapping[str, Route]:

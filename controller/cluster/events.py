@@ -1,59 +1,95 @@
-"""Passes on what the watches show to a listener who needs more of the objects than the publisher keeps."""
+"""Forwards events of the informers to a handler that needs more of the objects than the informers keep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from controller.cluster.packed import PACKED, pack
-from controller.cluster.transforms import SAID
+from driver.adapters.kubernetes.reflector import keep
 from driver.adapters.kubernetes.resources import JsonObject, Resource
 
-__all__ = ["ClusterListener", "News"]
-
-_NEWS: Final = "news"
+__all__ = ["ClusterEvent", "ClusterEventHandler", "EventForwarder", "Transform"]
 
 
-class ClusterListener(Protocol):
-    """Gets everything that the watches show of what decides about devices; see :mod:`controller.explanations`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEvent:
+    """An object is new or has changed.
 
-    def put(self, kind: str, key: str, data: bytes) -> None:
-        """An object is new or has changed; ``data`` is of :func:`controller.cluster.packed.pack`."""
-
-    def remove(self, kind: str, key: str) -> None:
-        """An object is gone."""
-
-    def see_claim(self, metadata: Mapping[str, Any]) -> None:
-        """A claim is new or has changed: its metadata."""
-
-
-class News:
-    """From a watch's objects to a listener, who need not be there.
-
-    Args:
-        listener: Who is told.
+    Attributes:
+        data: The part of the object that matters to the handler, of :func:`controller.cluster.packed.pack`.
+        claim: A claim's metadata with no other annotations than Rootport's; None for other kinds.
     """
 
-    def __init__(self, listener: ClusterListener | None) -> None:
-        self._listener = listener
+    data: bytes
+    claim: Mapping[str, Any] | None = None
 
-    def of(
-        self, kept: Callable[[JsonObject], JsonObject], essence: Callable[[JsonObject], JsonObject]
-    ) -> Callable[[JsonObject], JsonObject]:
-        """A watch's transform: what it keeps, and from an object's arrival until it was told the essence as well."""
-        if self._listener is None:
-            return kept
-        return lambda wire: kept(wire) | {_NEWS: pack(essence(wire))}
 
-    def tell(self, resource: Resource, key: str, kept: JsonObject | None) -> None:
-        """Tell of a change; what was kept for that alone is kept no longer."""
-        if self._listener is None:
+class ClusterEventHandler(Protocol):
+    """Gets every change of the objects that decide about devices; see :mod:`controller.explanations`."""
+
+    def put(self, kind: str, key: str, data: bytes) -> None:
+        """Take in an object that is new or has changed; ``data`` is of :func:`controller.cluster.packed.pack`."""
+
+    def remove(self, kind: str, key: str) -> None:
+        """Drop an object that is gone."""
+
+    def observe_claim(self, metadata: Mapping[str, Any]) -> None:
+        """Take in the metadata of a claim that is new or has changed."""
+
+
+class Transform(Protocol):
+    """What a reflector takes as its transform."""
+
+    def __call__(self, stored: JsonObject, /) -> tuple[JsonObject, ClusterEvent | None]:
+        """Return what is kept of a stored object, and the event that is forwarded."""
+        ...
+
+
+class EventForwarder:
+    """Makes events of stored objects, and forwards them to the handler, if there is one.
+
+    Args:
+        handler: Gets the events; None to make and forward none.
+    """
+
+    def __init__(self, handler: ClusterEventHandler | None) -> None:
+        self._handler = handler
+
+    def transform(
+        self,
+        kept: Callable[[JsonObject], JsonObject],
+        event: Callable[[JsonObject], JsonObject],
+        *,
+        claim: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> Transform:
+        """Return a transform that keeps ``kept(object)``, and forwards ``event(object)`` and ``claim(object)``."""
+        if self._handler is None:
+            return keep(kept)
+        return lambda stored: (
+            kept(stored),
+            ClusterEvent(data=pack(event(stored)), claim=None if claim is None else claim(stored)),
+        )
+
+    def transform_packed(self, packed: Callable[[JsonObject], JsonObject]) -> Transform:
+        """Return a transform that keeps ``packed(object)``, and forwards its bytes."""
+        if self._handler is None:
+            return keep(packed)
+
+        def transform(stored: JsonObject) -> tuple[JsonObject, ClusterEvent]:
+            kept = packed(stored)
+            return kept, ClusterEvent(data=kept[PACKED])
+
+        return transform
+
+    def forward(self, resource: Resource, key: str, event: ClusterEvent | None) -> None:
+        """Forward an event; None says that the object is gone."""
+        if self._handler is None:
             return
-        if kept is None:
-            self._listener.remove(resource.kind, key)
+        if event is None:
+            self._handler.remove(resource.kind, key)
             return
-        if (said := kept.pop(SAID, None)) is not None:
-            self._listener.see_claim(said)
-        news = kept.pop(_NEWS, None) or kept.get(PACKED)
-        if news is not None:
-            self._listener.put(resource.kind, key, news)
+        if event.claim is not None:
+            self._handler.observe_claim(event.claim)
+        self._handler.put(resource.kind, key, event.data)

@@ -1,14 +1,14 @@
-"""Which nodes are alive, by their heartbeats: the Lease that each node's plugin renews.
+"""Decides which nodes are alive, by their heartbeats: the Lease that each node's plugin renews.
 
 The rule is client-go's for leader election (tools/leaderelection, "observedTime"): the time written in a Lease is never
 compared with a clock. What counts is that it changed, and when this process saw it change, by its own monotonic clock.
 So neither clock skew nor a restart of the controller makes a node look dead.
 
-Silence is counted only while this process demonstrably hears: up to its last *contact*, which is any change of
-any Lease that it saw (the controller's own is renewed every two seconds and comes by the same watch). After a
-gap without contact the silence of nodes that were not silent before it starts anew: they could not be heard.
+Silence is counted only while this process demonstrably hears heartbeats: up to its last *contact*, which is any change
+of any Lease that it saw (the controller's own is renewed every two seconds and comes by the same watch). After a gap
+without contact the silence of nodes that were not silent before starts anew: they could not be heard.
 
-A plugin that ends releases its Lease. That it has ended counts once no other has come in its place.
+A plugin that ends releases its Lease. It counts as ended once no other has taken the Lease for some seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["Liveness", "LivenessTracker"]
+__all__ = ["Liveness", "LivenessTracker", "is_silent"]
 
 # A plugin that is restarted beats again after two or three seconds.
 _RESTART_S: Final = 5.0
@@ -32,22 +32,36 @@ class Liveness(Enum):
     SILENT = "silent"
 
 
+def is_silent(liveness: Liveness, *, was_withdrawn: bool, has_beaten: bool) -> bool:
+    """Return whether a node counts as silent, so that nothing on it can be allocated.
+
+    A node whose slices were withdrawn for its silence is silent until this process itself has seen a heartbeat: a dead
+    node's slices must not come back whenever a controller starts and sees its old Lease for the first time.
+
+    Args:
+        liveness: How long it has been silent, by its heartbeats.
+        was_withdrawn: Whether its inventory says that its slices were withdrawn because it was silent.
+        has_beaten: Whether this process has itself seen a heartbeat.
+    """
+    return liveness is Liveness.SILENT or (was_withdrawn and not has_beaten)
+
+
 @dataclass(slots=True)
 class _Pulse:
     since: float
     renewed: str | None = None
     has_beaten: bool = False
     released_at: float | None = None
-    told: tuple[Liveness, bool, bool] | None = None
+    reported: tuple[Liveness, bool, bool] | None = None
 
 
 class LivenessTracker:
-    """Listens to heartbeats. Safe for several threads. All times are monotonic seconds, given by the caller.
+    """Follows the nodes' heartbeats. Safe for several threads. All times are monotonic seconds, passed by the caller.
 
     Args:
-        fresh_for_s: A node is fresh up to this long after its last heartbeat, or after it was first seen.
-        grace_s: Silent from then on; quiet in between.
-        max_gap_s: A longer time without contact is an outage of ours.
+        fresh_for_s: How long a node is fresh after its last heartbeat, or after it was first seen.
+        grace_s: After how long it is silent; it is quiet in between.
+        max_gap_s: The longest time without contact that is not an outage of this process.
     """
 
     def __init__(self, *, fresh_for_s: float, grace_s: float, max_gap_s: float) -> None:
@@ -59,18 +73,18 @@ class LivenessTracker:
         self._lock = threading.Lock()
 
     def track(self, node: str, now: float) -> None:
-        """The node is there; without a heartbeat it is as silent as if it had last had one when first tracked."""
+        """Follow a node; without a heartbeat it counts as if it had had its last one now."""
         with self._lock:
             self._pulses.setdefault(node, _Pulse(since=now))
 
     def observe(self, node: str, renewed: str, now: float, *, is_released: bool = False) -> None:
-        """A node's Lease was read.
+        """Take note of a node's Lease.
 
         Args:
             node: The node.
             renewed: Any text that changes with each renewal.
-            now: The time.
-            is_released: Whether nobody holds it any more.
+            now: The time when it was read.
+            is_released: Whether it has no holder any more.
         """
         with self._lock:
             pulse = self._pulses.setdefault(node, _Pulse(since=now))
@@ -84,41 +98,41 @@ class LivenessTracker:
             pulse.since = now
 
     def contact(self, now: float) -> None:
-        """Some Lease was seen to change: this process hears what the API server says."""
+        """Take note that some Lease changed: the watch works."""
         with self._lock:
             self._heard(now)
 
     def liveness(self, node: str, now: float) -> Liveness:
-        """How the node is now; a node that is not tracked is fresh."""
+        """Return the node's liveness; a node that is not tracked is fresh."""
         with self._lock:
             pulse = self._pulses.get(node)
             return Liveness.FRESH if pulse is None else self._liveness(pulse, now)
 
     def is_heard(self, node: str, now: float) -> bool:
-        """Whether, by its heartbeats, the node's plugin is there: fresh, and not ended without another in its place."""
+        """Return whether the node's plugin is there: fresh, and not ended without another in its place."""
         with self._lock:
             pulse = self._pulses.get(node)
             return pulse is None or self._is_heard(pulse, now)
 
     def has_beaten(self, node: str) -> bool:
-        """Whether this process itself saw a heartbeat of the node, not just a Lease that somebody once wrote."""
+        """Return whether this process itself saw a heartbeat of the node, not just a Lease from before its time."""
         with self._lock:
             pulse = self._pulses.get(node)
             return pulse is not None and pulse.has_beaten
 
     def changed(self, now: float) -> tuple[str, ...]:
-        """The nodes whose liveness, or whether they are heard or have beaten, is another than when asked before."""
+        """Return the nodes whose liveness, :meth:`is_heard` or :meth:`has_beaten` is new since the last call."""
         nodes = []
         with self._lock:
             for node, pulse in self._pulses.items():
                 state = (self._liveness(pulse, now), self._is_heard(pulse, now), pulse.has_beaten)
-                if state != pulse.told:
-                    pulse.told = state
+                if state != pulse.reported:
+                    pulse.reported = state
                     nodes.append(node)
         return tuple(nodes)
 
     def forget(self, node: str) -> None:
-        """The node is gone."""
+        """Follow a node no more, because it is gone."""
         with self._lock:
             self._pulses.pop(node, None)
 

@@ -26,11 +26,11 @@ __all__ = [
     "StoredConditions",
     "applied_digest",
     "containers_of",
-    "essence_of_device",
     "has_status",
     "is_same_but_status",
     "status_digest",
     "stored_conditions",
+    "transform_device",
 ]
 
 DIGEST_ANNOTATION: Final = "rootport.dev/applied-digest"
@@ -61,7 +61,7 @@ _LISTS: Final[Mapping[str, tuple[str, ...]]] = {
 _UNWRITTEN: Final[JsonObject] = {"state": "Unknown"}  # the CRD's default
 
 
-def essence_of_device(wire: JsonObject) -> JsonObject:
+def transform_device(wire: JsonObject) -> JsonObject:
     """What is kept of a stored Device: enough to know what has to be written, and nothing that could be made anew."""
     metadata, status = wire["metadata"], wire.get("status") or _UNWRITTEN
     kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata}
@@ -82,7 +82,7 @@ def essence_of_device(wire: JsonObject) -> JsonObject:
 
 
 def stored_conditions(kept: JsonObject) -> StoredConditions:
-    """The controller's own conditions of a stored object, of which :func:`essence_of_device` kept something."""
+    """The controller's own conditions of a stored object, of which :func:`transform_device` kept something."""
     return {type_: (said, time) for type_, said, time in kept.get(_CONDITIONS, ())}
 
 
@@ -92,7 +92,7 @@ def containers_of(stored: Sequence[JsonObject]) -> ContainersByPod:
 
 
 def applied_digest(kept: JsonObject) -> str:
-    """The digest of what was applied to a stored object, of which :func:`essence_of_device` kept something."""
+    """The digest of what was applied to a stored object, of which :func:`transform_device` kept something."""
     return str(kept[_SPEC_DIGEST])
 
 
@@ -111,12 +111,12 @@ def status_digest(status: JsonObject) -> bytes:
 
 
 def has_status(kept: JsonObject, digest: bytes | None) -> bool:
-    """Whether a stored object, of which :func:`essence_of_device` kept something, has the status of that digest."""
+    """Whether a stored object, of which :func:`transform_device` kept something, has the status of that digest."""
     return bool(kept[_STATUS_DIGEST] == digest)
 
 
 def is_same_but_status(one: JsonObject | None, other: JsonObject | None) -> bool:
-    """Whether two of what :func:`essence_of_device` keeps differ in nothing but the status."""
+    """Whether two of what :func:`transform_device` keeps differ in nothing but the status."""
     return one is not None and other is not None and _without_status(one) == _without_status(other)
 
 

@@ -1,4 +1,4 @@
-"""What is kept of Nodes, inventories and claims, and what a listener gets of them: only what decides."""
+"""What the informers keep of Nodes, NodeInventories and claims, and what their events say: only what decides."""
 
 from __future__ import annotations
 
@@ -16,64 +16,60 @@ from driver.objects.health import PREPARE_CONDITIONS
 
 __all__ = [
     "HEALTH",
-    "SAID",
-    "allocations_of_claim",
-    "identity_of_node",
-    "inventory_with_health",
-    "news_of_claim",
-    "news_of_inventory",
-    "news_of_node",
-    "said_of_claim",
+    "claim_event",
+    "claim_metadata",
+    "inventory_event",
+    "node_event",
+    "transform_claim",
+    "transform_inventory",
+    "transform_node",
 ]
 
 HEALTH: Final = "health"
-"""Where a kept inventory has a digest of what its status says of the devices' health."""
-
-SAID: Final = "said"
-"""Where a kept claim has its metadata with Rootport's own annotations."""
+"""The key of a kept inventory under which a digest of the devices' health stands."""
 
 _CLAIM: Final = ("name", "namespace", "uid", "deletionTimestamp", "ownerReferences")
 _READY_TYPES: Final = ("Ready", *PREPARE_CONDITIONS)
 _CONDITION: Final = ("type", "status", "reason", "message")
 
 
-def identity_of_node(wire: JsonObject) -> JsonObject:
-    """Its name and UID."""
+def transform_node(wire: JsonObject) -> JsonObject:
+    """Keep a Node's name and UID."""
     return {"metadata": _chosen(wire["metadata"], ("name", "uid", "resourceVersion"))}
 
 
-def inventory_with_health(wire: JsonObject) -> JsonObject:
-    """The whole of it, packed, and a digest by which a change of the devices' health is told from one of conditions.
+def transform_inventory(wire: JsonObject) -> JsonObject:
+    """Keep a whole NodeInventory, packed, and a digest that changes with the devices' health but not with conditions.
 
-    A status has no generation. Sets and maps of the API have no order, so theirs makes no difference. Of the conditions
-    some count as well: whether the node's plugin is ready is shown beside its devices' health, and one that can prepare
-    nothing has its devices tainted.
+    A status has no generation. Sets and maps of the API have no order, so the digest does not depend on theirs. Some
+    conditions count as well: whether the node's plugin is ready is shown beside its devices' health, and a plugin that
+    cannot prepare claims has its devices tainted.
     """
     status = wire.get("status") or {}
     watched, faults = status.get("watched") or (), status.get("faults") or ()
     ready = [
         _chosen(item, ("type", "status", "reason")) for item in _conditions(wire) if item.get("type") in _READY_TYPES
     ]
-    told = json.dumps([sorted(watched), sorted(json.dumps(item, sort_keys=True) for item in faults), ready])
-    return packed(wire) | {HEALTH: hashlib.blake2b(told.encode(), digest_size=8).digest()}
+    health = json.dumps([sorted(watched), sorted(json.dumps(item, sort_keys=True) for item in faults), ready])
+    return packed(wire) | {HEALTH: hashlib.blake2b(health.encode(), digest_size=8).digest()}
 
 
-def allocations_of_claim(wire: JsonObject) -> JsonObject:
-    """What a claim was given of this driver's devices, and the pods that have them."""
+def transform_claim(wire: JsonObject) -> JsonObject:
+    """Keep a claim's allocated devices of this driver, and the pods that it is reserved for."""
     allocations = claim_allocations(wire)
     kept: JsonObject = {"metadata": _chosen(wire["metadata"], ("name", "namespace", "resourceVersion"))}
     return kept | {"allocations": allocations, "pods": pod_consumers(wire) if allocations else ()}
 
 
-def said_of_claim(wire: JsonObject) -> JsonObject:
-    """The same, and what its annotations say until somebody has taken note of it."""
+def claim_metadata(wire: JsonObject) -> JsonObject:
+    """Return a claim's metadata, with no other annotations than Rootport's own."""
     metadata = wire["metadata"]
-    said = _chosen(metadata, ("name", "namespace", "uid", "resourceVersion"))
-    return allocations_of_claim(wire) | {SAID: said | {"annotations": own_annotations(metadata)}}
+    chosen = _chosen(metadata, ("name", "namespace", "uid", "resourceVersion"))
+    return chosen | {"annotations": own_annotations(metadata)}
 
 
-def news_of_node(wire: JsonObject) -> JsonObject:
-    """What decides whether a pod may be there; kubelet renews the rest every few minutes."""
+def node_event(wire: JsonObject) -> JsonObject:
+    """Return what decides whether a pod may run on a Node; kubelet renews the other fields every few minutes."""
     return {
         "metadata": _chosen(wire["metadata"], ("name", "labels")),
         "spec": _chosen(wire.get("spec") or {}, ("unschedulable", "taints")),
@@ -84,15 +80,15 @@ def news_of_node(wire: JsonObject) -> JsonObject:
     }
 
 
-def news_of_inventory(wire: JsonObject) -> JsonObject:
-    """Its conditions, and what is wrong with which device: the devices are in the slices."""
+def inventory_event(wire: JsonObject) -> JsonObject:
+    """Return a NodeInventory's conditions and the devices' faults; the devices themselves are in the slices."""
     faults = (wire.get("status") or {}).get("faults") or []
     status = {"conditions": _conditions(wire), "faults": faults}
     return {"metadata": _chosen(wire["metadata"], ("name",)), "status": status}
 
 
-def news_of_claim(wire: JsonObject) -> JsonObject:
-    """Without annotations, which the controller writes itself, and without what plugins say of prepared devices."""
+def claim_event(wire: JsonObject) -> JsonObject:
+    """Return a claim without annotations, which the controller itself writes, and without the status of its devices."""
     return {
         **_chosen(wire, ("apiVersion", "kind", "spec")),
         "metadata": _chosen(wire["metadata"], _CLAIM),
@@ -101,7 +97,7 @@ def news_of_claim(wire: JsonObject) -> JsonObject:
 
 
 def _conditions(wire: JsonObject) -> list[JsonObject]:
-    """Without the times of heartbeats."""
+    """Return the conditions without the times of heartbeats."""
     return [_chosen(item, _CONDITION) for item in (wire.get("status") or {}).get("conditions") or ()]
 
 

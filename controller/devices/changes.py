@@ -51,7 +51,7 @@ def device_changes(desired: Sequence[Device], stored: Sequence[JsonObject], *, n
 
     Args:
         desired: Of :func:`driver.objects.device_objects`; their status is not looked at.
-        stored: The node's stored objects, of each what :func:`essence_of_device` keeps.
+        stored: The node's stored objects, of each what :func:`transform_device` keeps.
         node_uid: The Node's uid: it owns the objects.
     """
     there = {kept["metadata"]["name"]: kept for kept in stored}

@@ -131,7 +131,6 @@ class HealthEvents:
         api: Where to write.
         instance: Who reports, in the Events.
         pause: Called before each write.
-        clock: The time of day.
     """
 
     def __init__(
@@ -140,12 +139,10 @@ class HealthEvents:
         *,
         instance: str,
         pause: Callable[[], None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._instance = instance
         self._pause = pause
-        self._clock = clock
 
     def write(self, change: HealthChange) -> None:
         """Write the Events of a change; one that is refused is left out, for another try would be refused as well.
@@ -155,7 +152,7 @@ class HealthEvents:
         """
         told = {"device": change.name, "reason": change.condition.reason}
         _LOG.warning("device is healthy again" if change.is_healthy else "device is unhealthy", extra=told)
-        for event in health_events(change, instance=self._instance, now=self._clock()):
+        for event in health_events(change, instance=self._instance, now=datetime.now(UTC)):
             self._pause()
             try:
                 self._api.create(EVENTS_K8S_IO, event)

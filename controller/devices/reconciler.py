@@ -1,4 +1,4 @@
-"""One pass over a node's Device objects: what ``kubectl get devices`` shows. Nothing is scheduled by them."""
+"""Reconciles a node's Device objects: what ``kubectl get devices`` shows. The scheduler does not read them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from functools import partial
 from itertools import islice
 from typing import Final, Protocol
 
-from controller.cluster.liveness import Liveness, LivenessTracker
+from controller.cluster.informers import ClusterInformers
+from controller.cluster.inventories import StoredInventory, Unreadable
+from controller.cluster.liveness import LivenessTracker, is_silent
 from controller.cluster.stored_devices import ContainersByPod, containers_of, stored_conditions
-from controller.cluster.view import ClusterView
 from controller.devices.changes import DeviceChanges, device_changes, status_changes
 from controller.devices.condition_times import ConditionTimes
 from controller.devices.health_events import HealthChange, HealthEvents, health_changes
 from controller.devices.offers import DeviceOffers, device_offers
 from controller.devices.pod_containers import PodContainers
 from controller.slices.features import SliceFeatures
-from controller.slices.published_condition import FIELD_MANAGER, SILENT, published_condition
+from controller.slices.published_condition import FIELD_MANAGER, PUBLISHED, SILENT
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, JsonObject
@@ -36,14 +37,12 @@ from driver.objects import (
     device_object_name,
     device_objects,
     device_statuses,
-    inventory_of,
-    parse_node_inventory,
 )
 from driver.objects.device_statuses import AllocationPods
-from driver.objects.health import node_health
-from driver.status.overview import NodeState
+from driver.status.cluster import NodeReadiness, readiness
+from driver.status.overview import ReadyState
 
-__all__ = ["DevicePass", "NodeListener"]
+__all__ = ["DeviceReconciler", "NodeEventHandler"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_WRITES: Final = 100
@@ -51,8 +50,8 @@ _MOST_S: Final = 1.0
 _GO_ON_S: Final = 1.0  # by then the watch shows what was written, and a pod that was reserved for is bound
 
 
-class NodeListener(Protocol):
-    """Gets what each pass finds out of a node: :class:`controller.overview.store.Overview`."""
+class NodeEventHandler(Protocol):
+    """Gets the state of each node that is reconciled: :class:`controller.overview.store.Overview`."""
 
     def put(
         self,
@@ -60,61 +59,60 @@ class NodeListener(Protocol):
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
-        """A node is new or may have changed. Called by the thread of the passes, before it writes anything.
+        """Take in a node that is new or may have changed. Called before anything is written.
 
         Args:
             node: The node's name.
-            devices: Its Device objects in the inventory's order, whose own status says nothing; None where they are
-                as they were at the call before. The first call of a node has them.
-            statuses: By the objects' names, of all of them.
+            devices: Its Device objects in the inventory's order, without a status; None if they are as at the call
+                before. The first call for a node has them.
+            statuses: The statuses of all of them, by the objects' names.
             state: Whether claims can be prepared there.
-            reason: Why not, in a CamelCase word or a few; empty where they can.
+            reason: Why not, in CamelCase; empty if they can.
         """
 
     def remove(self, node: str) -> None:
-        """The node is gone, or says nothing of its devices any more. It may never have been put.
+        """Drop a node that is gone, or has no inventory any more. It may never have been put.
 
         Args:
-            node: Its name, or, where that is not known any more, the value of its label (a name of up to 63 characters
-                is the same).
+            node: Its name; if that is not known any more, the value of its label, which is the same for names of up to
+                63 characters.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What a pass writes, and of which of these writes somebody is to be told first."""
+    """What to write, and the changes of health that get an Event first."""
 
     changes: DeviceChanges = field(default_factory=DeviceChanges)
-    told: tuple[HealthChange, ...] = ()
+    health: tuple[HealthChange, ...] = ()
 
 
-class DevicePass:
-    """Does passes. For one thread.
+class DeviceReconciler:
+    """Makes a node's Device objects what its inventory and the claims say. Not thread-safe.
 
     Args:
-        api: Where to write.
-        view: What there is.
-        policies: What of GPUs is on offer, at this moment.
-        features: What of slices the API server keeps.
+        api: The API server.
+        informers: The stored objects.
+        policies: Returns the GPU policies in force.
+        features: Knows which fields of slices the API server keeps.
         stop: Once set, the write under way is the last one.
-        pause: Called before each write: waits until it is this pass's turn.
-        most_writes: How many writes a pass makes at most, and fewer where they take longer than a second. A
+        pause: Called before each write: waits as long as the pace demands.
+        most_writes: How many writes are made at a time at most, and fewer if they take longer than a second. A
             NodeInventory may hold thousands of devices, and the objects of other nodes must not wait for all of them.
-        instance: Who reports, in Events.
-        liveness: Who is alive; None where all nodes count as alive.
-        listener: Gets what each pass finds.
+        instance: The reporting instance of Events.
+        liveness: The nodes' heartbeats; None if all nodes count as alive.
+        handler: Gets the nodes' states.
         clock: Monotonic seconds.
-        wall: The time of day.
     """
 
     def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
-        view: ClusterView,
+        informers: ClusterInformers,
         policies: Callable[[], GpuPolicies],
         features: SliceFeatures,
         stop: threading.Event,
@@ -122,56 +120,53 @@ class DevicePass:
         most_writes: int = _MOST_WRITES,
         instance: str = "rootport-controller",
         liveness: LivenessTracker | None = None,
-        listener: NodeListener | None = None,
+        handler: NodeEventHandler | None = None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
-        self._view = view
+        self._informers = informers
         self._policies = policies
         self._features = features
         self._stop = stop
         self._pause = pause
         self._most_writes = most_writes
         self._liveness = liveness
-        self._listener = listener
+        self._handler = handler
         self._clock = clock
-        self._wall = wall
-        self._events = HealthEvents(api, instance=instance, pause=pause, clock=wall)
+        self._events = HealthEvents(api, instance=instance, pause=pause)
         self._containers = PodContainers(api)
         self._times = ConditionTimes()
         self._offers: dict[str, DeviceOffers] = {}
         self._silent: set[str] = set()
 
     def was_silent(self, label: str) -> bool:
-        """Whether the node with this label was silent at its last pass; for any thread."""
+        """Return whether the node with this label was silent when it was last reconciled. Thread-safe."""
         return label in self._silent
 
-    def run(self, label: str) -> float | None:
-        """Make the Device objects with this node label what the node's inventory and the claims say.
+    def reconcile(self, label: str) -> float | None:
+        """Reconcile the Device objects with this node label; delete them if the node has no inventory.
 
-        Without an inventory, delete them.
-
-        After how many seconds to go on where this pass did not do everything, or None.
+        Returns:
+            Seconds until it must be reconciled again because something is left to do; None if nothing is.
 
         Raises:
-            ApiServerError: Something could not be written; another pass goes on from there.
+            ApiServerError: Something could not be written; the next attempt goes on from there.
         """
-        with_specs = self._view.take_specs_due(label)
+        with_specs = self._informers.take_specs_due(label)
         try:
             is_done = self._write(label, self._plan(label, with_specs=with_specs))
         except BaseException:
             if with_specs:
-                self._view.specs_are_due(label)
+                self._informers.specs_are_due(label)
             raise
         if is_done:
             return None if self._containers.are_final(label) else _GO_ON_S
         if with_specs:
-            self._view.specs_are_due(label)
+            self._informers.specs_are_due(label)
         return _GO_ON_S
 
     def _write(self, label: str, plan: _Plan) -> bool:
-        """Whether all is written, or nothing more is to be written for now."""
+        """Write the plan; return whether everything is written, or nothing more is to be written for now."""
         if not plan.changes:
             return True
         written = Counter[str]()
@@ -181,7 +176,7 @@ class DevicePass:
             self._pause()
             if self._stop.is_set():
                 return True
-            # Not before the first write: what is waited for until then is no part of it, and each pass makes one.
+            # From the first write on: what was waited for until then does not count, and one write is always made.
             end = self._clock() + _MOST_S if end is None else end
             if self._clock() > end:
                 break
@@ -196,48 +191,51 @@ class DevicePass:
 
     def _writes(self, plan: _Plan) -> Iterator[tuple[str, Callable[[], object]]]:
         apply = partial(self._api.apply, DEVICES, field_manager=FIELD_MANAGER)
-        told = {change.name: change for change in plan.told}
+        health = {change.name: change for change in plan.health}
         yield from (("applied", partial(apply, body)) for body in plan.changes.apply)
         for body in plan.changes.status:
-            # The Event first: once the status says it, it is no news to the next controller.
-            if change := told.get(body["metadata"]["name"]):
+            # The Event first: once the status says it, the next controller would write none.
+            if change := health.get(body["metadata"]["name"]):
                 yield "told", partial(self._events.write, change)
             yield "statuses", partial(self._apply_status, body)
         yield from (("deleted", partial(self._api.delete, DEVICES, name, uid=uid)) for name, uid in plan.changes.delete)
 
     def _apply_status(self, body: JsonObject) -> None:
-        self._view.expect_status(body)
+        self._informers.expect_status(body)
         self._api.apply(DEVICES, body, field_manager=FIELD_MANAGER, subresource="status")
 
     def _plan(self, label: str, *, with_specs: bool) -> _Plan:
-        stored = self._view.devices(label)
-        node = self._view.node_of_label(label)
-        wire = None if node is None else self._view.inventory(node)
-        if node is None or wire is None:
+        stored = self._informers.devices(label)
+        node = self._informers.node_of_label(label)
+        reported = None if node is None else self._informers.inventory(node)
+        if node is None or reported is None:
             self._forget(node or label, label)
             return _Plan(changes=device_changes((), stored, node_uid=""))
-        uid = self._view.node_uid(node)
+        uid = self._informers.node_uid(node)
         if uid is None:
             return _Plan()  # its inventory goes soon, and then these
         try:
-            inventory = inventory_of(parse_node_inventory(wire))
+            inventory = reported.inventory()
+            if isinstance(inventory, Unreadable):
+                return _Plan()  # the node's condition says why
             desired = None
-            # What is new may be there before it is known to be.
+            # The inventory may be newer than the event that makes the specs due.
             count = sum(1 for _ in inventory.devices())
             if with_specs or len(self._offers.get(label, ())) != count:
                 desired = self._desired(label, inventory)
         except InputError:
-            return _Plan()  # the node's condition says so
+            return _Plan()  # likewise
         changes = DeviceChanges() if desired is None else device_changes(desired, stored, node_uid=uid)
         gone = {name for name, _ in changes.delete}
         kept = {item["metadata"]["name"]: item for item in stored if item["metadata"]["name"] not in gone}
-        is_silent = self._is_silent(label, node, wire)
-        statuses = self._statuses(label, inventory, wire, kept, is_silent=is_silent)
-        if self._listener is not None:
-            state, reason = _node_state(wire, is_silent=is_silent)
-            self._listener.put(node, devices=desired, statuses=statuses, state=state, reason=reason)
+        silent = self._is_silent(label, node, reported)
+        statuses = self._statuses(label, inventory, reported, kept, is_silent=silent)
+        if self._handler is not None:
+            # A plugin that has not reported yet counts as ready here.
+            found = readiness(reported.conditions, is_silent=silent) or NodeReadiness(state="Ready")
+            self._handler.put(node, devices=desired, statuses=statuses, state=found.state, reason=found.reason)
         changes = replace(changes, status=status_changes(statuses, list(kept.values())))
-        return _Plan(changes=changes, told=health_changes(changes.status, statuses, kept))
+        return _Plan(changes=changes, health=health_changes(changes.status, statuses, kept))
 
     def _desired(self, label: str, inventory: Inventory) -> tuple[Device, ...]:
         policies, has_counters = self._policies(), self._features.has_counters
@@ -247,61 +245,60 @@ class DevicePass:
         return desired
 
     def _statuses(
-        self, label: str, inventory: Inventory, wire: JsonObject, kept: Mapping[str, JsonObject], *, is_silent: bool
+        self,
+        label: str,
+        inventory: Inventory,
+        reported: StoredInventory,
+        kept: Mapping[str, JsonObject],
+        *,
+        is_silent: bool,
     ) -> dict[str, DeviceStatus]:
-        told = containers_of(list(kept.values()))
-        looked_at: set[str] = set()
+        known = containers_of(list(kept.values()))
+        shown: set[str] = set()
         offers = zip(inventory.devices(), self._offers[label], strict=True)
         statuses = device_statuses(
             inventory,
-            self._view.allocations(inventory.node),
-            health=node_health(wire),
+            self._informers.allocations(inventory.node),
+            health=reported.health,
             offers={device.name: offer for device, offer in offers},
             is_silent=is_silent,
-            pods=lambda item: self._pods(label, item, told, looked_at),
+            pods=lambda item: self._pods(label, item, known, shown),
         )
-        self._containers.retain(label, looked_at)
+        self._containers.retain(label, shown)
         by_name = {device_object_name(inventory.node, device): status for device, status in statuses.items()}
         stored = {name: stored_conditions(item) for name, item in kept.items()}
-        return self._times.of_node(label, by_name, stored, self._wall())
+        return self._times.of_node(label, by_name, stored, datetime.now(UTC))
 
-    def _pods(self, label: str, item: ClaimAllocation, told: ContainersByPod, looked_at: set[str]) -> AllocationPods:
-        pods = sorted(self._view.pods.of_claim(f"{item.namespace}/{item.claim}"), key=lambda pod: (pod.name, pod.uid))
-        shown = pods[:MAX_PODS]
-        looked_at.update(pod.uid for pod in shown)
+    def _pods(self, label: str, item: ClaimAllocation, known: ContainersByPod, shown: set[str]) -> AllocationPods:
+        """Return the first pods with an allocation, and how many more there are; add their UIDs to ``shown``."""
+        pods = sorted(
+            self._informers.pods.of_claim(f"{item.namespace}/{item.claim}"), key=lambda pod: (pod.name, pod.uid)
+        )
+        first = pods[:MAX_PODS]
+        shown.update(pod.uid for pod in first)
         return [
-            DevicePod(name=pod.name, uid=pod.uid, containers=self._containers.names(label, item, pod, told))
-            for pod in shown
-        ], len(pods) - len(shown)
+            DevicePod(name=pod.name, uid=pod.uid, containers=self._containers.names(label, item, pod, known))
+            for pod in first
+        ], len(pods) - len(first)
 
-    def _is_silent(self, label: str, node: str, wire: JsonObject) -> bool:
-        """As the node's slices are withdrawn and kept away: see :func:`controller.slices.decision.decide`."""
+    def _is_silent(self, label: str, node: str, reported: StoredInventory) -> bool:
         if self._liveness is None:
             return False
-        was_withdrawn = (published_condition(wire) or {}).get("reason") == SILENT
-        is_silent = self._liveness.liveness(node, self._clock()) is Liveness.SILENT or (
-            was_withdrawn and not self._liveness.has_beaten(node)
+        silent = is_silent(
+            self._liveness.liveness(node, self._clock()),
+            was_withdrawn=(reported.condition(PUBLISHED) or {}).get("reason") == SILENT,
+            has_beaten=self._liveness.has_beaten(node),
         )
-        if is_silent:
+        if silent:
             self._silent.add(label)
         else:
             self._silent.discard(label)
-        return is_silent
+        return silent
 
     def _forget(self, node: str, label: str) -> None:
         self._offers.pop(label, None)
         self._silent.discard(label)
         self._containers.retain(label, ())
         self._times.forget(label)
-        if self._listener is not None:
-            self._listener.remove(node)
-
-
-def _node_state(wire: JsonObject, *, is_silent: bool) -> tuple[NodeState, str]:
-    """What the node's plugin says of itself; one that says nothing is taken to be ready."""
-    if is_silent:
-        return "Silent", SILENT
-    for condition in (wire.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            return "NotReady", str(condition.get("reason") or "NotReady")
-    return "Ready", ""
+        if self._handler is not None:
+            self._handler.remove(node)

@@ -1,5 +1,6 @@
-"""Why claims are pending, told in the cluster: watches, a thread of lower rank, Events, annotations, and an HTTP route.
+"""Explains in the cluster why claims are pending: by Events, by annotations, and by an HTTP route.
 
-Read from top to bottom: ``mirror`` keeps what is known, ``watches`` feeds it, ``loop`` decides whom to explain when,
-``records`` what is to be written, ``writer`` writes it, ``names`` hides other namespaces' names, ``routes`` answers.
+Read from top to bottom: ``shared_state`` holds what is known, ``informers`` fills it, ``loop`` decides which pod is
+explained when, ``budgeted`` explains it, ``reports`` says what is written of that, ``writer`` writes it, ``redaction``
+hides other namespaces' names, ``routes`` answers HTTP requests.
 """

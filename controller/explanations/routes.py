@@ -2,28 +2,28 @@
 
 The paths without ``/api/v1`` are the same.
 
-Who may read the claims of a namespace may have them explained; who may list all namespaces' claims sees the names of
-all that stand in the way, others only how many they are.
+Callers who may read the claims of a namespace may have them explained. Callers who may list all namespaces' claims see
+the names of all objects that stand in the way; others only see how many they are.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote
 
-from controller.explanations.mirror import BusyError
-from controller.serving.callers import Caller, NotAuthenticatedError
+from controller.explanations.service import Explanations
+from controller.explanations.shared_state import BusyError
+from controller.serving.callers import Callers, NotAuthenticatedError
 from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.errors import InputError
-from driver.explain.explanation import Explanation, ObjectRef
+from driver.explain.explanation import ObjectRef
 from driver.explain.tell.report import report_text
 from driver.explain.tell.wire import to_wire
 
-__all__ = ["Asked", "Rights", "explain_route", "explain_routes"]
+__all__ = ["explain_route"]
 
 _LOG: Final = logging.getLogger(__name__)
 _KINDS: Final = {"claims": "ResourceClaim", "pods": "Pod"}
@@ -35,44 +35,15 @@ _LONGEST: Final = 253
 _V1: Final = "/api/v1"
 
 
-class Asked(Protocol):
-    """What explains; :class:`controller.explanations.service.Explanations`."""
+def explain_route(explanations: Explanations, callers: Callers) -> Route:
+    """Return the route of both paths; ``?format=text`` answers what ``rootport explain`` prints, otherwise JSON.
 
-    @property
-    def problem(self) -> str:
-        """Why not now; empty where it can."""
-
-    def explain(self, subject: ObjectRef, *, all_names: bool) -> Explanation:
-        """Explain it.
-
-        Raises:
-            BusyError: Too many ask at once.
-            InputError: It is not there.
-        """
-
-
-class Rights(Protocol):
-    """Who asks, and what they may; :class:`controller.serving.callers.Callers`."""
-
-    def caller(self, request: Request) -> Caller:
-        """Who sent it."""
-
-    def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
-        """Whether they may."""
-
-    def may_get(self, caller: Caller, path: str) -> bool:
-        """Whether they may get a path that is no resource."""
-
-
-def explain_route(explanations: Asked, callers: Rights) -> Route:
-    """Answers both paths. With ``?format=text`` the answer is what ``rootport explain`` prints, otherwise JSON.
-
-    Answers: 200; 404 for a path that names nothing; 401 and 403 for who may not know; 405; 503 where this controller
-    does not lead, too many ask at once, or the API server cannot be asked about the caller.
+    It answers 200; 404 for a path that names nothing; 401 and 403 for callers without the rights; 405; 503 if this
+    controller does not lead, too many ask at once, or the API server cannot be asked about the caller.
 
     Args:
-        explanations: What explains.
-        callers: Who asks.
+        explanations: Explains.
+        callers: Authenticates and authorizes the callers.
     """
 
     def answer(request: Request) -> Response:
@@ -95,12 +66,7 @@ def explain_route(explanations: Asked, callers: Rights) -> Route:
     return answer
 
 
-def explain_routes(explanations: Asked, callers: Rights) -> Mapping[str, Route]:
-    """:func:`explain_route` by path prefix, as the HTTPS server takes it."""
-    return dict.fromkeys((f"/{kind}" for kind in _KINDS), explain_route(explanations, callers))
-
-
-def _authorized(request: Request, subject: ObjectRef, explanations: Asked, callers: Rights) -> Response:
+def _authorized(request: Request, subject: ObjectRef, explanations: Explanations, callers: Callers) -> Response:
     caller = callers.caller(request)
     group = "resource.k8s.io"
     named = subject.name if subject.kind == "ResourceClaim" else ""
@@ -108,7 +74,7 @@ def _authorized(request: Request, subject: ObjectRef, explanations: Asked, calle
     if allowed and subject.kind == "Pod":
         allowed = callers.may(caller, "get", "pods", group="", namespace=subject.namespace, name=subject.name)
     if not allowed:
-        # Not told whether there is such an object.
+        # The answer does not say whether there is such an object.
         right = "resourceclaims and pods" if subject.kind == "Pod" else "resourceclaims"
         return Response.of_text(f"you may not get {right} in namespace {subject.namespace}", status=403)
     if problem := explanations.problem:

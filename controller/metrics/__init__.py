@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of the controller: facts in, families of samples out. docs/user/metrics.md lists them."""
+"""What Prometheus scrapes of the controller: facts in, families of samples out. docs/operator/metrics.md lists them."""
 
 from controller.metrics.families import ControllerSnapshot, controller_families
 from controller.metrics.nodes import node_families

@@ -9,7 +9,7 @@ from typing import Final
 
 from driver.model.devices import DeviceType
 from driver.status.metric_family import Family, family
-from driver.status.overview import NodeOverview, can_be_given, total
+from driver.status.overview import NodeOverview, is_available, total
 
 __all__ = ["GpuFigures", "gpu_figures", "node_families"]
 
@@ -43,7 +43,7 @@ def gpu_figures(node: NodeOverview) -> GpuFigures | None:
     if not gpus:
         return None
     memory, core = total(gpu.memory for gpu in gpus), total(gpu.core for gpu in gpus)
-    usable = [gpu for gpu in gpus if can_be_given(node, gpu)]
+    usable = [gpu for gpu in gpus if is_available(node, gpu)]
     largest = max((gpu.free_memory or 0 for gpu in usable), default=0)
     free = total(gpu.memory for gpu in usable).free
     return GpuFigures(

@@ -22,7 +22,7 @@ from typing import Any, Final
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
 from driver.objects import node_label
-from driver.status.overview import DeviceOverview, NodeOverview, NodeState, device_overview
+from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, device_overview
 
 __all__ = ["Changes", "Overview"]
 
@@ -88,7 +88,7 @@ class Overview:
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
         """Say how a node is. What changes nothing makes no version.

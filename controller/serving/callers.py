@@ -102,7 +102,7 @@ class Callers:
         if (found := self._callers.get(key)) is not None:
             return found
         if key not in self._refused:
-            if (made := self._review(token, key, request.source)) is not None:
+            if (made := self._review(token, key, request.client)) is not None:
                 self._callers.put(key, made)
                 self._known.put(key, None)
                 return made

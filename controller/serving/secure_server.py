@@ -82,7 +82,7 @@ class SecureServer:
         Raises:
             ssl.SSLError: They do not belong together, or are no PEM.
         """
-        self._server.use(partial(TlsChannel, tls_context(certificate, key)))
+        self._server.set_channel(partial(TlsChannel, tls_context(certificate, key)))
 
     def start(self) -> None:
         """Listen; before there is a certificate, connections are closed: who comes all the same comes again."""

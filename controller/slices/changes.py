@@ -19,7 +19,6 @@ that nobody can foresee; that slice is known by its name as well.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from controller.slices.taints import TaintTimes, is_same_taint, taint_times, tim
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.resource_v1 import API_VERSION, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from driver.layout import slice_name
 
 __all__ = [
     "AcceptedLoss",
@@ -39,12 +39,9 @@ __all__ = [
     "SliceWrite",
     "loss",
     "slice_changes",
-    "slice_name",
     "withdrawal",
 ]
 
-_NAME_LENGTH: Final = 253
-_SUFFIX_LENGTH: Final = 10
 _INDEX_LENGTH: Final = 5
 _INDEX: Final = re.compile(r"[0-9a-f]{5}-")
 _NO_LOSSES: Final[Mapping[str, AcceptedLoss]] = {}
@@ -137,7 +134,8 @@ def slice_changes(
     """What to write so that the pool becomes the desired one.
 
     Args:
-        desired: All slices of the node's pool in their order, at least one; their names and generation are not used.
+        desired: All slices of the node's pool in their order, at least one; the stored slices decide about their names
+            and generation.
         stored: All slices of this driver in the pool of that name, as the API server has them.
         node_uid: The Node's uid. The Node owns the slices, and a new Node of the same name gets new ones.
         accepted: By slice name, what the API server is known to drop.
@@ -181,23 +179,6 @@ def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
     if got is None or _content_equal(write.spec, got):
         return None
     return AcceptedLoss(sent=write.spec, stored=got)
-
-
-def slice_name(node: str, node_uid: str, index: int, *, other: str = "") -> str:
-    """The name of a node's slice: ``00000-rootport.dev-node-a-1b2c3d4e5f``.
-
-    Consumers sort a pool's slices by name, so the index stands first: it gives the order of allocation. The end
-    tells apart Nodes that had the same name one after the other, and nodes whose long names were cut.
-
-    Args:
-        node: The node's name.
-        node_uid: The Node's uid.
-        index: The slice's place in the pool.
-        other: What makes it another name, where somebody else has taken that: letters and digits.
-    """
-    start = f"{index:05x}-{DRIVER_NAME}-"
-    end = "-" + hashlib.sha256(f"{node}/{node_uid}".encode()).hexdigest()[:_SUFFIX_LENGTH] + (other and f"-{other}")
-    return start + node[: _NAME_LENGTH - len(start) - len(end)].rstrip("-.") + end
 
 
 def _names(node: str, node_uid: str, count: int, stored: Iterable[str], other_names: Mapping[str, str]) -> list[str]:

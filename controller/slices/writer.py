@@ -21,7 +21,6 @@ from controller.slices.changes import (
     SliceWrite,
     loss,
     slice_changes,
-    slice_name,
     withdrawal,
 )
 from driver import DRIVER_NAME
@@ -29,6 +28,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, ApiServerError, NotFoundError
 from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
 from driver.api.resource_v1 import ResourceSlice
+from driver.layout import slice_name
 
 __all__ = ["NameTakenError", "SliceWriter"]
 

@@ -1,1 +1,1 @@
-"""The thin edges: what reads files, folders and libraries, and hands typed data to the core. Each in its own module."""
+"""Reads and writes the world outside: hosts, files, the Kubernetes API, HTTP. One sub-package for each source."""

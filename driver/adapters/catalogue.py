@@ -1,7 +1,7 @@
-"""The catalogue of GPU and NIC models: what a PCI id, or the little that NCCL writes, tells about a device.
+"""The catalogue of GPU and NIC models: what a PCI id, or the little that NCCL writes, says about a device.
 
-It names what is known for sure and stays silent otherwise: no fact is taken from an entry that may not be the one.
-The data lies in catalogue.yaml beside this file; what a user says by flag (:class:`HardwareFacts`) wins over it.
+It contains only what is certain: no fact is taken from an entry that may be the wrong one. The data is in
+catalogue.yaml beside this file; the user's flags (:class:`HardwareFacts`) win over it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _MIB: Final = 1024**2
 _GIB: Final = 1024**3
 _MAX_ATTRIBUTE: Final = 64
-# What a person may leave out of a model's name.
+# Words that may be left out of a model's name.
 _BRANDS: Final = frozenset({"nvidia", "amd", "tesla", "instinct"})
 _PROCESSING_ACCELERATOR: Final = 0x1200
 _XILINX: Final = 0x10EE
@@ -90,7 +90,7 @@ class NicModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """A cloud machine whose topology file has nothing but bus ids, and the XML attributes that the file leaves out."""
+    """A cloud machine whose topology file has only bus ids, and the XML attributes that the file leaves out."""
 
     name: str
     attributes: Mapping[PciAddress, Mapping[str, str]]
@@ -98,7 +98,7 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """All of catalogue.yaml."""
+    """The content of catalogue.yaml."""
 
     gpus: tuple[GpuModel, ...]
     mig_profiles: Mapping[str, tuple[MigProfile, ...]]
@@ -108,15 +108,15 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """What is known of a GPU; None where it is not known.
+    """What is known of a GPU; None for unknown facts.
 
     Attributes:
-        model: As NVML or AMD SMI writes it.
-        memory_bytes: As the card's driver reports it.
-        memory_is_nominal: ``memory_bytes`` is the data sheet's size, of which the driver reports less.
-        architecture: ``Hopper``, ``gfx90a``.
-        cuda_compute_capability: ``major.minor``.
-        mig_profiles: The GPU instance profiles; empty where the model has none, or they are not known.
+        model: The model's name, as NVML or AMD SMI writes it.
+        memory_bytes: The memory, as the card's driver reports it.
+        memory_is_nominal: Whether ``memory_bytes`` is the data sheet's size, of which the driver reports less.
+        architecture: The architecture, such as ``Hopper`` or ``gfx90a``.
+        cuda_compute_capability: The compute capability, as ``major.minor``.
+        mig_profiles: The GPU instance profiles; empty if the model has none, or they are not known.
     """
 
     model: str | None = None
@@ -128,7 +128,7 @@ class GpuFacts:
 
     @property
     def memory_note(self) -> str | None:
-        """What a person must know who plans with ``memory_bytes``; None where the driver's own figure is known."""
+        """A warning for people who plan with ``memory_bytes``; None if it is the driver's own figure."""
         if not (self.memory_is_nominal and self.memory_bytes):
             return None
         size = f"{self.memory_bytes / _GIB:g} GiB"
@@ -137,11 +137,11 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareFacts:
-    """What the user says about all GPUs of a node (``--gpu-model``, ``--gpu-memory``); it wins over every other source.
+    """The user's facts about all GPUs of a node (``--gpu-model``, ``--gpu-memory``), which win over all sources.
 
     Attributes:
         gpu_model: A model's name; see :func:`find_gpu_model` for how loosely it may be written.
-        gpu_memory_bytes: Memory of each GPU, in bytes.
+        gpu_memory_bytes: The memory of each GPU, in bytes.
     """
 
     gpu_model: str | None = None
@@ -150,7 +150,7 @@ class HardwareFacts:
 
 @cache
 def load() -> Catalogue:
-    """The catalogue, read once."""
+    """Return the catalogue, which is read once."""
     text = files("driver.adapters").joinpath("catalogue.yaml").read_text(encoding="utf-8")
     [document] = read_documents(text, "catalogue.yaml")
     data = document.data
@@ -163,19 +163,19 @@ def load() -> Catalogue:
 
 
 def vendor_name(vendor_id: int) -> str:
-    """The name of a PCI vendor; its id, such as ``0x1d94``, where it has none here."""
+    """Return the name of a PCI vendor; for an unknown one its id, such as ``0x1d94``."""
     return _VENDORS.get(vendor_id, f"0x{vendor_id:04x}")
 
 
 def is_fpga(vendor_id: int, device_id: int | None, class_code: int | None) -> bool:
-    """Whether a PCI function's ids alone tell that it is an FPGA card.
+    """Whether a PCI function's ids alone show that it is an FPGA card.
 
-    Processing accelerators of Xilinx and Altera are; Intel makes others as well (NPUs), so there the device id tells.
+    Processing accelerators of Xilinx and Altera are; Intel makes others as well (NPUs), so there the device id decides.
 
     Args:
         vendor_id: PCI vendor id.
-        device_id: PCI device id; None where the source has none.
-        class_code: Base class and subclass, such as 0x1200; None where the source has none.
+        device_id: PCI device id; None if the source has none.
+        class_code: Base class and subclass, such as 0x1200; None if the source has none.
     """
     if vendor_id == _AMAZON:
         # 0xF0xx are the FPGA instances' (AWS FPGA Development Kit, "AWS FPGA PCIe Memory Address Map"). The class is
@@ -187,12 +187,12 @@ def is_fpga(vendor_id: int, device_id: int | None, class_code: int | None) -> bo
 
 
 def nic_model(pci_id: str) -> str | None:
-    """A NIC model's name by PCI id (``15b3:1021``)."""
+    """Return a NIC model's name by PCI id (``15b3:1021``)."""
     return next((nic.name for nic in load().nics if pci_id in nic.pci), None)
 
 
 def platform_attributes(bus_ids: Iterable[PciAddress]) -> tuple[str, Mapping[PciAddress, Mapping[str, str]]] | None:
-    """The platform whose topology file lists exactly these bus ids without a class, and what its entries leave out."""
+    """Return the platform whose topology file lists exactly these bus ids, and what its entries leave out."""
     wanted = frozenset(bus_ids)
     found = (platform for platform in load().platforms if platform.attributes.keys() == wanted)
     return next(((platform.name, platform.attributes) for platform in found), None)
@@ -206,18 +206,18 @@ def gpu_facts(
     compute_units: int | None = None,
     hardware: HardwareFacts = HardwareFacts(),
 ) -> GpuFacts:
-    """What is known of a GPU from what a source tells about it.
+    """Return what is known of a GPU from what a source says about it.
 
-    Where several models fit, only what they agree on is taken. A model and a memory size are concluded from a PCI id,
-    or, where the source has none, from AMD's architecture together with the number of compute units; never from a
-    compute capability, which GPUs outside of this catalogue share.
+    If several models match, only what they agree on is taken. A model and a memory size follow from a PCI id, or, if
+    the source has none, from AMD's architecture together with the number of compute units; never from a compute
+    capability, which GPUs outside of this catalogue share.
 
     Args:
-        pci_id: ``10de:2330``.
+        pci_id: The PCI id, such as ``10de:2330``.
         architecture: An LLVM target such as ``gfx90a``.
-        compute_capability: ``9.0``.
-        compute_units: Of an AMD GPU.
-        hardware: What the user says; wins.
+        compute_capability: The compute capability, such as ``9.0``.
+        compute_units: The compute units of an AMD GPU.
+        hardware: The user's facts, which win.
 
     Raises:
         InputError: ``hardware`` names no model, or several.
@@ -244,13 +244,13 @@ def gpu_facts(
 
 
 def find_gpu_model(name: str) -> GpuModel:
-    """The model that a loosely written name means: ``h100``, ``a100 80gb sxm``, ``MI300X``.
+    """Return the model that a loosely written name means: ``h100``, ``a100 80gb sxm``, ``MI300X``.
 
     Brand names, case and punctuation do not count; words may be shortened (``sxm`` for ``SXM4``) or left out as long as
-    one model alone fits.
+    only one model matches.
 
     Raises:
-        InputError: No model fits, or several do; the message lists those that come near.
+        InputError: No model matches, or several do; the message lists the nearest ones.
     """
     words = _words(name)
     gpus = load().gpus
@@ -302,7 +302,7 @@ def _mig_profile(name: str, number: int, compute_slices: int, mebibytes: int, in
 
 
 class _UnknownModelError(InputError):
-    """No model fits; with its memory given as well the user's own name is good enough."""
+    """No model matches; if its memory is given as well, the user's own name is good enough."""
 
 
 def _with_flags(facts: GpuFacts, hardware: HardwareFacts) -> GpuFacts:

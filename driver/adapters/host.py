@@ -1,7 +1,7 @@
-"""The host's one door: files, folders and links below one folder, read only, and never anything outside it.
+"""Reads files, folders and links below one folder that stands for a host's ``/``, and nothing outside it.
 
-Everything Rootport learns from ``/sys`` and ``/proc`` goes through a :class:`HostRoot` that is handed in, so that the
-same code reads the running host, a host mounted into a container, an unpacked archive, or a tree that a test wrote.
+Rootport reads ``/sys`` and ``/proc`` only through a :class:`HostRoot` that is passed in, so that the same code reads
+the running host, a host mounted into a container, an unpacked archive, or a tree that a test wrote.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class HostRoot:
     """A folder that stands for a host's ``/``; nothing outside it can be reached through this object.
 
     Paths are strings relative to the root, such as ``sys/bus/pci/devices``. They are resolved component by component:
-    an absolute link starts again at this root, as in a chroot; a link that climbs out of the root, ends nowhere or runs
-    in a circle makes what lies behind it absent. Sockets, pipes and device nodes are never opened (that may block, or
-    do something: ``/dev/watchdog``).
+    an absolute link starts again at this root, as in a chroot; what lies behind a link that leaves the root, leads
+    nowhere or in a circle does not exist. Sockets, pipes and device nodes are never opened (that may block, or act:
+    ``/dev/watchdog``).
 
     Folders once found to be no links are remembered, which makes thousands of reads in one tree cheap. So take a
-    :meth:`fresh` one for each scan, and know what this guards against: a tree's content, not a tree that an enemy
-    rearranges while it is read.
+    :meth:`fresh` one for each scan. This guards against a tree's content, not against an attacker who rearranges the
+    tree while it is read.
 
     Args:
         path: The folder; ``/`` is the running host.
@@ -66,27 +66,26 @@ class HostRoot:
         self._folders = {""}
 
     def fresh(self) -> HostRoot:
-        """The same root with nothing remembered."""
+        """Return the same root with nothing remembered."""
         return HostRoot(self.path)
 
     def resolve(self, path: str) -> str | None:
-        """Where ``path`` really is: relative to the root, no links and no dots in it; None where there is nothing."""
+        """Return the real path relative to the root, without links and dots; None if nothing is there."""
         found = self._find_or_none(path)
         return found[0] if found else None
 
     def is_folder(self, path: str) -> bool:
-        """True where ``path`` leads to a folder."""
+        """Whether ``path`` leads to a folder."""
         found = self._find_or_none(path)
         return found is not None and stat.S_ISDIR(found[1])
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in a folder, sorted; empty where there is no such folder.
+        """Return the names in a folder, sorted; empty if there is no such folder.
 
         Names that are not UTF-8 are left out: the kernel makes none in /sys, and they could not be printed.
 
         Raises:
-            NodeError: The folder is there and cannot be listed. To take that for an empty folder would make devices
-                vanish.
+            NodeError: The folder exists and cannot be listed. To take it for an empty one would make devices vanish.
         """
         try:
             found = self._find(path)
@@ -104,16 +103,16 @@ class HostRoot:
         return tuple(sorted(name for name in names if _is_utf8(name)))
 
     def read_bytes(self, path: str, limit: int = _READ_LIMIT) -> bytes | None:
-        """The first ``limit`` bytes of a regular file; None where there is none or it cannot be read.
+        """Return the first ``limit`` bytes of a regular file; None if there is none or it cannot be read.
 
-        Many attributes in /sys answer with an error instead of a value (``phys_port_name`` of most interfaces): that is
-        None as well.
+        Many attributes in /sys return an error instead of a value (``phys_port_name`` of most interfaces): that is None
+        as well.
         """
         found = self._find_or_none(path)
         if found is None or not stat.S_ISREG(found[1]):
             return None
         try:
-            # Should the file have been replaced since it was looked at: follow no link, wait for no pipe.
+            # The file may have been replaced since it was examined: follow no link, wait for no pipe.
             file = os.open(self._full(found[0]), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
@@ -129,7 +128,7 @@ class HostRoot:
         return content
 
     def read(self, path: str, limit: int = _READ_LIMIT) -> str | None:
-        """The text of a file as :meth:`read_bytes` reads it, without white space around it."""
+        """Return the text of a file as :meth:`read_bytes` reads it, without white space around it."""
         content = self.read_bytes(path, limit)
         return None if content is None else content.decode("utf-8", errors="replace").strip()
 
@@ -143,7 +142,7 @@ class HostRoot:
             return None
 
     def _find(self, path: str) -> tuple[str, int] | None:
-        """The resolved path and its ``st_mode``; OSError where a folder on the way may not be searched."""
+        """Return the resolved path and its ``st_mode``; OSError if a folder on the way may not be searched."""
         real, _, last = path.rpartition("/")
         if real in self._folders and last not in ("", ".", ".."):
             pending = [last]

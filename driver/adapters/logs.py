@@ -1,7 +1,7 @@
-"""Logs as ``key=value`` lines on stderr, through :mod:`logging`: one event a line, for people and for log collectors.
+"""Logs as ``key=value`` lines on stderr, through :mod:`logging`: one line per event, for people and collectors.
 
 A line looks like ``time=2026-01-31T10:00:00.123Z level=info logger=kubeletplugin.main msg="claim prepared" uid=4f…``.
-What a call hands over as ``extra={"uid": uid}`` becomes a pair of its own.
+Each item of a call's ``extra={"uid": uid}`` becomes a pair.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["LEVELS", "KeyValueFormatter", "configure"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-_LONGEST: Final = 8192  # characters of a value: it may quote what anybody has written into an object
+_LONGEST: Final = 8192  # characters of a value: it may quote any text that a user has written into an object
 _BARE: Final = re.compile(r"[A-Za-z0-9_.:/@+*,()-]+", re.ASCII)
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# A message that is pairs already stands as it is: within msg="…" a log collector would not find them.
+# A message that consists of pairs stays as it is: within msg="…" a log collector would not find them.
 _PAIR: Final = r'[A-Za-z_][A-Za-z0-9_]*=(?:"(?:[^"\\]|\\.)*"|[^\s"]+)'
 _PAIRS: Final = re.compile(rf"{_PAIR}(?: {_PAIR})*", re.ASCII)
 # What every record has by itself (logging.LogRecord); all else came by ``extra``.
@@ -30,13 +30,13 @@ _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 class KeyValueFormatter(logging.Formatter):
-    """A record as one line of ``key=value`` pairs; a value with spaces, quotes or line feeds is a JSON string.
+    """Formats a record as one line of ``key=value`` pairs; values with spaces or quotes are JSON strings.
 
-    Of a value that is longer than 8,192 characters only its beginning stands there.
+    A value longer than 8,192 characters is cut.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end. A traceback is the value of ``traceback``, its line feeds escaped."""
+        """Return the line without its end. A traceback is the value of ``traceback``, line feeds escaped."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         message = _cut(record.getMessage())
         are_pairs = message.isprintable() and _PAIRS.fullmatch(message) is not None
@@ -53,9 +53,9 @@ class KeyValueFormatter(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Send the logs of this process to stderr, from ``level`` on. What stood there before is replaced.
+    """Send the logs of this process to stderr, from ``level`` on, in place of former handlers.
 
-    Libraries (urllib3 above all) tell only warnings, whatever the level.
+    Libraries (urllib3 above all) log only warnings, at any level.
 
     Args:
         level: One of :data:`LEVELS`.

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, StrictInt, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api import API_VERSION
 from driver.api.policies import (
-    API_VERSION,
-    WRONG,
     AmountSteps,
     ExtraAttribute,
     PoliciesDocument,
@@ -17,6 +16,7 @@ from driver.api.policies import (
     PolicyObject,
 )
 from driver.api.quantity import Quantity
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = [
     "DEFAULT_POLICIES",
@@ -64,7 +64,7 @@ class PercentSteps(PolicyObject):
     def _reaches_all(self) -> PercentSteps:
         if (_HUNDRED - self.minimum) % self.step:
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "100 - minimum, {rest}, must be a multiple of step, {step}: the whole GPU is one of the values",
                 {"rest": _HUNDRED - self.minimum, "step": self.step},
             )
@@ -120,7 +120,7 @@ class GpuPolicy(PolicyForModels):
     @classmethod
     def _none_twice(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise PydanticCustomError(WRONG, "{what} is there twice", {"what": _WHAT[str(info.field_name)]})
+            raise PydanticCustomError(PLAIN_ERROR, "{what} is there twice", {"what": _WHAT[str(info.field_name)]})
         return value
 
 

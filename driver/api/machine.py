@@ -11,7 +11,8 @@ from typing import Annotated, Final, Literal, Self, TypeAlias
 from pydantic import Field, JsonValue, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from driver.api.policies import WRONG, PolicyObject
+from driver.api.policies import PolicyObject
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["CLASS_CODES", "DeviceKind", "GpuLinks", "Machine", "NumaNode"]
 
@@ -69,9 +70,9 @@ class DeviceKind(PolicyObject):
         ):
             for name in () if allowed else sorted(names & self.model_fields_set):
                 field = type(self).model_fields[name].alias
-                raise PydanticCustomError(WRONG, "{field} is for {what}", {"field": field, "what": what})
+                raise PydanticCustomError(PLAIN_ERROR, "{field} is for {what}", {"field": field, "what": what})
         if self.pci_class == "accelerator" and self.id is None:
-            raise PydanticCustomError(WRONG, "an accelerator needs an id, which tells GPUs and FPGAs apart")
+            raise PydanticCustomError(PLAIN_ERROR, "an accelerator needs an id, which tells GPUs and FPGAs apart")
         return self
 
     @property
@@ -121,7 +122,7 @@ class GpuLinks(PolicyObject):
     @model_validator(mode="after")
     def _goes_one_way(self) -> Self:
         if bool(self.groups) == self.nvswitch:
-            raise PydanticCustomError(WRONG, "give either groups of GPUs or nvswitch: true")
+            raise PydanticCustomError(PLAIN_ERROR, "give either groups of GPUs or nvswitch: true")
         return self
 
 

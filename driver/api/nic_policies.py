@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, StrictBool, StrictInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api import API_VERSION
 from driver.api.policies import (
-    API_VERSION,
-    WRONG,
     AmountSteps,
     ExtraAttribute,
     Pattern,
@@ -19,6 +18,7 @@ from driver.api.policies import (
     matches,
 )
 from driver.api.quantity import Quantity
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["DEFAULT_NIC_POLICIES", "BandwidthSteps", "ExtraNicAttribute", "NicPolicies", "NicPolicy", "Rail", "VfMode"]
 
@@ -60,7 +60,7 @@ class Rail(PolicyObject):
     def _names_nics(self) -> Rail:
         if not any((self.if_names, self.rdma_devices, self.pci_addresses, self.pcie_switches)):
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "say which NICs are on rail {rail}: with ifNames, rdmaDevices, pciAddresses or pcieSwitches",
                 {"rail": self.rail},
             )

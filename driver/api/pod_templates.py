@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from driver.api.validation.errors import shown
 
-__all__ = ["PodSpec", "Resources", "containers", "no_such_claim", "pod_specs", "resources_of"]
+__all__ = ["CONTAINER_LISTS", "PodSpec", "Resources", "containers", "no_such_claim", "pod_specs", "resources_of"]
 
 Steps: TypeAlias = tuple[str | int, ...]
 Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
@@ -19,7 +19,8 @@ Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
 
 _MAX_DEPTH: Final = 64
 _NONE: Final[tuple[Any, ...]] = (None, [])
-_LISTS: Final = ("initContainers", "containers")
+CONTAINER_LISTS: Final = ("initContainers", "containers")
+"""The fields of a pod's spec that list its containers, in the order in which they start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def pod_specs(data: Mapping[str, Any]) -> Iterator[PodSpec]:
 
 def containers(pod: PodSpec) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
     """Init containers and containers, each with its field."""
-    for name in _LISTS:
+    for name in CONTAINER_LISTS:
         listed = pod.spec.get(name)
         for index, container in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(container, Mapping):

@@ -19,10 +19,9 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
 from driver.api.validation.names import full_attribute_name
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = [
-    "API_VERSION",
-    "WRONG",
     "AmountSteps",
     "ExtraAttribute",
     "Pattern",
@@ -32,10 +31,6 @@ __all__ = [
     "matches",
     "may_be_extra",
 ]
-
-API_VERSION: Final = "rootport.dev/v1alpha1"
-WRONG: Final = "policies"
-"""The type of those validation errors whose messages say all that there is to say."""
 
 _MOST: Final = 2**63 - 1
 
@@ -83,7 +78,7 @@ class AmountSteps(PolicyObject):
     def _is_whole(cls, value: Quantity) -> Quantity:
         if not value.is_whole() or not 1 <= value.ceil() <= _MOST:
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "expected whole {unit}, at least 1, such as {example}, not {value}",
                 {"unit": cls.unit, "example": cls.example, "value": str(value)},
             )
@@ -112,16 +107,16 @@ class ExtraAttribute(PolicyObject):
         if "/" in domain:
             errors.append(f"{self.name} has more than one '/'")
         if errors:
-            raise PydanticCustomError(WRONG, "name: {message}", {"message": errors[0]})
+            raise PydanticCustomError(PLAIN_ERROR, "name: {message}", {"message": errors[0]})
         if domain == DRIVER_NAME and name != self.source:
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "{name} would not be what it says: in {domain} an attribute has the name of its value, {source}",
                 {"name": self.name, "domain": DRIVER_NAME, "source": self.source},
             )
         if _is_standard(domain):
             raise PydanticCustomError(
-                WRONG, "{name} is a standard name: what it says is not ours to decide", {"name": self.name}
+                PLAIN_ERROR, "{name} is a standard name: what it says is not ours to decide", {"name": self.name}
             )
         return self
 
@@ -144,14 +139,14 @@ class PolicyForModels(PolicyObject):
     def _are_few_and_different(cls, value: tuple[ExtraAttribute, ...]) -> tuple[ExtraAttribute, ...]:
         if len(value) > ExtraAttribute.MOST:
             raise PydanticCustomError(
-                WRONG,
+                PLAIN_ERROR,
                 "{count} extra attributes are too many: Kubernetes allows 32 attributes and capacities a device, which "
                 "leaves room for {most}",
                 {"count": len(value), "most": ExtraAttribute.MOST},
             )
         twice = [name for name, times in Counter(entry.name for entry in value).items() if times > 1]
         if twice:
-            raise PydanticCustomError(WRONG, "{name} is there twice", {"name": twice[0]})
+            raise PydanticCustomError(PLAIN_ERROR, "{name} is there twice", {"name": twice[0]})
         return value
 
     def is_for(self, *, model: str | None, node: str) -> bool:

@@ -10,9 +10,10 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from driver.api import API_VERSION
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Wire
-from driver.api.rootport_v1alpha1 import API_VERSION, DeviceMode
+from driver.api.rootport_v1alpha1 import DeviceMode
 
 __all__ = ["ISOLATED", "KIND", "PreparedDeviceData", "PreparedIsolation", "device_key"]
 

@@ -18,7 +18,6 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta, Wire
 
 __all__ = [
-    "API_VERSION",
     "MAX_ALLOCATIONS",
     "MAX_DEVICES",
     "MAX_FAULTS",
@@ -56,8 +55,6 @@ __all__ = [
     "RdmaPort",
     "RdmaVf",
 ]
-
-API_VERSION: Final = "rootport.dev/v1alpha1"
 
 MAX_NOTES: Final = 256
 """How many notes a NodeInventory holds."""

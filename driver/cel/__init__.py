@@ -1,11 +1,11 @@
 """Device selectors: CEL expressions over a device, with the meaning that Kubernetes gives them.
 
-A selector answers a device in one of four ways. :meth:`Selector.matches` returns true or false; or raises
+A selector has one of four results for a device. :meth:`Selector.matches` returns true or false; or raises
 :class:`CelEvaluationError`, and then kube-scheduler ends with an error, too; or its subclass :class:`CelLimitError`,
-and then Rootport stopped at :class:`Limits` of its own and what kube-scheduler says is not known: who reports verdicts
-has to catch it first. :meth:`Terms.first_false` says so by ``TermAnswer.is_known``. Every evaluation is bounded
-(:data:`STANDARD`: 250,000 steps, 16 MiB, one second of processor time), and so is every compilation; who asks many
-devices bounds the sum, for which ``Selector.cost`` is a measure.
+and then Rootport stopped at :class:`Limits` of its own and kube-scheduler's result is not known: code that reports
+verdicts has to catch it first. :meth:`Terms.first_false` has ``TermAnswer.is_known`` for that. Every evaluation is
+bounded (:data:`STANDARD`: 250,000 steps, 16 MiB, one second of processor time), and so is every compilation; a caller
+with many devices bounds the sum, for which ``Selector.cost`` is a measure.
 
 Importing this package is cheap; cel-python is loaded when the first selector is compiled.
 """
@@ -39,16 +39,16 @@ __all__ = [
 
 
 def compile_selector(expression: str, *, stored: bool = False) -> Selector:
-    """The selector of an expression; the same object for the same expression, while it is remembered.
+    """Return the selector of an expression; the same object for the same expression, while it is cached.
 
     Args:
         expression: A CEL expression over the variable ``device``.
-        stored: As kube-scheduler reads the expression of a stored object: attributes may be lists, macros may range
-            over them, and there is ``includes``. Otherwise as the API server takes a new one with its default gates,
-            DRAListTypeAttributes off.
+        stored: Whether to compile as kube-scheduler does for a stored object: attributes may be lists, macros may range
+            over them, and there is ``includes``. Otherwise as the API server does for a new object with its default
+            gates, DRAListTypeAttributes off.
 
     Raises:
-        CelCompileError: Kubernetes would not compile it: not CEL, unknown names, wrong types, too long; or it uses what
+        CelCompileError: Kubernetes would refuse it (not CEL, unknown names, wrong types, too long), or it uses what
             Rootport does not support yet.
     """
     from driver.cel.selector import compile_selector as compile_  # noqa: PLC0415 - loads cel-python
@@ -57,7 +57,7 @@ def compile_selector(expression: str, *, stored: bool = False) -> Selector:
 
 
 def compile_terms(expression: str, *, stored: bool = False) -> Terms:
-    """The terms of an expression that must all hold; the same object for the same expression, while it is remembered.
+    """Return the terms of an expression, all of which must hold; the same object while it is cached.
 
     Raises:
         CelCompileError: As :func:`compile_selector`.

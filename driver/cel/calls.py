@@ -1,4 +1,4 @@
-"""Calls of functions: which overload runs is decided by the values, as in cel-go.
+"""Calls functions: the values decide which overload runs, as in cel-go.
 
 Source of the rules: cel-go v0.29.2, common/decls/decls.go (dispatch) and common/types/types.go (runtime type guards).
 """
@@ -36,12 +36,12 @@ _UNGUARDED: Final = frozenset({"list_flatten"})
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A call, ready to run.
+    """A function of the expression, ready to be called.
 
     Attributes:
         name: The function's full name.
-        overload: The one overload that the checker settled on; empty if it left several open.
-        candidates: What may run.
+        overload: The one overload that the checker chose; empty if it left several open.
+        candidates: The overloads that may run.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Function:
 
     @classmethod
     def resolve(cls, name: str, overloads: tuple[str, ...], arity: int) -> Function | None:
-        """The function of a checked call; None where Rootport does not implement all of what may run."""
+        """Return the function of a checked call; None if Rootport does not implement all that may run."""
         overload = overloads[0] if len(overloads) == 1 else ""
         open_ = name in _BY_VALUE or not overload
         candidates = [
@@ -65,10 +65,10 @@ class Function:
         return cls(name, overload, tuple((candidate, _IMPLEMENTATIONS[candidate.id]) for candidate in candidates))
 
     def __call__(self, meter: Meter, arguments: list[Value]) -> Value:
-        """The result, or the error as a value.
+        """Return the result, or the error as a value.
 
         Raises:
-            BudgetExceededError: It takes too much.
+            BudgetExceededError: The call costs too much.
         """
         for overload, implementation in self.candidates:
             if overload.id in _UNGUARDED or all(map(_accepts, overload.parameters, arguments)):
@@ -88,7 +88,7 @@ class Function:
 
 
 def _accepts(parameter: CelType, value: Value) -> bool:
-    """Whether a value may be passed; of a list or map the first entry speaks for all."""
+    """Whether a value may be passed; for a list or map its first entry decides."""
     if parameter.is_dyn or parameter.is_parameter:
         return True
     if parameter.name != type_name(value):

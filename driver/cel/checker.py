@@ -1,4 +1,4 @@
-"""The static types of an expression, and what is wrong with them.
+"""Checks the static types of an expression.
 
 Source of the rules: cel-go v0.29.2, checker/checker.go, and the declarations of the device in
 k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go. Also cel-go's validators that Kubernetes turns on
@@ -57,13 +57,13 @@ _TYPE_NAMES: Final = {
 
 @dataclass(slots=True)
 class Checked:
-    """An expression that has a type.
+    """An expression with its types.
 
     Attributes:
         root: The tree.
         types: The type of each node.
-        overloads: For each call the identifiers of the overloads that it may mean; one unless its arguments are dyn.
-        names: Selections and calls that turned out to be qualified names, such as ``math.pi`` or ``sets.contains(…)``.
+        overloads: The identifiers of the overloads that each call may mean; one unless its arguments are dyn.
+        names: The selections and calls that are qualified names, such as ``math.pi`` or ``sets.contains(…)``.
     """
 
     root: Node
@@ -73,15 +73,15 @@ class Checked:
 
 
 def check(root: Node, expression: str, *, stored: bool) -> Checked:
-    """Finds every node's type.
+    """Find the type of every node.
 
     Args:
         root: The tree.
-        expression: Its text, for messages.
-        stored: Attributes may be lists, so they can be ranged over, and there is ``includes``.
+        expression: The expression's text, for messages.
+        stored: Whether attributes may be lists, so that macros range over them, and there is ``includes``.
 
     Raises:
-        CelCompileError: An unknown name, field or function; arguments that no overload takes; a result that is no bool.
+        CelCompileError: A name, field or function is unknown, no overload fits, or the result is no bool.
     """
     checker = _Checker(expression, stored=stored)
     checked = checker.run(root)
@@ -167,7 +167,7 @@ class _Checker:
         return BOOL if node.test_only else self._bindings.resolve(type_)
 
     def _field(self, node: Node, operand: Node, name: str) -> CelType:
-        """The type of a field, optional where the operand is."""
+        """Return the type of a field, optional if the operand is."""
         type_ = self._bindings.resolve(self._check(operand))
         is_optional = type_.name == "optional_type"
         if is_optional:
@@ -234,7 +234,7 @@ class _Checker:
         return f"found no matching overload for {name!r} applied to '{call}'"
 
     def _instantiate(self, overload: Overload) -> tuple[list[CelType], CelType]:
-        """The overload's types with fresh type parameters."""
+        """Return the overload's types with fresh type parameters."""
         fresh: dict[str, CelType] = {}
 
         def renamed(type_: CelType) -> CelType:
@@ -272,7 +272,7 @@ class _Checker:
         raise self._error(f"expected type 'optional_type({type_})' but found '{type_}'", node)
 
     def _joined(self, node: Node, previous: CelType | None, current: CelType) -> CelType:
-        """The type of elements of which one more is known."""
+        """Return the type of elements, given one more of them."""
         if previous is None:
             return current
         if not self._bindings.assign([(previous, current)]):
@@ -310,7 +310,7 @@ class _Checker:
             raise self._error(f"expected type '{resolve(type_)}' but found '{resolve(found)}'", node)
 
     def _check_homogeneous(self, node: Node, types: dict[Node, CelType]) -> None:
-        """Lists and maps written in the expression may not mix types, not even through dyn (cel/validator.go)."""
+        """Refuse lists and maps in the expression that mix types, even through dyn (cel/validator.go)."""
         if isinstance(node, ListNode):
             elements = [(child, index in node.optional) for index, child in enumerate(node.elements)]
             self._check_alike(elements, types)
@@ -346,7 +346,7 @@ def _literal_type(value: Constant) -> CelType:
 
 
 def _qualified_name(node: Node) -> str | None:
-    """``a.b.c`` as text where the node is nothing but names."""
+    """Return ``a.b.c`` as text if the node consists of nothing but names."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         parts.append(node.field)

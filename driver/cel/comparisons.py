@@ -1,4 +1,4 @@
-"""What an expression's text tells of its answers: constants, and comparisons of types that can never be equal.
+"""Finds in an expression's text constants, and comparisons of types that can never be equal.
 
 ``device.attributes["rootport.dev"].model == 5`` compiles, as an attribute may have any type, and is false for a string.
 """
@@ -21,12 +21,12 @@ ConstantType: TypeAlias = Literal["string", "int", "bool", "double", "bytes", "n
 
 _OPERATORS: Final = {"_==_": "==", "_!=_": "!=", "@in": "in"}
 _BY_VALUE: Final = frozenset({"_&&_", "_||_", "_?_:_", "_[?_]", "_?._", "or", "orValue"})
-"""Functions whose other arguments a value decides about: evaluated or not, or whether their errors count."""
+"""Functions of which one argument's value decides whether the others are evaluated or their errors count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An attribute compared with a constant, or looked for among constants.
+    """An attribute compared with a constant, or looked up among constants.
 
     Attributes:
         read: The attribute.
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def comparisons(expression: str) -> Iterator[Comparison]:
-    """All of an expression that compiles; of one that does not, none."""
+    """Yield all comparisons of an expression; none if it does not compile."""
     root = _root(expression)
     for node in () if root is None else _below(root):
         if not isinstance(node, Call) or node.function not in _OPERATORS or len(node.arguments) != 2:
@@ -56,7 +56,7 @@ def comparisons(expression: str) -> Iterator[Comparison]:
 
 
 def constant_amounts(expression: str) -> Iterator[str]:
-    """The texts of all ``quantity("80Gi")``; of an expression that does not compile, none."""
+    """Yield the texts of all ``quantity("80Gi")``; none if the expression does not compile."""
     root = _root(expression)
     for node in () if root is None else _below(root):
         if isinstance(node, Call) and node.function == "quantity" and len(node.arguments) == 1:
@@ -66,9 +66,9 @@ def constant_amounts(expression: str) -> Iterator[str]:
 
 
 def is_all_evaluated(expression: str) -> bool:
-    """Whether every part of an expression is evaluated whatever the values are, so that an error of a part is its own.
+    """Whether all parts of an expression are evaluated for any values, so that a part's error is the expression's.
 
-    No type depends on a value either then: lists and maps may not mix types.
+    Then no type depends on a value either: lists and maps may not mix types.
     """
     root = _root(expression)
     return root is not None and not any(
@@ -96,7 +96,7 @@ def _below(root: Node) -> Iterator[Node]:
 
 
 def _types(node: Node) -> frozenset[ConstantType]:
-    """The types of a constant, or of a list of constants; none where it is something else."""
+    """Return the types of a constant, or of a list of constants; none for other nodes."""
     if isinstance(node, ListNode):
         inner = [_type(element) for element in node.elements]
         return frozenset(filter(None, inner)) if all(inner) else frozenset()

@@ -37,7 +37,7 @@ _TYPES: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "stri
 _FULL_NAMES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 _STEPS_PER_COMPARISON: Final = 3
 _SMALL: Final[list[Value]] = [integer(number) for number in range(1024)]
-"""The numbers that ranges mostly have."""
+"""The numbers that most ranges consist of."""
 _MAX_RANGE: Final = 999_989  # a longer one costs more than any selector may: one a number, and eleven
 
 
@@ -62,7 +62,7 @@ def _same(first: Value, second: Value, meter: Meter) -> bool:
 
 
 def _charge_comparing(meter: Meter, items: list[Value], times: int = 1) -> None:
-    """Counts going through a list to compare neighbours, ``times`` times."""
+    """Charge for comparing neighbours throughout a list, ``times`` times."""
     length = sum(len(item) for item in items if isinstance(item, str | bytes))
     meter.work(times * (len(items) * _STEPS_PER_COMPARISON + length // COMPARED_PER_STEP))
 
@@ -290,4 +290,4 @@ COLLECTIONS: Final[dict[str, Implementation]] = {
     "optional_unwrap": _unwrap,
     "optional_unwrapOpt": _unwrap,
 }
-"""What each overload of a function of collections does."""
+"""The implementation of each overload of the collections' functions."""

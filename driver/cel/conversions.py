@@ -40,7 +40,7 @@ _LONGEST_NUMBER: Final = 400
 
 
 def format_double(value: float) -> str:
-    """As Go's ``strconv.FormatFloat(value, 'g', -1, 64)``: shortest digits, an exponent below 1e-4 and from 1e6 on."""
+    """Format as Go's ``strconv.FormatFloat(value, 'g', -1, 64)``: shortest digits, exponents as there."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -162,4 +162,4 @@ CONVERSIONS: Final[dict[str, Implementation]] = {
     "int64_to_uint64": lambda _meter, value: _uint(int(value)),
     "string_to_uint64": lambda _meter, text: _uint_of_string(text),
 }
-"""What each overload of a conversion does; a ValueError is an error of the expression."""
+"""The implementation of each overload of a conversion; a ValueError is an error of the expression."""

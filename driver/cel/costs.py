@@ -1,7 +1,7 @@
-"""What a call costs when it runs, in Kubernetes' units.
+"""Computes what a call costs when it runs, in Kubernetes' units.
 
 Source of the rules: cel-go v0.29.2, interpreter/runtimecost.go (costCall), ext/lists.go and ext/sets.go;
-k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (CallCost). tests/cel/test_differential.py holds the sums against
+k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (CallCost). tests/cel/test_differential.py compares the sums with
 Kubernetes' own.
 """
 
@@ -34,14 +34,14 @@ _ALLOCATION: Final = 11  # one for the call, ten for the list
 
 
 def call_cost(function: str, overload: str, arguments: list[Value], result: Value, meter: Meter) -> int:
-    """The cost of one call, without that of its arguments.
+    """Return the cost of one call, without that of its arguments.
 
     Args:
         function: The function's full name.
-        overload: The overload that the checker settled on; empty if there were several.
+        overload: The overload that the checker chose; empty if there were several.
         arguments: The arguments, the target first.
-        result: What came out.
-        meter: Pays for going through nested lists.
+        result: The result.
+        meter: Is charged for visiting nested lists.
     """
     found = _list_library(overload, arguments, result)
     if found is None and arguments:

@@ -1,4 +1,4 @@
-"""Every function that a device selector may call: names, overloads, types.
+"""Declares every function that a device selector may call: names, overloads, types.
 
 Source: the environment that k8s.io/dynamic-resource-allocation v0.37.2 (cel/compile.go) builds for stored expressions
 from cel-go v0.29.2 and k8s.io/apiserver v0.37.2 (pkg/cel/environment/base.go). tests/cel/test_declarations.py compares
@@ -19,7 +19,7 @@ __all__ = ["Overload", "functions"]
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One way to call a function. Of a member, the target is the first parameter."""
+    """One signature of a function. The target of a member function is the first parameter."""
 
     function: str
     id: str
@@ -273,7 +273,7 @@ _TIME_PARTS: Final = {
 
 
 def _families() -> Iterator[str]:
-    """The lines of overloads that differ in one type only."""
+    """Yield the lines of overloads that differ only in one type."""
     for operator, name in (("<", "less"), ("<=", "less_equals"), (">", "greater"), (">=", "greater_equals")):
         yield f"_{operator}_  {name}_bool  (bool, bool) bool"
         for first, one in _NUMBERS.items():
@@ -303,7 +303,7 @@ def _families() -> Iterator[str]:
 
 @cache
 def functions() -> dict[str, tuple[Overload, ...]]:
-    """The overloads by the function's name."""
+    """Return the overloads by the function's name."""
     table: dict[str, tuple[Overload, ...]] = {}
     for line in (*_TABLE.strip().splitlines(), *_families()):
         function, identifier, signature = line.split("  ")
@@ -317,7 +317,7 @@ def functions() -> dict[str, tuple[Overload, ...]]:
 
 
 def _expanded(text: str) -> str:
-    """Types written short, in full."""
+    """Write abbreviated types in full."""
     word, out = "", ""
     for character in text + " ":
         if character.isalnum() or character in "._":

@@ -1,4 +1,4 @@
-"""A device as the variable ``device`` of an expression.
+"""Makes a device the variable ``device`` of an expression.
 
 Source of the rules: k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go (DeviceMatches, getAttributeValue,
 parseQualifiedName).
@@ -14,14 +14,14 @@ __all__ = ["device_value"]
 
 
 def device_value(driver: str, device: resource_v1.Device) -> Value:
-    """The value of ``device``.
+    """Return the value of ``device``.
 
     Args:
         driver: The driver of the slice that the device is in; the domain of names without one.
         device: The device.
 
     Raises:
-        ValueError: An attribute has no value that an expression can have; names it.
+        ValueError: An attribute has no value that an expression can use; the message names it.
     """
     attributes: dict[str, CelMap] = {}
     for name, attribute in device.attributes.items():

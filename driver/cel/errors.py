@@ -1,20 +1,11 @@
-"""What can be wrong with a device selector: its text (compile), or its evaluation against one device."""
+"""The errors of a device selector: in its text (compile), or in its evaluation against one device."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from driver.errors import InputError
+from driver.wording import short
 
-__all__ = ["CelCompileError", "CelEvaluationError", "CelLimitError", "shortened"]
-
-_SHOWN: Final = 160
-
-
-def shortened(expression: str) -> str:
-    """The expression on one line and short enough for a message."""
-    line = " ".join(expression.split())
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+__all__ = ["CelCompileError", "CelEvaluationError", "CelLimitError"]
 
 
 class CelCompileError(InputError):
@@ -23,7 +14,7 @@ class CelCompileError(InputError):
     Args:
         problem: What is wrong, without the expression.
         expression: The expression, in full.
-        offset: Where in the expression (in characters), if at one place.
+        offset: The place in the expression, in characters, if there is one.
         hint: What to do about it.
     """
 
@@ -34,13 +25,13 @@ class CelCompileError(InputError):
             self.line = before.count("\n") + 1
             self.column = offset - (before.rfind("\n") + 1) + 1
             where = f" at line {self.line}, column {self.column}"
-        super().__init__(f"CEL expression {shortened(expression)!r}: {problem}{where}", hint=hint)
+        super().__init__(f"CEL expression {short(expression)!r}: {problem}{where}", hint=hint)
         self.problem = problem
         self.expression = expression
 
 
 class CelEvaluationError(InputError):
-    """The expression has no answer for one device, for example because it reads an attribute that the device lacks.
+    """The expression has no value for one device, for example because the device lacks an attribute.
 
     Args:
         problem: What is wrong, without the expression.
@@ -48,14 +39,14 @@ class CelEvaluationError(InputError):
     """
 
     def __init__(self, problem: str, expression: str) -> None:
-        super().__init__(f"CEL expression {shortened(expression)!r}: {problem}")
+        super().__init__(f"CEL expression {short(expression)!r}: {problem}")
         self.problem = problem
         self.expression = expression
 
 
 class CelLimitError(CelEvaluationError):
-    """Rootport stopped the evaluation, because it took too much: what kube-scheduler would answer is not known.
+    """Rootport stopped the evaluation at its own limits, so that kube-scheduler's result is not known.
 
-    The device may be selected, or not, or the selector may end with an error: nothing may be concluded from this. Take
-    it for the end of a search, not for a property of the device.
+    The device may be selected, or not, or the selector may end with an error: nothing follows from this. Treat it as
+    the end of a search, not as a property of the device.
     """

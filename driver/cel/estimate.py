@@ -1,9 +1,9 @@
-"""The worst-case cost of an expression, known before it is ever evaluated.
+"""Estimates the worst-case cost of an expression, before it is ever evaluated.
 
 Source of the rules: cel-go v0.29.2, checker/cost.go, with Kubernetes' options (a presence test is free), and the sizes
 that k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go gives the parts of a device. The API server refuses a
-selector whose estimate is above resource.k8s.io/v1 CELSelectorExpressionMaxCost. tests/cel/test_differential.py holds
-the numbers against Kubernetes' own.
+selector whose estimate is above resource.k8s.io/v1 CELSelectorExpressionMaxCost. tests/cel/test_differential.py
+compares the numbers with Kubernetes' own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from driver.cel.checker import Checked
-from driver.cel.estimate_calls import Argument, Estimate, call_cost
+from driver.cel.estimate_calls import Argument, Estimate, estimate_call
 from driver.cel.macros import ACCUMULATOR
 from driver.cel.nodes import Call, Comprehension, Ident, ListNode, Literal, MapNode, Node, Select, Uint
 from driver.cel.ranges import NOTHING, UNKNOWN, Range, exactly
@@ -35,7 +35,7 @@ _DRIVER, _DOMAIN, _ID, _VALUE, _ENTRIES, _QUANTITY = 63, 63, 32, 64, 32, 0
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """How large the keys (of a list: 1) and the values of a container are."""
+    """The sizes of a container's keys (1 for a list) and values."""
 
     is_list: bool
     keys: Range
@@ -44,7 +44,7 @@ class _Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """What is known of a variable of a comprehension."""
+    """What is known of a comprehension's variable."""
 
     path: tuple[str, ...]
     size: Range | None
@@ -52,12 +52,12 @@ class _Local:
 
 
 def estimate(checked: Checked) -> int:
-    """The most that an evaluation can be charged; 2^64 - 1 stands for no bound."""
+    """Return the most that an evaluation can be charged; 2^64 - 1 stands for no bound."""
     return _Estimator(checked).cost(checked.root).max
 
 
 def _device_size(path: tuple[str, ...]) -> Range | None:
-    """The size of what a path from ``device`` leads to (compile.go, sizeEstimator)."""
+    """Return the size of what a path from ``device`` leads to (compile.go, sizeEstimator)."""
     match path:
         case ("device",):
             size = 0
@@ -198,7 +198,7 @@ class _Estimator:
         combined: Range | None = None
         result: Range | None = None
         for overload in self._checked.overloads[node]:
-            found = call_cost(function, overload, target, arguments, costs)
+            found = estimate_call(function, overload, target, arguments, costs)
             self._track_entries(node, overload)
             combined = found.cost if combined is None else combined | found.cost
             result = self._result_size(node, overload, found, result)

@@ -1,8 +1,8 @@
-"""The worst-case cost of one call.
+"""Estimates the worst-case cost of one call.
 
-Source of the rules: cel-go v0.29.2, checker/cost.go (functionCost), ext/lists.go and ext/sets.go;
-k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (EstimateCallCost);
-k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go (includes).
+Source of the rules: cel-go v0.29.2, checker/cost.go (functionCost), ext/lists.go and ext/sets.go; k8s.io/apiserver
+v0.37.2, pkg/cel/library/cost.go (EstimateCallCost); k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go
+(includes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from driver.cel.ranges import MAX_UINT64, NOTHING, UNKNOWN, Range, exactly
 from driver.cel.types import CelType
 
-__all__ = ["REGEX_FACTOR", "TRAVERSAL_FACTOR", "Argument", "Estimate", "call_cost"]
+__all__ = ["REGEX_FACTOR", "TRAVERSAL_FACTOR", "Argument", "Estimate", "estimate_call"]
 
 TRAVERSAL_FACTOR: Final = 0.1
 REGEX_FACTOR: Final = 0.25
@@ -48,22 +48,22 @@ class Argument:
 
     @property
     def size(self) -> Range:
-        """The size, unknown if need be."""
+        """The size, unbounded if it is not known."""
         return self.known_size or UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The cost of a call without its arguments, and the size of its result where it is known."""
+    """The cost of a call without its arguments, and the size of its result if that is known."""
 
     cost: Range
     size: Range | None = None
 
 
-def call_cost(
+def estimate_call(
     function: str, overload: str, target: Argument | None, arguments: list[Argument], costs: list[Range]
 ) -> Estimate:
-    """The cost of a call with that of its arguments (not of its target), and the size of its result."""
+    """Return the cost of a call with that of its arguments (not of its target), and the size of its result."""
     if overload in ("logical_and", "logical_or"):
         return Estimate(Range(costs[0].min, (costs[0] + costs[1]).max))
     if overload == "conditional":
@@ -116,7 +116,7 @@ def _allocating(factor: float, size: Range) -> Estimate:
 
 
 def _kubernetes(function: str, overload: str, target: Argument | None, arguments: list[Argument]) -> Estimate | None:
-    """The functions that Kubernetes' own estimator knows, whatever their overload."""
+    """Return the estimate of a function that Kubernetes' own estimator knows, for any overload."""
     if function in _CONSTANT_TIME or overload == "cidr_ip":
         return Estimate(_ONE)
     if function == "check":
@@ -166,14 +166,14 @@ def _parsing(function: str, overload: str, arguments: list[Argument]) -> Estimat
 
 
 def _per_element(target: Argument, _arguments: list[Argument]) -> Estimate:
-    """isSorted, sum, min, max, indexOf, lastIndexOf: of a list, or (the last two) of a string."""
+    """Estimate isSorted, sum, min, max, indexOf, lastIndexOf of a list, and the last two of a string."""
     if not target.type.params:
         return Estimate(_traversal(target.size))
     return _includes(target, [])
 
 
 def _includes(target: Argument, _arguments: list[Argument]) -> Estimate:
-    """Of a list, or of a value that may be one."""
+    """Estimate ``includes`` of a list, or of a value that may be one."""
     element = _ONE
     if target.type.params and target.type.params[0].name in ("string", "bytes"):
         element = element + _traversal(target.elements)
@@ -193,7 +193,7 @@ def _replace(target: Argument, arguments: list[Argument]) -> Estimate:
 
 
 def _longest(size: int, old: int, new: int) -> tuple[int, int]:
-    """How often something is replaced at most, and how much of the string stays."""
+    """Return how often something is replaced at most, and how much of the string stays."""
     if old == 0:
         return min(size + 1, MAX_UINT64), size
     if new <= old:

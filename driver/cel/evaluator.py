@@ -1,7 +1,11 @@
-"""cel-python's evaluator, with what Kubernetes does otherwise.
+"""Evaluates an expression: Rootport's visitor of the tree, as a subclass of cel-python's ``Evaluator``.
 
-:class:`celpy.evaluation.Evaluator` walks the tree and carries errors as values; its methods are replaced here where
-its answers are not those of cel-go (docs/design/cel.md lists them), and every step is charged to a meter.
+Used from cel-python are :meth:`celpy.evaluation.Evaluator.evaluate`, which visits the root and raises an error that is
+the result; :class:`CELEvalError`, an error that is also a value; and the 64-bit integers (:mod:`driver.cel.values`).
+Every method that evaluates a node is Rootport's, because cel-python's results differ from those of cel-go
+(docs/design/cel.md lists them) and every step is charged to a meter. The tree is lark's, built by
+:mod:`driver.cel.lowering`.
+
 Source of the rules: cel-go v0.29.2, interpreter/{interpretable,attributes,runtimecost}.go.
 """
 
@@ -41,7 +45,7 @@ _MAP_COST: Final = 30
 
 
 class _Lazy:
-    """The value of ``cel.bind``: computed once, when first asked for, in the scope where it was written."""
+    """The value of ``cel.bind``: computed once, when first used, in the scope where it was written."""
 
     __slots__ = ("is_known", "scope", "tree", "value")
 
@@ -53,12 +57,12 @@ class _Lazy:
 
 
 class SelectorEvaluator(Evaluator):
-    """One evaluation of one expression.
+    """Evaluates one expression once.
 
     Args:
         tree: The expression, from :func:`driver.cel.lowering.lower`.
         device: The value of the variable ``device``.
-        meter: What the evaluation may cost.
+        meter: Counts the costs and ends the evaluation at their limits.
     """
 
     def __init__(self, tree: Tree[Any], device: Value, meter: Meter) -> None:
@@ -67,17 +71,17 @@ class SelectorEvaluator(Evaluator):
         self._meter = meter
 
     def run(self) -> Value:
-        """The value of the expression; an error is raised.
+        """Return the value of the expression; raise its error.
 
         Raises:
             CELEvalError: The expression has no value.
-            BudgetExceededError: It costs too much.
+            BudgetExceededError: The evaluation costs too much.
         """
         # cel-python declares its own types of values only.
         return cast("Value", self.evaluate())
 
     def visit(self, tree: Tree[Any]) -> Any:
-        """The value of a subexpression; an error is a value, too."""
+        """Evaluate a subexpression; an error is a value, too."""
         return getattr(self, tree.data)(tree)
 
     def _value(self, tree: Tree[Any]) -> Value:
@@ -85,12 +89,12 @@ class SelectorEvaluator(Evaluator):
         return value
 
     def literal(self, tree: Tree[Any]) -> Value:
-        """A constant."""
+        """Evaluate a constant."""
         value: Value = _parts(tree)[0]
         return value
 
     def ident(self, tree: Tree[Any]) -> Value:
-        """A variable."""
+        """Evaluate a variable."""
         self._meter.charge(1)
         known = self._scope[_parts(tree)[0]]
         if not isinstance(known, _Lazy):
@@ -103,12 +107,12 @@ class SelectorEvaluator(Evaluator):
         return known.value
 
     def member_dot(self, tree: Tree[Any]) -> Value:
-        """``operand.field``."""
+        """Evaluate ``operand.field``."""
         operand_tree, field = _parts(tree)
         return self._looked_up(self._operand(operand_tree), field, optional=False)
 
     def has(self, tree: Tree[Any]) -> Value:
-        """``has(operand.field)``: free of charge in Kubernetes."""
+        """Evaluate ``has(operand.field)``, free of charge in Kubernetes."""
         operand_tree, field = _parts(tree)
         operand = self._value(operand_tree)
         if isinstance(operand, CELEvalError):
@@ -117,11 +121,11 @@ class SelectorEvaluator(Evaluator):
         return found if isinstance(found, CELEvalError) else found.present
 
     def member_index(self, tree: Tree[Any]) -> Value:
-        """``operand[index]``."""
+        """Evaluate ``operand[index]``."""
         return self._indexed(tree, optional=False)
 
     def optional_index(self, tree: Tree[Any]) -> Value:
-        """``operand[?index]`` and ``operand.?field``."""
+        """Evaluate ``operand[?index]`` and ``operand.?field``."""
         return self._indexed(tree, optional=True)
 
     def _indexed(self, tree: Tree[Any], *, optional: bool) -> Value:
@@ -155,11 +159,11 @@ class SelectorEvaluator(Evaluator):
         return found.value
 
     def conditionaland(self, tree: Tree[Any]) -> Value:
-        """``&&``: false wins over an error on either side."""
+        """Evaluate ``&&``: false wins over an error on either side."""
         return self._logical(tree, decides=False)
 
     def conditionalor(self, tree: Tree[Any]) -> Value:
-        """``||``: true wins over an error on either side."""
+        """Evaluate ``||``: true wins over an error on either side."""
         return self._logical(tree, decides=True)
 
     def _logical(self, tree: Tree[Any], *, decides: bool) -> Value:
@@ -173,7 +177,7 @@ class SelectorEvaluator(Evaluator):
         return error if error is not None else not decides
 
     def expr(self, tree: Tree[Any]) -> Value:
-        """``condition ? a : b``."""
+        """Evaluate ``condition ? a : b``."""
         condition = self._value(_parts(tree)[0])
         if isinstance(condition, CELEvalError):
             return condition
@@ -186,32 +190,32 @@ class SelectorEvaluator(Evaluator):
         return self._value(branch)
 
     def not_strictly_false(self, tree: Tree[Any]) -> Value:
-        """The condition under which ``all`` and ``exists`` go on."""
+        """Evaluate the condition under which ``all`` and ``exists`` go on."""
         value = self._value(_parts(tree)[0])
         self._meter.charge(1)
         return value if isinstance(value, bool) else True
 
     def optional_or(self, tree: Tree[Any]) -> Value:
-        """``a.or(b)``: the first optional that has a value."""
+        """Evaluate ``a.or(b)``: the first optional that has a value."""
         first = self._optional(_parts(tree)[0])
         if not isinstance(first, Optional) or first.present:
             return first
         return self._value(_parts(tree)[1])
 
     def optional_or_value(self, tree: Tree[Any]) -> Value:
-        """``a.orValue(b)``: the optional's value, or b."""
+        """Evaluate ``a.orValue(b)``: the optional's value, or b."""
         first = self._optional(_parts(tree)[0])
         if not isinstance(first, Optional):
             return first
         return first.value if first.present else self._value(_parts(tree)[1])
 
     def _optional(self, tree: Tree[Any]) -> Value:
-        """The value of ``tree``: an optional or an error."""
+        """Return the value of ``tree``: an optional or an error."""
         value = self._value(tree)
         return value if isinstance(value, Optional | CELEvalError) else fail("no such overload")
 
     def list_lit(self, tree: Tree[Any]) -> Value:
-        """A list."""
+        """Evaluate a list."""
         optional, *elements = _parts(tree)
         self._meter.elements(len(elements))
         items: list[Value] = []
@@ -230,7 +234,7 @@ class SelectorEvaluator(Evaluator):
         return items
 
     def map_lit(self, tree: Tree[Any]) -> Value:
-        """A map."""
+        """Evaluate a map."""
         made = self._made_map(tree)
         self._meter.charge(_MAP_COST)
         return made
@@ -258,7 +262,7 @@ class SelectorEvaluator(Evaluator):
         return made
 
     def relation_in(self, tree: Tree[Any]) -> Value:
-        """``in`` a list of constants: a set in Kubernetes, so free of charge."""
+        """Evaluate ``in`` with a list of constants: a set in Kubernetes, so free of charge."""
         _, item_tree, list_tree = _parts(tree)
         items = _parts(list_tree)[0]
         if not items:
@@ -271,7 +275,7 @@ class SelectorEvaluator(Evaluator):
         return contains(items, item, self._meter)
 
     def ident_arg(self, tree: Tree[Any]) -> Value:
-        """A call of a function, method or operator."""
+        """Evaluate a call of a function, method or operator."""
         function: Function = _parts(tree)[0]
         children = _parts(tree)[1:]
         # In cel-go, calls with two arguments evaluate both before they look for an error; others stop at the first one.
@@ -291,7 +295,7 @@ class SelectorEvaluator(Evaluator):
         return result
 
     def comprehension(self, tree: Tree[Any]) -> Value:
-        """What a macro became: see :class:`driver.cel.nodes.Comprehension`."""
+        """Evaluate what a macro expands to: see :class:`driver.cel.nodes.Comprehension`."""
         fold: Fold = _parts(tree)[0]
         range_tree, init, condition, step, result = _parts(tree)[1:]
         outer = self._scope
@@ -323,7 +327,7 @@ class SelectorEvaluator(Evaluator):
 
 
 def _parts(tree: Tree[Any]) -> list[Any]:
-    """What :mod:`driver.cel.lowering` put into a tree: subtrees, and for some kinds something else in front."""
+    """Return a tree's children: subtrees, and for some kinds a first item from :mod:`driver.cel.lowering`."""
     return tree.children
 
 
@@ -336,7 +340,7 @@ def _pairs(range_: list[Value] | CelMap, *, two: bool) -> Iterator[tuple[Value, 
 
 
 def _mutable(value: Value) -> Value:
-    """An empty list or map that a macro starts from, as one that it may add to."""
+    """Return an empty list or map, from which a macro starts, as one that it may add to."""
     if isinstance(value, list) and not value:
         return Accumulator()
     return MapAccumulator() if isinstance(value, CelMap) and len(value) == 0 else value
@@ -347,7 +351,7 @@ def _immutable(value: Value) -> Value:
 
 
 def _find(operand: Value, key: Value) -> Optional | CELEvalError:
-    """What an operand has under a key; values that have no keys have nothing (cel-go, refQualify)."""
+    """Look up a key in an operand; values without keys have nothing (cel-go, refQualify)."""
     if isinstance(operand, CelMap):
         return operand.find(key)
     if isinstance(operand, list):
@@ -359,7 +363,7 @@ def _find(operand: Value, key: Value) -> Optional | CELEvalError:
 
 
 def _shown(key: Value) -> str:
-    """A key for a message: lists that hold one another many times over are no text that could be written."""
+    """Return a key for a message: nested lists may be too large to write."""
     return str(key) if isinstance(key, str | IntType | UintType | float | bool) else f"a key of type {type_name(key)}"
 
 

@@ -32,10 +32,10 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_version(text: str) -> semver.Version:
-    """A version as github.com/blang/semver/v4 reads it: x.y.z without leading zeros, each below 2^64.
+    """Parse a version as github.com/blang/semver/v4 does: x.y.z without leading zeros, each below 2^64.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no version.
     """
     if not text.isascii():
         raise ValueError(f"{text[:60]!r} is not a semantic version: not ASCII")
@@ -46,7 +46,7 @@ def parse_version(text: str) -> semver.Version:
 
 
 def _normalized(text: str) -> semver.Version:
-    """The version that ``semver(text, true)`` means: a v in front, missing parts and leading zeros are put right."""
+    """Return the version that ``semver(text, true)`` means: without a v, with all parts, no leading zeros."""
     parts = [_trimmed(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
         if "+" in parts[-1] or "-" in parts[-1]:
@@ -72,7 +72,7 @@ def _number(value: int) -> Value:
 
 
 def _read(parse: Callable[..., _Read]) -> Callable[..., _Read]:
-    """What a text says; the flag of semver is passed on."""
+    """Wrap a parser of a text; the flag of semver is passed on."""
 
     def read(meter: Meter, text: str, *flags: bool) -> _Read:
         if len(text) > _LONGEST_TEXT:
@@ -97,7 +97,7 @@ def _is(parse: Callable[..., Value]) -> Implementation:
 
 
 def _whole(quantity: Quantity) -> int | None:
-    """Go's AsInt64: only what is a whole number within 64 bits."""
+    """Return Go's AsInt64: the quantity if it is a whole number of 64 bits."""
     if not quantity.is_whole() or not -(2**63) <= quantity.ceil() < 2**63:
         return None
     return quantity.ceil()
@@ -247,4 +247,4 @@ KUBERNETES: Final[dict[str, Implementation]] = {
         for name, unit in {"hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms"}.items()
     },
 }
-"""What each overload of these functions does; a ValueError is an error of the expression."""
+"""The implementation of each overload of these functions; a ValueError is an error of the expression."""

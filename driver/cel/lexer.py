@@ -1,4 +1,4 @@
-"""Text to tokens.
+"""Splits the text of an expression into tokens.
 
 Source of the rules: cel-go v0.29.2, parser/gen/CEL.g4 (lexer rules) and parser/unescape.go. cel-python's own lexer is
 not used: its string pattern backtracks exponentially on an unclosed string full of backslashes, and it knows no
@@ -43,7 +43,7 @@ _ESCAPED: Final = re.compile(_ESCAPE)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: ``kind`` is a group of the lexer (string, int, name …), or the symbol or keyword itself."""
+    """A token: ``kind`` is a group of the lexer (string, int, name …), or the symbol or keyword itself."""
 
     kind: str
     text: str
@@ -51,7 +51,7 @@ class Token:
 
 
 def tokenize(expression: str) -> list[Token]:
-    """All tokens, closed by one of kind ``end``.
+    """Return all tokens, the last one of kind ``end``.
 
     Raises:
         CelCompileError: A character belongs to no token, for example an unclosed string.
@@ -75,7 +75,7 @@ def tokenize(expression: str) -> list[Token]:
 
 
 def unescape(text: str) -> str:
-    """The value of a string literal.
+    """Return the value of a string literal.
 
     Raises:
         ValueError: An escape names no Unicode character.
@@ -85,7 +85,7 @@ def unescape(text: str) -> str:
 
 
 def unescape_bytes(text: str) -> bytes:
-    """The value of a bytes literal (without its ``b``): escapes are bytes, all else is UTF-8.
+    """Return the value of a bytes literal (without its ``b``): escapes are bytes, all else is UTF-8.
 
     Raises:
         ValueError: An escape names a Unicode character, which bytes have none of.

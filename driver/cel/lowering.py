@@ -1,8 +1,9 @@
-"""From a checked expression to the tree that cel-python's evaluator walks.
+"""Turns a checked expression into the tree that the evaluator visits.
 
-The trees are lark's, with cel-python's names for what cel-python knows (``expr``, ``conditionaland``, ``member_dot`` …)
-and names of our own for the rest. Constants are folded here, as cel-go's planner does with Kubernetes' options: an
-error in a constant conversion or pattern is an error of the expression.
+The trees are lark's, with cel-python's names for the nodes that cel-python has (``expr``, ``conditionaland``,
+``member_dot`` …) and names of our own for the rest; each name is a method of
+:class:`driver.cel.evaluator.SelectorEvaluator`. Constants are folded here, as cel-go's planner does with Kubernetes'
+options: an error in a constant conversion or pattern is an error of the expression.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _STEPS_OF_COMPREHENSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The names of a comprehension, and the steps (:class:`driver.cel.meter.Limits`) that each turn of it takes."""
+    """The names of a comprehension, and the steps (:class:`driver.cel.meter.Limits`) that each iteration takes."""
 
     variable: str
     variable2: str
@@ -67,7 +68,7 @@ class Fold:
 
 
 def lower(checked: Checked, expression: str) -> tuple[Tree[Any], int]:
-    """The tree to evaluate, and the steps that it takes without the turns of its comprehensions.
+    """Return the tree to evaluate, and the steps that it takes without the iterations of its comprehensions.
 
     Raises:
         CelCompileError: A function is not implemented, or a constant part has no value.
@@ -91,7 +92,7 @@ class _Lowering:
         return self._done[node]
 
     def steps(self, node: Node) -> int:
-        """How many steps a part takes at most; of a comprehension, what it takes before and after its turns."""
+        """Return the most steps of a part; for a comprehension, those before and after its iterations."""
         if node not in self._steps:
             parts = children(node)
             if isinstance(node, Comprehension):
@@ -182,7 +183,7 @@ class _Lowering:
         return function
 
     def _check_constants(self, node: Call, name: str, arguments: list[Tree[Any]]) -> None:
-        """Patterns that stand in the expression must be patterns."""
+        """Check that constant patterns are valid."""
         if name not in _PATTERNS:
             return
         # cel-go's validator takes the first argument for the pattern, even that of matches(text, pattern).
@@ -195,7 +196,7 @@ class _Lowering:
                 except CELEvalError as error:
                     raise self._invalid(node, name, error) from None
                 except PatternTooLargeError:
-                    continue  # Kubernetes may take it: an evaluation that comes to it is stopped
+                    continue  # Kubernetes may accept it: an evaluation that uses it is stopped
 
     def _folded(self, node: Call, tree: Tree[Any]) -> Tree[Any]:
         parts: list[Any] = tree.children
@@ -210,7 +211,7 @@ class _Lowering:
 
 
 def _is_set(tree: Tree[Any]) -> bool:
-    """Whether cel-go makes a set of a list, because it holds nothing but constants of simple types."""
+    """Whether cel-go makes a set of a list, because all its items are constants of simple types."""
     parts: list[Any] = tree.children
     return tree.data == "literal" and all(
         isinstance(item, bool | IntType | UintType | float | str) for item in parts[0]

@@ -1,8 +1,8 @@
-"""Macros: calls that are rewritten into comprehensions before anything is checked.
+"""Expands macros: calls that become comprehensions before anything is checked.
 
 Source of the expansions: cel-go v0.29.2, parser/macro.go, ext/comprehensions.go (two variables), ext/bindings.go,
-ext/lists.go (sortBy) and cel/library.go (optMap, optFlatMap). The shapes matter: cost is charged on what they
-expand to.
+ext/lists.go (sortBy) and cel/library.go (optMap, optFlatMap). The shapes matter: cost is charged on what they expand
+to.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SORT_INPUT: Final = "@__sortBy_input__"
 
 
 class MacroError(Exception):
-    """A macro was called with arguments that it cannot take."""
+    """A macro was called with arguments that it does not accept."""
 
     def __init__(self, problem: str, offset: int) -> None:
         super().__init__(problem)
@@ -29,10 +29,10 @@ class MacroError(Exception):
 
 
 def expand(call: Call) -> Node:
-    """The call itself, or what the macro of its name, number of arguments and style makes of it.
+    """Return the expansion of a macro's call; a call that is no macro's is returned as it is.
 
     Raises:
-        MacroError: It is a macro, but its arguments are not what it takes.
+        MacroError: The macro does not accept the arguments.
     """
     macro = _MACROS.get((call.function, len(call.arguments), call.target is not None))
     return macro(call) if macro else call
@@ -143,7 +143,7 @@ def _collect(call: Call, empty: Node, step: Node, *, has_filter: bool) -> Node:
 
 
 def _fold(call: Call, init: Node, condition: Node, step: Node, result: Node) -> Comprehension:
-    """The comprehension over the call's target whose variables are the call's first one or two arguments."""
+    """Return a comprehension over the call's target; its variables are the call's first one or two arguments."""
     problem = "argument must be a simple name"
     variable = _name(call.arguments[0], problem)
     variable2 = ""

@@ -1,13 +1,13 @@
-"""What an evaluation may use up.
+"""Counts what an evaluation uses up, and ends it at its limits.
 
 Kubernetes ends an evaluation whose cost exceeds CELSelectorExpressionMaxCost. That cost is an estimate of Go's work and
-leaves much of it out: what lists and texts take in memory, how large a regular expression becomes, literals, presence
-tests, comparisons of nested lists. So everything is counted here a second time, in steps and bytes of our own; and as
-counting can err, the processor time is looked at now and then.
+leaves much of it out: the memory of lists and texts, the size of a regular expression, literals, presence tests,
+comparisons of nested lists. So everything is counted a second time here, in steps and bytes of our own; and as counting
+can err, the processor time is checked now and then.
 
-Steps and bytes give the same answer on every machine and under any load. The clock is a net below them: it counts the
-processor time of the thread, not the time that passes, and is looked at only after many steps, so that a busy machine
-stops nothing that is in order.
+Steps and bytes give the same answer on every machine and under any load. The clock is a second line of defence: it
+counts the processor time of the thread, not the time that passes, and is read only after many steps, so that a busy
+machine stops no legitimate evaluation.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ __all__ = [
 ]
 
 OBJECT: Final = 64
-"""Bytes that a value takes besides what it holds: the head of a string, a list or an optional; an int."""
+"""The bytes of a value besides its content: the head of a string, a list or an optional; an int."""
 PLACE: Final = 8
-"""Bytes that a list takes for an element that is there already."""
+"""The bytes of a list's element that exists already."""
 ELEMENT: Final = 80
-"""Bytes that a list takes for an element that is made for it: the place and an int, say."""
+"""The bytes of a list's element that is made for it: the place and, say, an int."""
 ENTRY: Final = 224
-"""Bytes that a map takes for an entry."""
+"""The bytes of a map's entry."""
 
 _BYTES_PER_STEP: Final = 1024  # what a step's time is enough to copy
 _STEPS_PER_LOOK: Final = 16_384
 
 
 class BudgetExceededError(Exception):
-    """The evaluation is stopped; nothing in the expression can absorb this. As such: Kubernetes stops it as well."""
+    """The evaluation is stopped; nothing in the expression can absorb this.
+
+    This class itself means that Kubernetes stops it as well.
+    """
 
 
 class LimitReachedError(BudgetExceededError):
-    """The evaluation is stopped by a limit of Rootport's own: Kubernetes may get to an answer.
+    """The evaluation is stopped by a limit of Rootport's own: Kubernetes may reach a result.
 
     Attributes:
-        by_clock: Another attempt may get further.
+        by_clock: Whether the time ran out, so that another attempt may get further.
     """
 
     def __init__(self, reached: str, *, by_clock: bool = False) -> None:
@@ -65,9 +68,9 @@ class Limits:
     """What one evaluation may use up besides Kubernetes' cost.
 
     Attributes:
-        steps: A step is about a node of the expression visited, or an element compared: half a microsecond to one.
-        memory: Bytes, of all texts, lists and maps that are made, kept or not.
-        seconds: Processor time.
+        steps: The steps; one is about a node visited or an element compared, half a microsecond to one.
+        memory: The bytes of all texts, lists and maps that are made, kept or not.
+        seconds: The processor time.
     """
 
     steps: int
@@ -80,11 +83,11 @@ STANDARD: Final = Limits(steps=250_000, memory=16 * 2**20, seconds=1.0)
 
 
 class Meter:
-    """Counts cost in Kubernetes' units, and steps and bytes in ours.
+    """Counts cost in Kubernetes' units, and steps and bytes in our own.
 
     Args:
         limit: The cost at which the evaluation ends.
-        limits: What else ends it.
+        limits: The other limits.
     """
 
     __slots__ = ("_limit", "_limits", "_look_at", "_memory", "_started", "_steps", "cost")
@@ -99,7 +102,7 @@ class Meter:
         self._look_at = min(limits.steps, _STEPS_PER_LOOK)
 
     def charge(self, cost: int) -> None:
-        """Adds to the cost.
+        """Add to the cost.
 
         Raises:
             BudgetExceededError: The limit is exceeded.
@@ -109,20 +112,20 @@ class Meter:
             raise BudgetExceededError("operation cancelled: actual cost limit exceeded")
 
     def work(self, steps: int) -> None:
-        """Counts steps, before they are made.
+        """Count steps, before they are made.
 
         Raises:
-            LimitReachedError: There were too many of them, or they took too long.
+            LimitReachedError: There are too many of them, or they took too long.
         """
         self._steps += steps
         if self._steps > self._look_at:
             self._look()
 
     def memory(self, size: int) -> None:
-        """Counts bytes, before they are taken.
+        """Count bytes, before they are taken.
 
         Raises:
-            LimitReachedError: There were too many of them.
+            LimitReachedError: There are too many of them.
         """
         self._memory += size
         if self._memory > self._limits.memory:
@@ -130,11 +133,11 @@ class Meter:
         self.work(size // _BYTES_PER_STEP)
 
     def text(self, length: int, *sources: str) -> None:
-        """Counts a text, before it is made.
+        """Count a text, before it is made.
 
         Args:
-            length: Its characters, or bytes.
-            sources: What it is made of: beyond ASCII a character may take four bytes.
+            length: The text's characters, or bytes.
+            sources: The texts that it is made of: beyond ASCII a character may take four bytes.
 
         Raises:
             LimitReachedError: As :meth:`memory`.
@@ -142,7 +145,7 @@ class Meter:
         self.memory(OBJECT + length * (1 if all(map(str.isascii, sources)) else 4))
 
     def elements(self, count: int) -> None:
-        """Counts a list of elements that are made for it, before it is made.
+        """Count a list whose elements are made for it, before it is made.
 
         Raises:
             LimitReachedError: As :meth:`memory`.

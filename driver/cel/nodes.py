@@ -53,7 +53,7 @@ class Ident:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select:
-    """``operand.field``; with ``test_only`` it is ``has(operand.field)``."""
+    """A selection ``operand.field``; with ``test_only`` it is ``has(operand.field)``."""
 
     offset: int
     operand: Node
@@ -63,7 +63,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function, method or operator (``_+_``, ``_[_]``, ``_?._`` …) with its arguments."""
+    """A call of a function, method or operator (``_+_``, ``_[_]``, ``_?._`` …) with its arguments."""
 
     offset: int
     function: str
@@ -73,7 +73,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListNode:
-    """``[a, ?b]``; ``optional`` holds the indices of the elements marked with ``?``."""
+    """A list ``[a, ?b]``; ``optional`` holds the indices of the elements marked with ``?``."""
 
     offset: int
     elements: tuple[Node, ...]
@@ -82,7 +82,7 @@ class ListNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapEntry:
-    """One entry of a map literal."""
+    """An entry of a map literal."""
 
     key: Node
     value: Node
@@ -91,7 +91,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapNode:
-    """``{k: v, ?k: v}``."""
+    """A map ``{k: v, ?k: v}``."""
 
     offset: int
     entries: tuple[MapEntry, ...]
@@ -99,7 +99,7 @@ class MapNode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comprehension:
-    """What every macro over a range becomes: a fold of ``step`` over ``range_`` while ``condition``.
+    """The expansion of every macro over a range: a fold of ``step`` over ``range_`` while ``condition``.
 
     ``variable2`` is empty except in the forms with two variables. A fold over nothing (``is_bind``) is how
     ``cel.bind(variable, init, result)`` is written.
@@ -117,7 +117,7 @@ class Comprehension:
 
     @property
     def is_bind(self) -> bool:
-        """True where this only names a value: an empty range that is never stepped through."""
+        """Whether this only names a value: the range is empty, and ``step`` never runs."""
         return (
             isinstance(self.range_, ListNode)
             and not self.range_.elements
@@ -130,7 +130,7 @@ Node: TypeAlias = Literal | Ident | Select | Call | ListNode | MapNode | Compreh
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below one."""
+    """Return the nodes directly below a node."""
     match node:
         case Select():
             return (node.operand,)

@@ -36,7 +36,7 @@ __all__ = ["COMPARED_PER_STEP", "OPERATORS", "Implementation", "compare", "conta
 Implementation: TypeAlias = Callable[..., Value]
 
 COMPARED_PER_STEP: Final = 4096
-"""Characters of two strings that a step's time is enough to compare."""
+"""How many characters of two strings are compared in a step's time."""
 
 _NUMBERS: Final = ("int", "uint", "double")
 # These types refuse to be compared with others (their Equal in k8s.io/apiserver, pkg/cel, answers "no such overload").
@@ -44,7 +44,7 @@ _STRICT: Final = ("kubernetes.Quantity", "kubernetes.Semver", "net.IP", "net.CID
 
 
 def equal(first: Value, second: Value, meter: Meter) -> bool:
-    """CEL's ``==``: numbers by value, all else by type and value.
+    """Return CEL's ``==``: numbers compare by value, all else by type and value.
 
     Raises:
         CELEvalError: The first value refuses to be compared with one of another type.
@@ -90,7 +90,7 @@ def _has_entry(container: CelMap, key: Value, value: Value, meter: Meter) -> boo
 
 
 def contains(container: Value, item: Value, meter: Meter) -> bool:
-    """CEL's ``in`` for a list or a map."""
+    """Return CEL's ``in`` for a list or a map."""
     if isinstance(container, CelMap):
         return item in container
     assert isinstance(container, list)  # noqa: S101 - the overloads take nothing else
@@ -105,10 +105,10 @@ def _is_same(first: Value, second: Value, meter: Meter) -> bool:
 
 
 def compare(first: Value, second: Value) -> int:
-    """-1, 0 or 1 for two values of types that can be ordered.
+    """Return -1, 0 or 1 for two values of types that can be ordered.
 
     Raises:
-        CELEvalError: They cannot be ordered.
+        CELEvalError: The values cannot be ordered.
     """
     one, other = type_name(first), type_name(second)
     if one in _NUMBERS and other in _NUMBERS:
@@ -123,7 +123,7 @@ def compare(first: Value, second: Value) -> int:
 
 
 def _rank(value: Value) -> Any:
-    """What values of one type are ordered by."""
+    """Return the key by which values of one type are ordered."""
     match value:
         case bool() | str() | bytes() | Quantity() | semver.Version():
             return value
@@ -174,7 +174,7 @@ def _joined_bytes(meter: Meter, first: bytes, second: bytes) -> Value:
 
 
 def _plain(function: Callable[..., Value]) -> Implementation:
-    """A function of its arguments alone."""
+    """Wrap a function that needs only its arguments, not the meter."""
     return lambda _meter, *arguments: function(*arguments)
 
 
@@ -221,4 +221,4 @@ OPERATORS: Final[dict[str, Implementation]] = {
     "modulo_uint64": _plain(operator.mod),
     **{f"{name}_{type_}": _ordered(accepted) for name, accepted in _ORDERS.items() for type_ in _ORDERED},
 }
-"""What each overload of an operator does; the meter is the first argument."""
+"""The implementation of each overload of an operator; the meter is the first argument."""

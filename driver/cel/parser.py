@@ -1,4 +1,4 @@
-"""Tokens to a syntax tree.
+"""Parses tokens into a syntax tree.
 
 Source of the grammar: cel-go v0.29.2, parser/gen/CEL.g4 and parser/parser.go, with the optional syntax (``.?f``,
 ``[?i]``, ``[?e]``, ``{?k: v}``) that Kubernetes turns on. Macros are expanded while parsing, as there.
@@ -28,10 +28,10 @@ from driver.cel.nodes import (
 __all__ = ["MAX_DEPTH", "MAX_NODES", "parse"]
 
 MAX_DEPTH: Final = 100
-"""How deep brackets and the tree may nest. Kubernetes allows 250; ours keeps Python's stack shallow."""
+"""The deepest nesting of brackets and tree. Kubernetes allows 250; this keeps Python's stack shallow."""
 
 MAX_NODES: Final = 50_000
-"""How many nodes an expression may expand to: optMap uses its target twice, so nested ones double each time."""
+"""The most nodes after expansion: optMap uses its target twice, so nested ones double each time."""
 
 _PRECEDENCE: Final = {
     "||": 1,
@@ -49,7 +49,7 @@ _RESERVED: Final = frozenset(
 
 
 def parse(expression: str) -> Node:
-    """The tree of an expression.
+    """Return the tree of an expression.
 
     Raises:
         CelCompileError: The expression is not CEL, or nests deeper than :data:`MAX_DEPTH`.
@@ -129,7 +129,7 @@ class _Parser:
         return node
 
     def _binary(self, lowest: int) -> Node:
-        """Operators that bind at least as tightly as ``lowest``, all of them from left to right."""
+        """Read operators that bind at least as tightly as ``lowest``, all of them from left to right."""
         node = self._unary()
         while (level := _PRECEDENCE.get(self._token.kind, 0)) >= lowest:
             token = self._take()
@@ -310,7 +310,7 @@ def _size(node: Node, known: dict[Node, int]) -> int:
 
 
 def _balanced(function: str, terms: list[Node], offsets: list[int]) -> Node:
-    """``a && b && c && …`` as a balanced tree (cel-go's parser/helper.go), so that long conjunctions stay shallow."""
+    """Return ``a && b && c && …`` as a balanced tree (cel-go's parser/helper.go), so that it stays shallow."""
     if len(terms) == 1:
         return terms[0]
     middle = len(offsets) // 2

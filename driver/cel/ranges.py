@@ -13,7 +13,7 @@ MAX_UINT64: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From ``min`` to ``max``; :data:`MAX_UINT64` is where arithmetic stops, and stands for "no bound"."""
+    """The numbers from ``min`` to ``max``; :data:`MAX_UINT64` is where arithmetic stops, and stands for "no bound"."""
 
     min: int
     max: int
@@ -25,16 +25,16 @@ class Range:
         return Range(_saturated(self.min * other.min), _saturated(self.max * other.max))
 
     def __or__(self, other: Range) -> Range:
-        """The smallest range that holds both."""
+        """Return the smallest range that includes both."""
         return Range(min(self.min, other.min), max(self.max, other.max))
 
     def scaled(self, factor: float) -> Range:
-        """Both ends times a factor, rounded up."""
+        """Return both ends times a factor, rounded up."""
         return Range(_scaled(self.min, factor), _scaled(self.max, factor))
 
 
 def exactly(value: int) -> Range:
-    """The range of one value."""
+    """Return the range of one value."""
     return Range(value, value)
 
 

@@ -1,7 +1,7 @@
-"""Which parts of a device an expression reads.
+"""Finds which parts of a device an expression reads.
 
 An answer depends on these alone, so that devices that agree in them share one evaluation; and they are what to show
-where a selector is explained.
+when a selector is explained.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Read:
 
 
 def reads(checked: Checked) -> tuple[Read, ...] | None:
-    """What the expression reads, sorted; None where it depends on the device as a whole (``in device.attributes``)."""
+    """Return what the expression reads, sorted; None if it depends on the whole device (``in device.attributes``)."""
     found: set[Read] = set()
     seen: set[Node] = set()
     pending = [checked.root]
@@ -68,7 +68,7 @@ def reads(checked: Checked) -> tuple[Read, ...] | None:
 
 
 def read_of(node: Node) -> Read | None:
-    """The value that a whole path leads to, or None."""
+    """Return the value that a whole path leads to, or None."""
     steps: list[str] = []
     while not isinstance(node, Ident):
         step = _step(node)
@@ -86,7 +86,7 @@ def read_of(node: Node) -> Read | None:
 
 
 def _step(node: Node) -> tuple[Node, str] | None:
-    """The operand and the constant name of one selection or index."""
+    """Return the operand and the constant name of one selection or index."""
     if isinstance(node, Select):
         return node.operand, node.field
     if isinstance(node, Call) and node.function in _LOOKUPS:

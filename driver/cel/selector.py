@@ -1,4 +1,4 @@
-"""Compiled device selectors and the memory of their answers.
+"""Compiles device selectors and caches their answers.
 
 Selectors repeat and so do devices: a selector is compiled once, and evaluated once for each combination of the values
 that it reads.
@@ -16,6 +16,7 @@ from celpy.evaluation import CELEvalError
 from lark import Tree
 
 from driver.api import resource_v1
+from driver.cel.cache import AnswerCache, CompileCache
 from driver.cel.checker import check
 from driver.cel.device import device_value
 from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
@@ -23,7 +24,6 @@ from driver.cel.estimate import MAX_COST, estimate
 from driver.cel.evaluator import SelectorEvaluator
 from driver.cel.kubernetes import parse_version
 from driver.cel.lowering import lower
-from driver.cel.memory import Compiled, Memory
 from driver.cel.meter import STANDARD, BudgetExceededError, LimitReachedError, Limits, Meter
 from driver.cel.parser import parse
 from driver.cel.reads import Read, reads
@@ -41,13 +41,13 @@ _ATTRIBUTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """An evaluation that would be stopped again, and why."""
+    """The reason of an evaluation that would be stopped again."""
 
     problem: str
 
 
 _Outcome: TypeAlias = bool | str | _Stopped
-"""True, false, what is wrong, or that nobody knows."""
+"""True, false, the error, or that the result is not known."""
 
 
 class Selector:
@@ -70,14 +70,14 @@ class Selector:
         self._tree: Tree[Any]
         self._tree, self._steps = lower(checked, expression)
         # By the device's identity first, because that is quick; the device is kept so that its id stays its own.
-        self._devices: Memory[int, tuple[resource_v1.Device, str, _Outcome]] = Memory()
-        self._answers: Memory[tuple[object, ...], _Outcome] = Memory()
+        self._devices: AnswerCache[int, tuple[resource_v1.Device, str, _Outcome]] = AnswerCache()
+        self._answers: AnswerCache[tuple[object, ...], _Outcome] = AnswerCache()
 
     def check_cost(self) -> None:
-        """Refuses what the API server refuses and the scheduler does not: a selector that might cost too much.
+        """Refuse a selector that might cost too much, as the API server does and the scheduler does not.
 
         Raises:
-            CelCompileError: The worst case is above the limit.
+            CelCompileError: The worst-case cost is above the limit.
         """
         if self.cost > MAX_COST:
             shown = "without bound" if self.cost >= 2**63 else f"{self.cost} in the worst case"
@@ -89,12 +89,12 @@ class Selector:
 
         Args:
             driver: The driver of the slice that the device is in; the domain of attribute names without one.
-            device: The device. It must not change: answers are remembered.
-            limits: What the evaluation may use up, where the answer is not remembered.
+            device: The device. It must not change: answers are cached.
+            limits: What the evaluation may use up, if the answer is not cached.
 
         Raises:
             CelLimitError: The evaluation was stopped by these limits, and the answer is not known.
-            CelEvaluationError: The expression has no answer for this device, for example because the device lacks an
+            CelEvaluationError: The expression has no value for this device, for example because the device lacks an
                 attribute that it reads.
         """
         known = self._devices.get(id(device))
@@ -114,19 +114,19 @@ class Selector:
         outcome = self._answers.get(key)
         if outcome is None:
             outcome = self._evaluated(driver, device, limits)
-            self._answers.put(key, outcome, most=_ANSWERS, weight=self.key_weight(device))
+            self._answers.put(key, outcome, most=_ANSWERS, weight=self.key_size(device))
         return outcome
 
     def key(self, driver: str, device: resource_v1.Device) -> tuple[object, ...]:
-        """What the answer depends on: the values that are read, or all of the device. Equal keys, equal answers."""
+        """Return what the answer depends on: the values that are read, or all of the device."""
         if self.reads is None or not _has_plain(device):
             attributes = tuple(sorted(device.attributes.items(), key=itemgetter(0)))
             capacity = tuple(sorted((name, amount.value) for name, amount in device.capacity.items()))
             return (driver, device.allow_multiple_allocations, attributes, capacity)
         return tuple([read_value(read, driver, device) for read in self.reads])
 
-    def key_weight(self, device: resource_v1.Device) -> int:
-        """How much memory a key takes, in the unit of :class:`driver.cel.memory.Memory`."""
+    def key_size(self, device: resource_v1.Device) -> int:
+        """Return the size of a key, in the unit of :class:`driver.cel.cache.AnswerCache`."""
         return 2 + (len(device.attributes) + len(device.capacity) if self.reads is None else len(self.reads)) // 2
 
     def _evaluated(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> _Outcome:
@@ -151,16 +151,16 @@ class Selector:
 
 
 def compile_selector(expression: str, *, stored: bool = False) -> Selector:
-    """The selector of an expression; the same object for the same expression, while it is remembered.
+    """Return the selector of an expression; the same object for the same expression, while it is cached.
 
     Args:
         expression: A CEL expression over the variable ``device``.
-        stored: As kube-scheduler reads the expression of a stored object: attributes may be lists, macros may range
-            over them, and there is ``includes``. Otherwise as the API server takes a new one with its default gates,
-            DRAListTypeAttributes off.
+        stored: Whether to compile as kube-scheduler does for a stored object: attributes may be lists, macros may range
+            over them, and there is ``includes``. Otherwise as the API server does for a new object with its default
+            gates, DRAListTypeAttributes off.
 
     Raises:
-        CelCompileError: Kubernetes would not compile it: not CEL, unknown names, wrong types, too long; or it uses what
+        CelCompileError: Kubernetes would refuse it (not CEL, unknown names, wrong types, too long), or it uses what
             Rootport does not support yet.
     """
     return _COMPILED(expression, stored)
@@ -179,14 +179,14 @@ def _compiled(expression: str, stored: bool) -> Selector:  # noqa: FBT001 - as i
         raise CelCompileError("nests too deeply for what is left of Python's stack", expression) from None
 
 
-_COMPILED: Final = Compiled(_compiled, most=_SELECTORS, length=_LENGTH_OF_ALL)
+_COMPILED: Final = CompileCache(_compiled, most=_SELECTORS, length=_LENGTH_OF_ALL)
 
 _PLAIN: Final[dict[int, resource_v1.DeviceAttribute]] = {}
-"""Plain attributes by identity, kept so that their id stays theirs: equal ones mostly are one object."""
+"""Plain attributes by identity, kept so that no other object gets their id; most equal ones are one object."""
 
 
 def _has_plain(device: resource_v1.Device) -> bool:
-    """Whether all attributes of the device are plain; asked of every device for every expression."""
+    """Whether all attributes of the device are plain; called for every device and every expression."""
     attributes = device.attributes.values()
     if all(map(_PLAIN.__contains__, map(id, attributes))):
         return True
@@ -201,7 +201,7 @@ def _has_plain(device: resource_v1.Device) -> bool:
 
 
 def are_plain(devices: Iterable[resource_v1.Device]) -> bool:
-    """Whether the answers of a :class:`Selector` for these devices depend on nothing but what it reads."""
+    """Whether the answers of a :class:`Selector` for these devices depend only on what it reads."""
     return all(map(_has_plain, devices))
 
 
@@ -222,17 +222,17 @@ def _is_version(text: str) -> bool:
 
 
 def find_attribute(read: Read, driver: str, device: resource_v1.Device) -> resource_v1.DeviceAttribute | None:
-    """The attribute that ``read`` means, named with its domain or, if that is the driver, without; None: absent."""
+    """Return the attribute that ``read`` means, named with its domain or, for the driver's, without; or None."""
     return device.attributes.get(read.name) or device.attributes.get(read.id if read.domain == driver else "")
 
 
 def find_amount(read: Read, driver: str, device: resource_v1.Device) -> resource_v1.DeviceCapacity | None:
-    """The capacity that ``read`` means, likewise."""
+    """Return the capacity that ``read`` means, named with its domain or, for the driver's, without; or None."""
     return device.capacity.get(read.name) or device.capacity.get(read.id if read.domain == driver else "")
 
 
 def read_parts(read: Read, driver: str, devices: Iterable[resource_v1.Device]) -> list[object]:
-    """The parts of each device in which it says what ``read`` means; the same objects, the same values."""
+    """Return the parts of each device that decide what ``read`` means; the same objects, the same values."""
     if read.part == "driver":
         return [driver for _ in devices]
     if read.part == "allowMultipleAllocations":
@@ -244,7 +244,7 @@ def read_parts(read: Read, driver: str, devices: Iterable[resource_v1.Device]) -
 
 
 def read_value(read: Read, driver: str, device: resource_v1.Device) -> object:
-    """What the device has for ``read``, with its type; None where it has nothing. Selectors see no more of it."""
+    """Return the device's value of ``read``, with its type; None if it has none. Selectors see no more of it."""
     if read.part == "driver":
         return driver
     if read.part == "allowMultipleAllocations":

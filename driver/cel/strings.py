@@ -56,7 +56,7 @@ _COMPARED_PER_STEP: Final = 1024
 
 
 class PatternTooLargeError(Exception):
-    """The regular expression is larger than what Rootport evaluates; Go may well take it."""
+    """The regular expression is larger than what Rootport evaluates; Go may accept it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +67,29 @@ class Pattern:
     size: int
 
     def search(self, meter: Meter, text: str) -> str | None:
-        """The first match."""
+        """Return the first match."""
         self.charge_copy(meter, text)
         match = self.compiled.search(text)
         return match.group() if match else None
 
     def charge_copy(self, meter: Meter, text: str) -> None:
-        """Counts the making of this, the copy of a text in UTF-8 that RE2 gets, and going through it once."""
+        """Charge for compiling, for the copy of a text in UTF-8 that RE2 gets, and for one pass over it."""
         meter.memory(OBJECT + len(text) * (1 if text.isascii() else 4))
         # Counted whether it was remembered or not: an answer must not depend on that.
         steps = self.size // _INSTRUCTIONS_MADE_PER_STEP
         meter.work(steps + (1 + len(text)) * self.size // _INSTRUCTIONS_PER_STEP)
 
     def charge(self, meter: Meter, length: int) -> None:
-        """Counts going through a text once more."""
+        """Charge for one more pass over a text."""
         meter.work((1 + length) * self.size // _INSTRUCTIONS_PER_STEP)
 
 
 @lru_cache(maxsize=_PATTERNS)
 def compile_pattern(pattern: str) -> Pattern:
-    """The compiled regular expression.
+    """Compile a regular expression.
 
     Raises:
-        CELEvalError: It is none that RE2 takes.
+        CELEvalError: RE2 does not accept it.
         PatternTooLargeError: It is too large.
     """
     if len(pattern) > _LONGEST_PATTERN:
@@ -109,7 +109,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def _pattern(meter: Meter, pattern: str) -> Pattern:
-    """A regular expression that may have been made while the evaluation ran."""
+    """Compile a regular expression that may have been made while the evaluation ran."""
     meter.work(16 + len(pattern) // 4)
     try:
         return compile_pattern(pattern)
@@ -156,7 +156,7 @@ def _char_at(_meter: Meter, text: str, index: IntType) -> Value:
 
 
 def _charge_search(meter: Meter, text: str, part: str) -> None:
-    """Counts looking for a part: CPython compares up to a hundred characters at a place, or else goes through once."""
+    """Charge for the search of a part: CPython compares up to a hundred characters at a place, or scans once."""
     meter.work(len(text) * (16 + min(len(part), 100)) // _COMPARED_PER_STEP)
 
 
@@ -233,7 +233,7 @@ def _substring(meter: Meter, text: str, start: IntType, end: IntType | None = No
 
 
 def _translated(table: dict[int, Any], growth: int = 1) -> Callable[[Meter, str], str]:
-    """A function that puts others in the place of some characters, each at most ``growth`` times as long."""
+    """Return a function that replaces some characters, each by a text at most ``growth`` times as long."""
 
     def translated(meter: Meter, text: str) -> str:
         meter.text(growth * len(text), text)
@@ -283,4 +283,4 @@ STRINGS: Final[dict[str, Implementation]] = {
     "string_trim": _trim,
     "strings_quote": _quote,
 }
-"""What each overload of a function of strings does."""
+"""The implementation of each overload of the strings' functions."""

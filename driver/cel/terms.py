@@ -1,6 +1,6 @@
-"""An expression as the terms that must all hold: which of them a device fails, and with which values.
+"""Splits an expression into terms that must all hold, and finds the term that a device fails, with its values.
 
-A selector mostly is a conjunction, and where it refuses a device one term does; that term is what to show.
+Most selectors are conjunctions, and one term of it refuses a device; that term is what to show.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.api import resource_v1
+from driver.cel.cache import AnswerCache, CompileCache
 from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
 from driver.cel.lexer import Token, tokenize
-from driver.cel.memory import Compiled, Memory
 from driver.cel.meter import STANDARD, Limits
 from driver.cel.reads import Read
 from driver.cel.selector import Selector, compile_selector, find_amount, find_attribute
 
-__all__ = ["ABSENT", "Term", "TermAnswer", "Terms", "compile_terms", "shown_attribute", "shown_value"]
+__all__ = ["ABSENT", "Term", "TermAnswer", "Terms", "compile_terms"]
 
 ABSENT: Final = "absent"
-"""What is shown of an attribute or capacity that the device does not have."""
+"""The text for an attribute or capacity that the device does not have."""
 
 _TERMS: Final = 1024
 _LENGTH_OF_ALL: Final = 64 * 1024  # characters of all that are remembered: some 40 MiB at most
@@ -37,8 +37,8 @@ class Term:
 
     Attributes:
         text: The term as it is written, with its own parentheses.
-        offset: Where it begins, in characters from the start of the expression.
-        reads: The values of a device that it reads; None where it depends on the device as a whole.
+        offset: Its place in the expression, in characters from the start.
+        reads: The values of a device that it reads; None if it depends on the device as a whole.
     """
 
     text: str
@@ -51,14 +51,14 @@ class TermAnswer:
     """The term that keeps a device from being selected.
 
     Attributes:
-        index: Its place among :attr:`Terms.terms`; None where only the expression as a whole fails, because all of it
+        index: Its index in :attr:`Terms.terms`; None if only the expression as a whole fails, because all of it
             together costs too much.
         text: The term as it is written.
         values: What it reads, by name (``rootport.dev/model``, ``device.driver``), each as CEL would write the value,
-            or :data:`ABSENT`. Empty where it depends on the device as a whole.
-        error: Why it has no answer; empty where the answer is false. kube-scheduler does not schedule a pod for which a
+            or :data:`ABSENT`. Empty if it depends on the device as a whole.
+        error: Why it has no value; empty if the value is false. kube-scheduler does not schedule a pod for which a
             selector ends with an error.
-        is_known: False where Rootport stopped the evaluation (:class:`driver.cel.CelLimitError`): the device may be
+        is_known: False if Rootport stopped the evaluation (:class:`driver.cel.CelLimitError`): the device may be
             selected or not, ``error`` says what took too much, and ``text`` is the whole expression.
     """
 
@@ -71,7 +71,7 @@ class TermAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A stretch of the expression: a term, or, with ``parts``, several in one pair of parentheses."""
+    """A part of the expression: a term, or, with ``parts``, several terms in one pair of parentheses."""
 
     start: int
     end: int
@@ -86,7 +86,7 @@ class Terms:
     Attributes:
         expression: The expression.
         selector: The selector of all of it.
-        terms: In the order in which they are written; at least one.
+        terms: The terms in the order in which they are written; at least one.
     """
 
     __slots__ = ("_answers", "_root", "_selectors", "_spans", "expression", "selector", "terms")
@@ -108,18 +108,18 @@ class Terms:
             Term(text=expression[span.start : span.end], offset=span.start, reads=selector.reads)
             for span, selector in zip(self._spans, selectors, strict=True)
         )
-        self._answers: Memory[tuple[object, ...], TermAnswer | None] = Memory()
+        self._answers: AnswerCache[tuple[object, ...], TermAnswer | None] = AnswerCache()
 
     def first_false(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> TermAnswer | None:
-        """The first term that is false; of an expression that ends with an error, the first term that does.
+        """Return the first term that is false, or that ends with an error if the expression does.
 
-        None exactly where :meth:`driver.cel.Selector.matches` says true. It never raises: where the evaluation is
-        stopped, the answer is one that is not known.
+        None exactly if :meth:`driver.cel.Selector.matches` returns true. It never raises: if the evaluation is stopped,
+        the answer says that it is not known.
 
         Args:
             driver: The driver of the slice that the device is in.
-            device: The device. It must not change: answers are remembered by the values that the expression reads.
-            limits: What each evaluation may use up, where the answer is not remembered; there are at most two of each
+            device: The device. It must not change: answers are cached by the values that the expression reads.
+            limits: What each evaluation may use up, if the answer is not cached; there are at most two of each
                 part of the expression.
         """
         key = self.selector.key(driver, device)
@@ -129,12 +129,12 @@ class Terms:
             answer = self._first_false(driver, device, limits)
         # The selector knows whether another attempt may get further.
         if answer is None or answer.is_known:
-            weight = self.selector.key_weight(device) + (0 if answer is None else 2 + len(answer.values))
+            weight = self.selector.key_size(device) + (0 if answer is None else 2 + len(answer.values))
             self._answers.put(key, answer, most=_ANSWERS, weight=weight)
         return answer
 
     def without(self, index: int) -> str:
-        """The expression without one term; ``true`` where there is no other."""
+        """Return the expression without one term; ``true`` if there is no other."""
         if len(self._spans) == 1:
             return "true"
         gone = self._spans[index]
@@ -150,7 +150,7 @@ class Terms:
         return self.expression[:start] + self.expression[end:]
 
     def replaced(self, index: int, text: str) -> str:
-        """The expression with ``text`` in place of one term; the caller sees to its precedence."""
+        """Return the expression with ``text`` in place of one term; the caller takes care of its precedence."""
         span = self._spans[index]
         return self.expression[: span.start] + text + self.expression[span.end :]
 
@@ -184,7 +184,7 @@ class Terms:
 
 
 def compile_terms(expression: str, *, stored: bool = False) -> Terms:
-    """The terms of an expression; the same object for the same expression, while it is remembered.
+    """Return the terms of an expression; the same object for the same expression, while it is cached.
 
     Raises:
         CelCompileError: As :func:`driver.cel.compile_selector`.
@@ -192,13 +192,13 @@ def compile_terms(expression: str, *, stored: bool = False) -> Terms:
     return _COMPILED(expression, stored)
 
 
-_COMPILED: Final = Compiled(
+_COMPILED: Final = CompileCache(
     lambda expression, lists: Terms(expression, stored=lists), most=_TERMS, length=_LENGTH_OF_ALL
 )
 
 
-def shown_value(read: Read, driver: str, device: resource_v1.Device) -> str:
-    """What a device has, as CEL would write it, on one line of bounded length; :data:`ABSENT` where it has nothing."""
+def _value_text(read: Read, driver: str, device: resource_v1.Device) -> str:
+    """Return a device's value as CEL would write it, on one line of bounded length, or :data:`ABSENT`."""
     if read.part == "driver":
         return _quoted(driver)
     if read.part == "allowMultipleAllocations":
@@ -207,11 +207,11 @@ def shown_value(read: Read, driver: str, device: resource_v1.Device) -> str:
         amount = find_amount(read, driver, device)
         return ABSENT if amount is None else str(amount.value)
     attribute = find_attribute(read, driver, device)
-    return ABSENT if attribute is None else shown_attribute(attribute)
+    return ABSENT if attribute is None else _attribute_text(attribute)
 
 
-def shown_attribute(attribute: resource_v1.DeviceAttribute) -> str:
-    """The value of an attribute, as CEL would write it, on one line of bounded length."""
+def _attribute_text(attribute: resource_v1.DeviceAttribute) -> str:
+    """Return the value of an attribute as CEL would write it, on one line of bounded length."""
     if attribute.string_value is not None:
         return _quoted(attribute.string_value)
     if attribute.version_value is not None:
@@ -229,11 +229,11 @@ def _quoted(text: str) -> str:
 
 
 def _values(reads: tuple[Read, ...] | None, driver: str, device: resource_v1.Device) -> tuple[tuple[str, str], ...]:
-    return tuple((read.name if read.domain else str(read), shown_value(read, driver, device)) for read in reads or ())
+    return tuple((read.name if read.domain else str(read), _value_text(read, driver, device)) for read in reads or ())
 
 
 def _split(tokens: Sequence[Token]) -> _Span:
-    """The terms of an expression that is known to be well formed."""
+    """Return the terms of an expression that is known to be well formed."""
     span = _Span(tokens[0].offset, tokens[-1].offset + len(tokens[-1].text))
     parts = _conjuncts(tokens)
     if len(parts) > 1:
@@ -246,7 +246,7 @@ def _split(tokens: Sequence[Token]) -> _Span:
 
 
 def _conjuncts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """What stands between the ``&&`` outside of all brackets; one where ``||`` or ``?:`` binds them together."""
+    """Return the parts between the ``&&`` outside of all brackets; one if ``||`` or ``?:`` joins them."""
     depth, start = 0, 0
     parts: list[Sequence[Token]] = []
     for place, token in enumerate(tokens):

@@ -48,7 +48,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """Reads ``1h30m``, ``-1.5s``, ``0`` …; ValueError if it is none."""
+        """Parse ``1h30m``, ``-1.5s``, ``0`` …; ValueError for other texts."""
         body = text[1:] if text[:1] in ("+", "-") else text
         if len(text) > _LONGEST or not body:
             raise ValueError(f"{text[:40]!r} is not a duration")
@@ -64,7 +64,7 @@ class Duration:
         return cls(-total if text[0] == "-" else total)
 
     def whole(self, unit: str) -> int:
-        """The duration in whole units (h, m, s, ms), cut off."""
+        """Return the duration in whole units (h, m, s, ms), truncated."""
         count = abs(self.nanos) // _UNITS[unit]
         return -count if self.nanos < 0 else count
 
@@ -86,7 +86,7 @@ class Timestamp:
 
     @classmethod
     def parse(cls, text: str) -> Timestamp:
-        """Reads RFC 3339 with any fraction of a second; ValueError if it is none."""
+        """Parse RFC 3339 with any fraction of a second; ValueError for other texts."""
         match = _RFC3339.fullmatch(text) if len(text) <= _LONGEST else None
         if match is None:
             raise ValueError(f"{text[:40]!r} is not an RFC 3339 timestamp")
@@ -100,17 +100,17 @@ class Timestamp:
         return cls(((moment - _EPOCH) // timedelta(seconds=1)) * _SECOND + nanos, offset)
 
     def plus(self, nanos: int) -> Timestamp:
-        """A later (or earlier) point; ValueError where there is none."""
+        """Return a later (or earlier) point in time; ValueError if it is out of range."""
         return Timestamp(self.nanos + nanos, self.offset)
 
     def at(self, zone: str) -> datetime:
-        """The calendar and clock in a zone (IANA name or offset such as ``-08:00``); ValueError if there is none."""
+        """Return calendar and clock in a zone (IANA name or offset such as ``-08:00``); ValueError if unknown."""
         seconds = self.nanos // _SECOND
         return (_EPOCH + timedelta(seconds=seconds)).astimezone(_zone(zone))
 
     @property
     def fraction(self) -> int:
-        """Nanoseconds within the second."""
+        """The nanoseconds within the second."""
         return self.nanos % _SECOND
 
     def __str__(self) -> str:

@@ -47,12 +47,12 @@ class CelType:
 
     @property
     def is_parameter(self) -> bool:
-        """True of a type parameter, such as ``<A>``."""
+        """Whether it is a type parameter, such as ``<A>``."""
         return self.name.startswith("<")
 
     @property
     def is_dyn(self) -> bool:
-        """True of the two types that turn checking off."""
+        """Whether it is one of the two types that turn checking off."""
         return self.name in ("dyn", "any")
 
     def __str__(self) -> str:
@@ -79,28 +79,28 @@ _PRIMITIVE: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes
 
 
 def list_of(element: CelType) -> CelType:
-    """The type of a list."""
+    """Return the type of a list."""
     return CelType("list", (element,))
 
 
 def map_of(key: CelType, value: CelType) -> CelType:
-    """The type of a map."""
+    """Return the type of a map."""
     return CelType("map", (key, value))
 
 
 def optional_of(value: CelType) -> CelType:
-    """The type of an optional value."""
+    """Return the type of an optional value."""
     return CelType("optional_type", (value,))
 
 
 def type_of(value: CelType) -> CelType:
-    """The type of a type name used as a value."""
+    """Return the type of a type name used as a value."""
     return CelType("type", (value,))
 
 
 @cache
 def parse_type(text: str) -> CelType:
-    """A type from its spelling, for example ``map(string, list(<A>))``."""
+    """Parse a type's spelling, for example ``map(string, list(<A>))``."""
     name, opened, rest = text.strip().partition("(")
     if not opened:
         return CelType(name)
@@ -116,7 +116,7 @@ def parse_type(text: str) -> CelType:
 
 
 class Bindings:
-    """What the type parameters of one expression stand for, found by unification."""
+    """The types that the type parameters of one expression stand for, found by unification."""
 
     __slots__ = ("_fresh", "_known")
 
@@ -125,12 +125,12 @@ class Bindings:
         self._fresh = 0
 
     def fresh(self) -> CelType:
-        """A type parameter that nothing is known about."""
+        """Return a new type parameter."""
         self._fresh += 1
         return CelType(f"<{self._fresh}>")
 
     def assign(self, pairs: list[tuple[CelType, CelType]]) -> bool:
-        """Whether each first type may stand where each second one is expected; learns parameters only if all may."""
+        """Whether each first type may stand where each second one is expected; binds parameters only if all may."""
         before = self._known
         self._known = dict(before)
         if all(self._assignable(actual, expected) for actual, expected in pairs):
@@ -139,7 +139,7 @@ class Bindings:
         return False
 
     def resolve(self, type_: CelType, *, to_dyn: bool = False) -> CelType:
-        """The type with its known parameters replaced; with ``to_dyn`` the unknown ones become dyn."""
+        """Return the type with its known parameters replaced; with ``to_dyn`` unknown ones become dyn."""
         while type_.is_parameter:
             known = self._known.get(type_.name)
             if known is None:
@@ -198,7 +198,7 @@ class Bindings:
 
 
 def more_general(first: CelType, second: CelType) -> CelType:
-    """Of two types that unify, the one that takes more."""
+    """Return the more general of two types that unify."""
     return first if _is_less_specific(first, second) else second
 
 

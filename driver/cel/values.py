@@ -1,7 +1,7 @@
 """The values that an expression computes with.
 
 CEL's int and uint are cel-python's ``IntType`` and ``UintType`` (64-bit, overflow is an error, division truncates);
-bool, double, string, bytes and null are Python's own. A list is a Python list that nobody changes. An error is
+bool, double, string, bytes and null are Python's own. A list is a Python list that is never changed. An error is
 cel-python's ``CELEvalError``, as a value, because ``&&``, ``||`` and macros may absorb it.
 """
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class Sum(Quantity):
-    """A quantity that ``add`` or ``sub`` made. In Kubernetes these are equal to others, but others never to them."""
+    """A quantity made by ``add`` or ``sub``. In Kubernetes these are equal to others, but others never to them."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class Optional:
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """What ``type(x)`` gives, and what a type's name means."""
+    """The value of ``type(x)``, and of a type's name."""
 
     name: str
 
@@ -99,16 +99,16 @@ class CelMap:
         return _key(key) in self._entries
 
     def items(self) -> Iterator[tuple[Value, Value]]:
-        """Keys with values, in the order in which they were put in (Go has none)."""
+        """Yield keys with values, in insertion order (Go has none)."""
         return iter(self._entries.values())
 
     def find(self, key: Value) -> Optional:
-        """The value of a key, if there is one."""
+        """Return the value of a key, if there is one."""
         entry = self._entries.get(_key(key))
         return NONE if entry is None else Optional(present=True, value=entry[1])
 
     def put(self, key: Value, value: Value) -> None:
-        """Adds an entry, while the map is made.
+        """Add an entry, while the map is made.
 
         Raises:
             CELEvalError: The key is of a type that keys may not have.
@@ -119,12 +119,12 @@ class CelMap:
         self._entries[hashed] = (key, value)
 
     def remove(self, key: Value) -> None:
-        """Takes an entry away, while the map is made."""
+        """Remove an entry, while the map is made."""
         self._entries.pop(_key(key), None)
 
 
 class DefaultMap(CelMap):
-    """A map in which looking up an unknown key gives an empty map: ``device.attributes`` and ``device.capacity``.
+    """A map in which an unknown key has an empty map: ``device.attributes`` and ``device.capacity``.
 
     Source: k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go, newStringInterfaceMapWithDefault. ``in``, size
     and iteration see only the keys that are there.
@@ -133,7 +133,7 @@ class DefaultMap(CelMap):
     __slots__ = ()
 
     def find(self, key: Value) -> Optional:
-        """The value of a key, or an empty map."""
+        """Return the value of a key, or an empty map."""
         found = super().find(key)
         return found if found.present else Optional(present=True, value=CelMap())
 
@@ -206,22 +206,22 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Value) -> str:
-    """The name of a value's type, as CEL writes it."""
+    """Return the name of a value's type, as CEL writes it."""
     return _TYPE_NAMES[type(value)]
 
 
 def integer(value: int) -> IntType:
-    """An int that is known to be in range; ``IntType(value)`` checks that, which takes 30 times as long."""
+    """Return an int that is known to be in range; ``IntType(value)`` checks that, which takes 30 times as long."""
     return int.__new__(IntType, value)
 
 
 def fail(problem: str) -> CELEvalError:
-    """An error as a value (or to raise); what it says is cut, as it may hold a text that the expression made."""
+    """Return an error as a value (or to raise); its text is cut, as it may contain one that the expression made."""
     return CELEvalError(problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[: _LONGEST_PROBLEM - 1]}…")
 
 
 def _key(key: object) -> _Key:
-    """What identifies a key: numbers by value, all else by type and value; None of what cannot be one here."""
+    """Return what identifies a key: numbers by value, all else by type and value; None for what cannot be one."""
     if isinstance(key, bool):
         return ("bool", key)
     if isinstance(key, IntType | UintType):

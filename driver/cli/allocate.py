@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from driver.adapters.files.problems import answer_file
+from driver.adapters.files.allocation_problems import answer_file
 from driver.cli.options import FILE
 
 __all__ = ["command"]

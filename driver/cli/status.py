@@ -15,7 +15,7 @@ from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 
 if TYPE_CHECKING:
-    from driver.status.observed import Observed
+    from driver.status.observation import Observation
 
 __all__ = ["command"]
 
@@ -72,14 +72,14 @@ def command(
         return _NO_ANSWER
 
 
-def _dumped(dumps: Path, node: str | None) -> Observed:
+def _dumped(dumps: Path, node: str | None) -> Observation:
     from driver.adapters.manifests.dumps import read_observed_dump  # noqa: PLC0415 - YAML is for dumps alone
 
     with progress("reading objects") as step:
         return read_observed_dump(dumps, node=node, seen=step)
 
 
-def _observed(connect: Connect, selector: str, node: str | None) -> Observed:
+def _observed(connect: Connect, selector: str, node: str | None) -> Observation:
     # Imported here, so that --help and a wrong flag cost no half second.
     from driver.adapters.kubernetes.status_objects import read_observed  # noqa: PLC0415 - as said above
 
@@ -87,13 +87,13 @@ def _observed(connect: Connect, selector: str, node: str | None) -> Observed:
         return read_observed(api, selector=selector, node=node, seen=step)
 
 
-def _told(node: str | None, observed: Observed, *, unhealthy: bool, is_selected: bool, output: str) -> int:
+def _told(node: str | None, observed: Observation, *, unhealthy: bool, is_selected: bool, output: str) -> int:
     from driver.cli.status_report import print_cluster, print_node  # noqa: PLC0415 - as below
-    from driver.status.cluster import is_well, node_overviews  # noqa: PLC0415 - not for --help
+    from driver.status.cluster import is_healthy, node_overviews  # noqa: PLC0415 - not for --help
 
     for text in observed.notes:
         note(text)
-    nodes = node_overviews(observed.devices, observed.words)
+    nodes = node_overviews(observed.devices, observed.readiness)
     if node is not None:
         (overview,) = nodes
         if output == "json":
@@ -104,7 +104,7 @@ def _told(node: str | None, observed: Observed, *, unhealthy: bool, is_selected:
             print_node(overview, observed.devices)
         return 0
     if unhealthy:
-        nodes = tuple(item for item in nodes if not is_well(item))
+        nodes = tuple(item for item in nodes if not is_healthy(item))
     if output == "json":
         click.echo(to_json({"nodes": [item.to_wire() for item in nodes]}), nl=False)
     else:

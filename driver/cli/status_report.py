@@ -12,7 +12,7 @@ from driver.cli.amounts import free_of_all, gibibytes, gibibytes_of
 from driver.cli.columns import Cell, Columns
 from driver.cli.node_tree import node_tree
 from driver.cli.render import console
-from driver.status.cluster import NodeFigures, is_well, name_order, node_figures
+from driver.status.cluster import NodeTotals, is_healthy, name_order, node_totals
 from driver.status.overview import NodeOverview
 from driver.wording import plural
 
@@ -55,8 +55,8 @@ def _nothing(*, only_unhealthy: bool, is_selected: bool) -> str:
 
 
 def _table(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
-    figures = [node_figures(node) for node in nodes]
-    whole = node_figures(*nodes)
+    figures = [node_totals(node) for node in nodes]
+    whole = node_totals(*nodes)
     columns = {
         "FREE GPUS": [free_of_all(item.gpus.free, item.gpus.total) for item in (*figures, whole)],
         "FREE MEMORY": [_memory(item) for item in (*figures, whole)],
@@ -72,7 +72,7 @@ def _table(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
         *cells, unhealthy = (cells[at] for cells in shown.values())
         colour = "red" if figures[at].unhealthy else None
         state = Cell(node.state, _STATES[node.state], is_bold=node.state != "Ready")
-        name = Cell(node.name, is_bold=not is_well(node))
+        name = Cell(node.name, is_bold=not is_healthy(node))
         rows.append([name, state, *map(Cell, cells), Cell(unhealthy, colour, is_bold=colour is not None)])
     total = [f"{len(nodes)} nodes", "", *(cells[-1] for cells in shown.values())]
     rows += [[Cell(text, is_bold=True) for text in total]] if len(nodes) > 1 else []
@@ -82,13 +82,13 @@ def _table(nodes: Sequence[NodeOverview], width: int) -> Iterator[str]:
         yield from made.row(row)
 
 
-def _memory(figures: NodeFigures) -> str:
+def _memory(figures: NodeTotals) -> str:
     return gibibytes_of(figures.memory.free, figures.memory.total) if figures.memory.total else "-"
 
 
 def _faults(nodes: Sequence[NodeOverview]) -> Iterator[str]:
     found = [(node.name, str(node.state), node.reason) for node in nodes if node.state != "Ready"]
-    found += [(node, f"{device.name} is unhealthy", device.reason) for node, device in node_figures(*nodes).unhealthy]
+    found += [(node, f"{device.name} is unhealthy", device.reason) for node, device in node_totals(*nodes).unhealthy]
     if not found:
         return
     found.sort(key=lambda fault: name_order(fault[0]))

@@ -87,8 +87,8 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
                 f"no pod of Rootport's plugin is {where}, namespace {NAMESPACE}: top asks each node's plugin by way of "
                 "its pod",
                 hint=f"`kubectl -n {NAMESPACE} get pods -o wide` shows which nodes have one; install the DaemonSet "
-                "(docs/user/install.md), or, where the plugin runs without a pod as on `make cluster`, read its page "
-                "/metrics",
+                "(docs/operator/install.md), or, where the plugin runs without a pod as on `make cluster`, read its "
+                "page /metrics",
             )
         with progress("asking nodes", len(pods)) as step, ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             asked = [pool.submit(_load, api, pod) for pod in pods.values()]

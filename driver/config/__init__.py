@@ -17,7 +17,6 @@ from driver.config.kinds import (
     TimeSlicingSettings,
     config_kind,
 )
-from driver.config.parameters import API_VERSION
 from driver.config.parse import MAX_DEPTH, MAX_PARAMETERS_BYTES, UnsupportedFieldError, parse_config
 from driver.config.rdma import (
     MAX_INTERFACE_NAME,
@@ -29,7 +28,6 @@ from driver.config.rdma import (
 from driver.config.shares import share_errors, small_amount
 
 __all__ = [
-    "API_VERSION",
     "MAX_DEPTH",
     "MAX_INTERFACE_NAME",
     "MAX_PARAMETERS_BYTES",

@@ -8,8 +8,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api import API_VERSION
 from driver.api.quantity import Quantity
-from driver.config.parameters import API_VERSION, PLAIN_ERROR, Parameters
+from driver.api.resource_v1 import StrictWire
+from driver.api.validation.wording import PLAIN_ERROR
 from driver.config.rdma import RdmaConfig
 from driver.config.shares import small_amount
 from driver.model.devices import DeviceType
@@ -31,7 +33,7 @@ __all__ = [
 SharingStrategy: TypeAlias = Literal["exclusive", "timeSlicing", "mps", "hamiCore"]
 
 
-class TimeSlicingSettings(Parameters):
+class TimeSlicingSettings(StrictWire):
     """Settings of ``timeSlicing``.
 
     Attributes:
@@ -42,7 +44,7 @@ class TimeSlicingSettings(Parameters):
     interval: Literal["Default", "Short", "Medium", "Long"] = "Default"
 
 
-class MpsSettings(Parameters):
+class MpsSettings(StrictWire):
     """Settings of ``mps``. Each lowers what the claim's share is limited to anyway.
 
     Attributes:
@@ -71,7 +73,7 @@ class MpsSettings(Parameters):
         return value
 
 
-class HamiCoreSettings(Parameters):
+class HamiCoreSettings(StrictWire):
     """Settings of ``hamiCore``.
 
     Attributes:
@@ -82,7 +84,7 @@ class HamiCoreSettings(Parameters):
     core_policy: Literal["default", "force", "disable"] = "default"
 
 
-class GpuSharing(Parameters):
+class GpuSharing(StrictWire):
     """How the containers that are given a GPU share it.
 
     Attributes:
@@ -120,7 +122,7 @@ class GpuSharing(Parameters):
         )
 
 
-class GpuConfig(Parameters):
+class GpuConfig(StrictWire):
     """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
@@ -128,14 +130,14 @@ class GpuConfig(Parameters):
     sharing: GpuSharing = GpuSharing()
 
 
-class MigConfig(Parameters):
+class MigConfig(StrictWire):
     """Parameters for MIG partitions: none yet."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["MigConfig"] = "MigConfig"
 
 
-class FpgaConfig(Parameters):
+class FpgaConfig(StrictWire):
     """Parameters for FPGAs: none yet."""
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION

@@ -1,24 +1,21 @@
-"""Opaque parameters as a claim carries them → a config, or every mistake in them.
+"""Reads opaque parameters: they become a config, or every mistake in them.
 
-The parameters are the words of a claim's author: their size and depth are bounded before anything walks them.
+A claim's author may write anything, so size and depth are bounded before anything walks the parameters.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
+from driver.api import API_VERSION
 from driver.api.validation.errors import FieldError, shown_value
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import field_errors
 from driver.config.kinds import KINDS, DeviceConfig
-from driver.config.parameters import API_VERSION
-from driver.spelling import nearest_name
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
 
@@ -29,7 +26,6 @@ MAX_DEPTH: Final = 16
 """Far deeper than any kind; it keeps a hostile nesting from using up the stack."""
 
 _HEADER: Final = ("apiVersion", "kind")
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldEr
     try:
         config = model.model_validate({key: value for key, value in parameters.items() if key not in _HEADER})
     except ValidationError as error:
-        return errors + tuple(_field_error(detail, model, where) for detail in error.errors(include_url=False))
+        return errors + field_errors(error, model=model, path=where)
     return errors or config
 
 
@@ -74,7 +70,7 @@ def _header(parameters: Mapping[str, object], where: str) -> Iterator[FieldError
 
 
 def _bounds(parameters: object) -> str | None:
-    """What makes the parameters too large, too deep or no JSON; without recursion, and stopping at the limit."""
+    """Return why the parameters are too large, too deep or no JSON; without recursion, and stopping at the limit."""
     too_large = f"has more than {MAX_PARAMETERS_BYTES} bytes of JSON, which is the API server's limit"
     left = MAX_PARAMETERS_BYTES
     stack: list[tuple[object, int]] = [(parameters, 1)]
@@ -97,29 +93,3 @@ def _bounds(parameters: object) -> str | None:
             return f"has a value of type {type(value).__name__}, which JSON does not have"
     text = json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
     return too_large if len(text.encode(errors="surrogatepass")) > MAX_PARAMETERS_BYTES else None
-
-
-def _field_error(detail: ErrorDetails, model: type[BaseModel], where: str) -> FieldError:
-    loc = detail["loc"]
-    path = where + "".join(f".{step}" if _PLAIN.fullmatch(str(step)) else f"[{shown_value(step)}]" for step in loc)
-    if detail["type"] == "extra_forbidden":
-        known = _known_fields(model, loc[:-1])
-        meant = nearest_name(str(loc[-1]), known)
-        hint = f"did you mean {meant}?" if meant else f"known are {', '.join(known)}"
-        return FieldError(path, f"unknown field; {hint}")
-    if detail["type"] == "literal_error":
-        expected = detail["ctx"]["expected"]
-        meant = nearest_name(str(detail["input"]), re.findall(r"'([^']+)'", expected))
-        rest = f"did you mean {meant}?" if meant else f"expected {expected}"
-        return FieldError(path, f"{shown_value(detail['input'])} is not known: {rest}")
-    return FieldError(path, in_words(detail))
-
-
-def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """The fields of the object at ``loc``, as users write them."""
-    for step in loc:
-        annotation = next((field.annotation for field in model.model_fields.values() if field.alias == step), None)
-        for nested in (annotation, *get_args(annotation)):
-            if isinstance(nested, type) and issubclass(nested, BaseModel):
-                model = nested
-    return [field.alias for field in model.model_fields.values() if field.alias]

@@ -8,8 +8,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from driver.api import API_VERSION
+from driver.api.resource_v1 import StrictWire
 from driver.api.validation.errors import shown
-from driver.config.parameters import API_VERSION, PLAIN_ERROR, Parameters
+from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["MAX_INTERFACE_NAME", "RdmaConfig", "RdmaInterface", "RdmaVfParameters", "interface_name_error"]
 
@@ -40,7 +42,7 @@ def interface_name_error(name: str) -> str | None:
     return None
 
 
-class RdmaInterface(Parameters):
+class RdmaInterface(StrictWire):
     """The network interface of a NIC or VF, moved into the pod.
 
     Attributes:
@@ -61,7 +63,7 @@ class RdmaInterface(Parameters):
         return value
 
 
-class RdmaVfParameters(Parameters):
+class RdmaVfParameters(StrictWire):
     """How the NIC treats a VF while the claim has it. None leaves a setting as it is.
 
     Attributes:
@@ -115,7 +117,7 @@ class RdmaVfParameters(Parameters):
         return lower
 
 
-class RdmaConfig(Parameters):
+class RdmaConfig(StrictWire):
     """Parameters for RDMA NICs and VFs.
 
     Attributes:

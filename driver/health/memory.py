@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from driver.api.validation.wording import first_error
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault
 
@@ -126,9 +127,7 @@ def from_json(content: bytes, *, boot_id: str) -> HealthMemory:
     try:
         found = HealthMemory.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UnreadableMemoryError(f"{where or 'the document'}: {first['msg']}") from None
+        raise UnreadableMemoryError(first_error(error)) from None
     return found if found.boot_id == boot_id else HealthMemory(boot_id=boot_id)
 
 

@@ -6,7 +6,6 @@ A device that cannot be given as what it would be published as is left out, and 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from driver.layout.devices import (
     vf_attributes,
 )
 from driver.layout.gpu_devices import GpuDevices
+from driver.layout.names import slice_name
 from driver.layout.neighbours import link_domains
 from driver.layout.nic_devices import NicDevices, nic_offer, on_rail_by
 from driver.layout.offers import gpu_offer
@@ -50,7 +50,8 @@ _NO_NODES: Final = (
 )
 _NOTHING_KNOWN: Final = NodeHealth()
 _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
-_NAME_LENGTH: Final = 253
+_NO_UID: Final = ""
+_FIRST_GENERATION: Final = 1
 # Sixty-four H100s in every way are 1,728 devices, which consume 4,608 counters.
 _MOST_DEVICES: Final = 4096
 _MOST_COUNTERS: Final = 16384
@@ -59,7 +60,6 @@ _MOST_COUNTERS: Final = 16384
 def resource_slices(
     inventory: Inventory,
     *,
-    generation: int = 1,
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     has_counters: bool = True,
@@ -67,7 +67,10 @@ def resource_slices(
     health: NodeHealth = _NOTHING_KNOWN,
     other_taints: Mapping[str, Sequence[resource_v1.DeviceTaint]] = _NO_TAINTS,
 ) -> tuple[resource_v1.ResourceSlice, ...]:
-    """The ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
+    """Return the ResourceSlices of a node, in their order of allocation, which is the order of their names as well.
+
+    They have the names and the generation of a new pool, and names as of a Node without a UID: the controller gives
+    them those that fit what the cluster has.
 
     The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
     with equal hardware, and nothing wrong with it, share the tuples of devices (``is``), so that consumers can cache by
@@ -77,7 +80,6 @@ def resource_slices(
 
     Args:
         inventory: The node.
-        generation: The pool's generation: raised by the publisher with each change.
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
@@ -106,13 +108,13 @@ def resource_slices(
     parts = _REMEMBERED.of(hardware, lambda: _chunks(hardware))
     taints = (health_taints(inventory, health), node_taints(parts, health), other_taints)
     parts = with_taints(parts, *taints)
-    pool = resource_v1.ResourcePool(name=inventory.node, generation=generation, resource_slice_count=len(parts))
+    pool = resource_v1.ResourcePool(name=inventory.node, generation=_FIRST_GENERATION, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
     return tuple(
         resource_v1.ResourceSlice(
             api_version=resource_v1.API_VERSION,
             kind="ResourceSlice",
-            metadata=resource_v1.ObjectMeta(name=_slice_name(inventory.node, index)),
+            metadata=resource_v1.ObjectMeta(name=slice_name(inventory.node, _NO_UID, index)),
             # A copy, because pydantic's constructor would make a tuple of its own.
             spec=spec.model_copy(update={"devices": part.devices, "shared_counters": part.counter_sets}),
         )
@@ -302,11 +304,3 @@ def _weight(hardware: _Hardware, parts: tuple[Chunk, ...]) -> int:
 
 # A published device takes 5 kB of memory.
 _REMEMBERED: Final = Remembered[_Hardware, tuple[Chunk, ...]](16_384, _weight)
-
-
-def _slice_name(node: str, index: int) -> str:
-    suffix = f"-{DRIVER_NAME}-{index:04}"
-    if len(node) + len(suffix) > _NAME_LENGTH:
-        digest = hashlib.sha256(node.encode()).hexdigest()[:12]
-        node = f"{node[: _NAME_LENGTH - len(suffix) - len(digest) - 1].rstrip('-.')}-{digest}"
-    return node + suffix

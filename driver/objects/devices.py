@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 
 from pydantic import ValidationError
 
+from driver.api import API_VERSION
 from driver.api.resource_v1 import ObjectMeta
-from driver.api.rootport_v1alpha1 import API_VERSION, MAX_NEAR, Device, DeviceSpec, DeviceStatus, NearDevice
+from driver.api.rootport_v1alpha1 import MAX_NEAR, Device, DeviceSpec, DeviceStatus, NearDevice
 from driver.api.validation.errors import shown
 from driver.api.validation.names import subdomain
 from driver.errors import InputError

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from driver.api import API_VERSION
 from driver.api.resource_v1 import ObjectMeta
 from driver.api.rootport_v1alpha1 import (
-    API_VERSION,
     MAX_DEVICES,
     MAX_NOTE_LENGTH,
     MAX_NOTES,

@@ -7,19 +7,19 @@ from driver.plan.cdi import (
     CdiHook,
     CdiMount,
     CdiSpec,
+    check_claim_uid,
     claim_uid_of,
     spec_file_name,
 )
-from driver.plan.decide import DecidedDevice, Decision, decide
+from driver.plan.decide import Decision, decide
+from driver.plan.decided import DecidedDevice, NicPlan
 from driver.plan.driver_files import DriverFiles, DriverLibrary, HookProgram, HostFile
 from driver.plan.finish import PreparedDevice, PreparePlan, finish
-from driver.plan.gpu_use import GpuUse
-from driver.plan.host_paths import host_folder
+from driver.plan.host import NicHost, host_folder
 from driver.plan.isolation.interface import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
-from driver.plan.nic_host import NicHost
-from driver.plan.nic_use import NicUse
-from driver.plan.nics import NicPlan
 from driver.plan.prepare import prepare_plan
+from driver.plan.sharing import Holding
+from driver.plan.uses import GpuUse, NicUse
 
 __all__ = [
     "CDI_VERSION",
@@ -35,6 +35,7 @@ __all__ = [
     "DriverLibrary",
     "GpuUse",
     "HamiCoreLibrary",
+    "Holding",
     "HookProgram",
     "HostFile",
     "Isolation",
@@ -44,6 +45,7 @@ __all__ = [
     "NicUse",
     "PreparePlan",
     "PreparedDevice",
+    "check_claim_uid",
     "claim_uid_of",
     "decide",
     "finish",

@@ -17,10 +17,10 @@ from driver.api.validation.errors import FieldError, shown
 from driver.config.shares import share_errors
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.parts import GpuRatio, RdmaVfPool
-from driver.plan.given import Given
+from driver.plan.allocated import AllocatedDevice
 from driver.plan.nic_amounts import BANDWIDTH
 
-__all__ = ["Amount", "amount_of", "request_errors"]
+__all__ = ["GpuAmount", "amount_of", "request_errors"]
 
 _CORE: Final = "core"
 _MEMORY: Final = "memory"
@@ -31,7 +31,7 @@ _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class GpuAmount:
     """How much of a GPU.
 
     Attributes:
@@ -45,7 +45,7 @@ class Amount:
     whole: bool
 
 
-def amount_of(item: Given) -> Amount | tuple[FieldError, ...] | None:
+def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | None:
     """How much was given of a GPU; None of a device that has no shares; or what is wrong with the allocation.
 
     Without ``consumedCapacity`` it is the whole GPU: slices of before shares, and clusters without the feature gate
@@ -59,18 +59,18 @@ def amount_of(item: Given) -> Amount | tuple[FieldError, ...] | None:
         if item.share_id is not None:
             what = "is missing: a share of a device says how much of it"
             return (FieldError(f"{item.where}.consumedCapacity", f"{what} ({item.at})"),)
-        return Amount(core=_ALL, memory_bytes=item.gpu.memory_bytes if item.gpu else None, whole=True)
+        return GpuAmount(core=_ALL, memory_bytes=item.gpu.memory_bytes if item.gpu else None, whole=True)
     return _consumed(item, item.device)
 
 
-def request_errors(claim: ResourceClaim, given: Sequence[Given]) -> Iterator[FieldError]:
+def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
     """What is wrong with the capacities that the claim asks for, where a request was given of a GPU or a NIC.
 
     A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
     The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
     """
-    by_request: dict[str, list[Given]] = {}
-    for item in given:
+    by_request: dict[str, list[AllocatedDevice]] = {}
+    for item in allocated:
         if item.gpu is not None or item.nic is not None:
             by_request.setdefault(item.request, []).append(item)
     for index, request in enumerate(claim.spec.devices.requests):
@@ -88,17 +88,19 @@ def _parts(path: str, request: DeviceRequest) -> Iterator[tuple[str, str, ExactD
         yield f"{path}.firstAvailable[{index}]", f"{request.name}/{part.name}", part
 
 
-def _over_the_card(requests: Mapping[str, Quantity], where: str, given: Sequence[Given]) -> Iterator[FieldError]:
+def _over_the_card(
+    requests: Mapping[str, Quantity], where: str, allocated: Sequence[AllocatedDevice]
+) -> Iterator[FieldError]:
     for key, value in requests.items():
         name = key.removeprefix(_DOMAIN)
-        for item in given:
+        for item in allocated:
             has = _has(item, name)
             if has is not None and value > has:
                 yield FieldError(f"{where}[{key}]", f"{shown(str(value))} is more than {item.device.name} has ({has})")
                 break
 
 
-def _has(item: Given, capacity: str) -> Quantity | None:
+def _has(item: AllocatedDevice, capacity: str) -> Quantity | None:
     if capacity == _MEMORY and item.gpu is not None and item.gpu.memory_bytes is not None:
         return Quantity.of(item.gpu.memory_bytes, binary=True)
     if capacity == BANDWIDTH and item.nic is not None:
@@ -107,7 +109,7 @@ def _has(item: Given, capacity: str) -> Quantity | None:
     return None
 
 
-def _no_share(item: Given) -> Iterator[FieldError]:
+def _no_share(item: AllocatedDevice) -> Iterator[FieldError]:
     """Of a device that is given once and as a whole."""
     if item.share_id is not None:
         what = f"{shown(item.share_id)}: devices of type {item.device.type} are not given in shares"
@@ -117,7 +119,7 @@ def _no_share(item: Given) -> Iterator[FieldError]:
         yield FieldError(item.capacity_path(key), f"{what} ({item.at})")
 
 
-def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError, ...]:
+def _consumed(item: AllocatedDevice, device: Gpu | GpuRatio) -> GpuAmount | tuple[FieldError, ...]:
     errors: list[FieldError] = []
     values = _values(item, _MEMORY_RATIO if isinstance(device, GpuRatio) else _MEMORY, errors)
     if item.share_id is None and not errors:
@@ -139,10 +141,10 @@ def _consumed(item: Given, device: Gpu | GpuRatio) -> Amount | tuple[FieldError,
         memory = _within(item, values, _MEMORY, device.memory_bytes, "bytes", errors)
     if errors:
         return tuple(errors)
-    return Amount(core=core, memory_bytes=memory, whole=core == _ALL)
+    return GpuAmount(core=core, memory_bytes=memory, whole=core == _ALL)
 
 
-def _values(item: Given, memory: str, errors: list[FieldError]) -> dict[str, tuple[str, Quantity]]:
+def _values(item: AllocatedDevice, memory: str, errors: list[FieldError]) -> dict[str, tuple[str, Quantity]]:
     """What the result says, by the capacity's name without the driver's domain, with the key as it is written."""
     values: dict[str, tuple[str, Quantity]] = {}
     for key, value in item.consumed.items():
@@ -164,7 +166,7 @@ def _values(item: Given, memory: str, errors: list[FieldError]) -> dict[str, tup
 
 
 def _within(
-    item: Given,
+    item: AllocatedDevice,
     values: Mapping[str, tuple[str, Quantity]],
     name: str,
     most: int,

@@ -24,6 +24,7 @@ __all__ = [
     "CdiHook",
     "CdiMount",
     "CdiSpec",
+    "check_claim_uid",
     "claim_uid_of",
     "device_name",
     "driver_device_name",
@@ -43,9 +44,8 @@ KIND: Final = f"{DRIVER_NAME}/claim"
 
 _FILE_PREFIX: Final = KIND.replace("/", "-") + "_"
 _FILE_SUFFIX: Final = ".json"
-_FILE_NAME: Final = re.compile(
-    re.escape(_FILE_PREFIX) + r"([a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)" + re.escape(_FILE_SUFFIX), re.ASCII
-)
+_UID: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_FILE_NAME: Final = re.compile(f"{re.escape(_FILE_PREFIX)}({_UID.pattern}){re.escape(_FILE_SUFFIX)}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,21 +171,29 @@ def driver_device_name(claim_uid: str) -> str:
 
 
 def spec_file_name(claim_uid: str) -> str:
-    """The name of a claim's spec file: ``<vendor>-<class>_<uid>.json``, as the CDI library names transient specs.
+    """Return the name of a claim's spec file: ``<vendor>-<class>_<uid>.json``, as of the CDI library's transient specs.
 
     Raises:
-        InputError: The UID could not come from Kubernetes; it is never made a part of a path.
+        InputError: As :func:`check_claim_uid`.
     """
-    name = f"{_FILE_PREFIX}{claim_uid}{_FILE_SUFFIX}"
-    if claim_uid_of(name) is None:
+    check_claim_uid(claim_uid)
+    return f"{_FILE_PREFIX}{claim_uid}{_FILE_SUFFIX}"
+
+
+def check_claim_uid(claim_uid: str) -> None:
+    """Refuse a UID that could not come from Kubernetes, before it becomes a part of any path.
+
+    Raises:
+        InputError: It is not a UID.
+    """
+    if _UID.fullmatch(claim_uid) is None:
         raise InputError(
             f"{shown(claim_uid)} is not a claim's UID: expected 1 to 63 lower-case letters, digits and '-', starting "
             "and ending with a letter or digit"
         )
-    return name
 
 
 def claim_uid_of(file_name: str) -> str | None:
-    """The claim's UID in the name of a spec file, or None where the file is none of ours."""
+    """Return the claim's UID in the name of a spec file; None where the file is not Rootport's."""
     match = _FILE_NAME.fullmatch(file_name)
     return match[1] if match else None

@@ -1,4 +1,4 @@
-"""The environment variables that tell a container what its claim got. docs/design/prepare.md lists them for users.
+"""The environment variables that describe a claim's devices to its containers. docs/design/prepare.md lists them.
 
 Of two variables of one name the runtime keeps the last (container-device-interface v1.1.1, internal/ociedit), so a name
 either carries the claim and the request, or has one value wherever it is set.
@@ -18,7 +18,7 @@ from driver.errors import NodeError
 from driver.model.devices import Gpu
 from driver.objects.extended_resources import CLAIM_ANNOTATION
 
-__all__ = ["POD_CLAIM_ANNOTATION", "Told", "device_environment", "pod_claim_name", "request_environment"]
+__all__ = ["POD_CLAIM_ANNOTATION", "DeviceFacts", "device_environment", "pod_claim_name", "request_environment"]
 
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 """What the pod calls the claim, on claims made from a template (k8s.io/api v0.36.3, PodResourceClaimAnnotation)."""
@@ -29,18 +29,18 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9_.:+-]{1,128}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a container is told of one device that its request was given.
+class DeviceFacts:
+    """One device of a request, as its containers' environment describes it.
 
     Attributes:
         address: The device's PCI address; of a part of a GPU, the GPU's.
         is_gpu: Whether it is a GPU or a part of one.
-        uuid: By which CUDA and nvidia-smi know it: a GPU's or a MIG device's UUID.
-        rdma_device: By which verbs know it.
+        uuid: The UUID of the GPU or MIG device, by which CUDA and nvidia-smi know it.
+        rdma_device: The RDMA device's name, by which verbs know it.
         interface: Its network interface's name in the pod, where that is moved there.
         core: Percent of the GPU's core.
         memory_bytes: Bytes of the GPU's memory.
-        profile: A MIG device's.
+        profile: A MIG device's profile.
         bandwidth: Of a NIC, in bits per second: the share's, or all of a whole NIC's. None for VFs, and where it is not
             known.
     """
@@ -57,7 +57,7 @@ class Told:
 
 
 def device_environment(gpu: Gpu | None) -> tuple[str, ...]:
-    """What goes with a GPU or a part of it, whatever claim it is in.
+    """Return the variables of a GPU or a part of it, which are the same in every claim.
 
     ``NVIDIA_VISIBLE_DEVICES=void`` keeps NVIDIA's own container runtime, where it is installed, from adding the GPUs
     that an image's environment asks for (``nvidia-ctk cdi generate`` sets it for the same reason).
@@ -66,16 +66,18 @@ def device_environment(gpu: Gpu | None) -> tuple[str, ...]:
 
 
 def pod_claim_name(metadata: ObjectMeta) -> str | None:
-    """What the pod calls the claim, where it was made from a template.
+    """Return the pod's name for a claim that was made from a template; None for other claims.
 
-    A claim's author may write anything into the annotation: what is no DNS label, as the pod's field is one, is none.
+    A claim's author may write anything into the annotation; only a DNS label, as the pod's field is one, counts.
     """
     annotation = metadata.annotations.get(POD_CLAIM_ANNOTATION, "")
     return None if any(names.label("", annotation)) else annotation
 
 
-def request_environment(metadata: ObjectMeta, request: str, devices: Sequence[Told], subject: str) -> tuple[str, ...]:
-    """What a request was given, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,…}=a,b,…``.
+def request_environment(
+    metadata: ObjectMeta, request: str, devices: Sequence[DeviceFacts], subject: str
+) -> tuple[str, ...]:
+    """Return a request's variables, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,…}=a,b,…``.
 
     CORE, MEMORY and PROFILE are there only where each GPU of the request has one, BANDWIDTH where each of its devices
     has one: the n-th of one list belongs to the n-th of another.

@@ -1,4 +1,4 @@
-"""A decision + what was done for it → what the kubelet is told and what the container runtime reads."""
+"""A decision and what was done for it become the answer to the kubelet and the CDI spec for the container runtime."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from driver.api.resource_v1 import ClaimReference, DeviceAttribute
+from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
-from driver.layout import device_attributes
 from driver.model.devices import DeviceName, MigInstance, RdmaFunction
 from driver.model.parts import MigPartition
+from driver.plan.allocated import AllocatedDevice
 from driver.plan.cdi import CdiDevice, CdiMount, CdiSpec, device_name
-from driver.plan.decide import DecidedDevice, Decision
+from driver.plan.decide import Decision
+from driver.plan.decided import DecidedDevice
 from driver.plan.device_nodes import assumed_instance, mig_device_nodes
-from driver.plan.distances import distances_of
 from driver.plan.driver_files import DriverFiles, driver_cdi_device
 from driver.plan.effects import Effect
-from driver.plan.environment import Told, device_environment, request_environment
-from driver.plan.gpu_use import GpuUse
-from driver.plan.host_paths import host_folder
+from driver.plan.environment import DeviceFacts, device_environment, request_environment
+from driver.plan.host import host_folder
 from driver.plan.isolation.interface import ClaimFile, Isolation
-from driver.plan.metadata import device_facts, metadata_file, metadata_mount
+from driver.plan.metadata import distances_of, request_metadata
 from driver.plan.nic_environment import nic_environment
-from driver.plan.nic_use import NicUse
+from driver.plan.sharing import Holding
+from driver.plan.uses import GpuUse, NicUse
 
 __all__ = ["PreparePlan", "PreparedDevice", "finish"]
 
@@ -33,7 +33,7 @@ class PreparedDevice:
     """One device of the answer to NodePrepareResources (k8s.io/kubelet v0.36.3, dra v1 ``Device``).
 
     Attributes:
-        request_names: The requests it was given to: base names, since the kubelet knows no subrequests here.
+        request_names: The requests it was given to, without subrequests, which the kubelet does not know here.
         pool: Its pool: the node.
         device: Its name in the pool.
         cdi_device_ids: What the runtime injects into the containers that name one of the requests, or none. The
@@ -60,13 +60,26 @@ class PreparedDevice:
     nic_use: NicUse | None = None
     distances: tuple[tuple[str, str], ...] = ()
 
+    def holding(self, claim: ClaimReference) -> Holding:
+        """Return what the claim holds by it."""
+        return Holding(
+            claim=claim,
+            requests=self.request_names,
+            pool=self.pool,
+            device=self.device,
+            share_id=self.share_id,
+            admin_access=self.admin_access,
+            gpu_use=None if self.admin_access else self.use,
+            nic_use=None if self.admin_access else self.nic_use,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparePlan:
     """What preparing a claim takes.
 
     Attributes:
-        claim: Which claim.
+        claim: The claim.
         devices: In the allocation's order; empty where the claim has no device of this driver.
         spec: The CDI spec; None without devices.
         notes: What was assumed; one sentence each, for a person.
@@ -83,20 +96,47 @@ class PreparePlan:
     effects: tuple[Effect, ...] = ()
 
     @property
-    def uses(self) -> tuple[GpuUse, ...]:
-        """How the claim uses GPUs; watching over one by admin access is no use of it (KEP-5018)."""
-        return tuple(device.use for device in self.devices if device.use and not device.admin_access)
-
-    @property
-    def nic_uses(self) -> tuple[NicUse, ...]:
-        """How the claim uses RDMA NICs; as above."""
-        return tuple(device.nic_use for device in self.devices if device.nic_use and not device.admin_access)
+    def holdings(self) -> tuple[Holding, ...]:
+        """What the claim holds."""
+        return tuple(device.holding(self.claim) for device in self.devices)
 
     @property
     def device_paths(self) -> tuple[str, ...]:
         """The device nodes that must be on the host, each once: without one of them the container does not start."""
         devices = self.spec.devices if self.spec else ()
         return tuple(dict.fromkeys(path for device in devices for path in device.host_device_nodes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MadeDevice:
+    """A device once the decision's effects are done.
+
+    Attributes:
+        decided: What was decided for it.
+        mig: The MIG device of a partition; None for other devices, and where a partition is watched over that is not
+            there.
+        mig_is_assumed: Whether nobody made that MIG device.
+    """
+
+    decided: DecidedDevice
+    mig: MigInstance | None
+    mig_is_assumed: bool
+
+    @property
+    def allocated(self) -> AllocatedDevice:
+        return self.decided.allocated
+
+    @property
+    def request(self) -> str:
+        return self.decided.allocated.base_request
+
+    @property
+    def isolation_env(self) -> tuple[str, ...]:
+        return self.decided.isolation.env if self.decided.isolation else ()
+
+    @property
+    def isolation_mounts(self) -> tuple[CdiMount, ...]:
+        return self.decided.isolation.mounts if self.decided.isolation else ()
 
 
 def finish(
@@ -107,7 +147,7 @@ def finish(
     device_root: str = "",
     metadata_root: str | None = None,
 ) -> PreparePlan:
-    """Say what the kubelet and the container runtime are told. The same arguments give the same plan.
+    """Return the answer to the kubelet, the CDI spec and the files. The same arguments give the same plan.
 
     Args:
         decision: From :func:`driver.plan.decide`.
@@ -122,192 +162,132 @@ def finish(
         NodeError: A MIG device is not there.
     """
     root = host_folder(device_root, "device_root")
-    instances = [_instance(device, mig_devices, assume=decision.assume_minors) for device in decision.devices]
-    # The kubelet hands over all devices of a request or none, so one of them can carry what belongs to the request:
-    # each of these is taken by the first device that it fits.
-    environments = _request_environments(decision, instances)
-    nic_environments = nic_environment(
-        [(device.given.base_request, _told_nic(device)) for device in decision.devices], f"claim {decision.claim}"
-    )
-    distances = distances_of(decision)
-    metadata_files, metadata_mounts = _metadata(decision, metadata_root, distances)
-    mounted: set[tuple[str, CdiMount]] = set()
-    cdi_devices: list[CdiDevice] = []
-    for place, (device, instance) in enumerate(zip(decision.devices, instances, strict=True)):
-        given, request = device.given, device.given.base_request
-        mounts = {mount: (request, mount) for mount in (device.plan.mounts if device.plan else ())}
-        new_mounts = tuple(mount for mount, key in mounts.items() if key not in mounted)
-        mounted.update(mounts.values())
-        cdi_devices.append(
-            CdiDevice(
-                name=device_name(decision.claim.uid, request, given.device.name, given.share_id),
-                device_nodes=device.nodes + (mig_device_nodes(instance) if instance else ()),
-                device_root=(driver_files.device_root if driver_files and given.is_nvidia_gpu else "") or root,
-                env=device_environment(given.gpu)
-                + (device.plan.env if device.plan else ())
-                + environments.pop(request, ())
-                + nic_environments.get(place, ()),
-                mounts=metadata_mounts.pop(request, ()) + new_mounts,
-            )
+    claim = decision.claim
+    made = [_made(device, mig_devices, assume=decision.assume_minors) for device in decision.devices]
+    by_request = defaultdict[str, list[_MadeDevice]](list)
+    for device in made:
+        by_request[device.request].append(device)
+    environments = {
+        request: request_environment(
+            decision.metadata, request, [_facts(device) for device in devices], f"claim {claim}, request {request}"
         )
-    driver_devices: tuple[CdiDevice, ...] = ()
+        for request, devices in by_request.items()
+    }
+    nic_environments = nic_environment([(device.request, _named_nic(device)) for device in made], f"claim {claim}")
+    distances = distances_of(decision)
+    metadata = {} if metadata_root is None else request_metadata(decision, metadata_root, distances)
+    driver_device = None
     if driver_files is not None and decision.has_nvidia_gpu:
-        driver_devices = (driver_cdi_device(decision.claim.uid, driver_files),)
-    prepared = _prepared(decision, cdi_devices, instances, distances, tuple(device.id for device in driver_devices))
-    spec = CdiSpec(claim=decision.claim, devices=(*cdi_devices, *driver_devices)) if cdi_devices else None
-    isolation_files = (file for device in decision.devices if device.plan for file in device.plan.files)
+        driver_device = driver_cdi_device(claim.uid, driver_files)
+    cdi_devices: list[CdiDevice] = []
+    prepared: list[PreparedDevice] = []
+    mounted: set[tuple[str, CdiMount]] = set()
+    for place, device in enumerate(made):
+        item, request = device.allocated, device.request
+        # The kubelet hands over all devices of a request or none, so the first of them carries what belongs to the
+        # request.
+        env = environments[request] if device is by_request[request][0] else ()
+        of_request = (metadata[request].mount,) if metadata and device is by_request[request][0] else ()
+        mounts = tuple(mount for mount in dict.fromkeys(device.isolation_mounts) if (request, mount) not in mounted)
+        mounted.update((request, mount) for mount in mounts)
+        cdi_device = CdiDevice(
+            name=device_name(claim.uid, request, item.device.name, item.share_id),
+            device_nodes=device.decided.nodes + (mig_device_nodes(device.mig) if device.mig else ()),
+            device_root=(driver_files.device_root if driver_files and item.is_nvidia_gpu else "") or root,
+            env=device_environment(item.gpu) + device.isolation_env + env + nic_environments.get(place, ()),
+            mounts=of_request + mounts,
+        )
+        cdi_devices.append(cdi_device)
+        # As above: with the request's first GPU of NVIDIA's.
+        carries_driver = device is next((other for other in by_request[request] if other.allocated.is_nvidia_gpu), None)
+        ids = (cdi_device.id, driver_device.id) if driver_device and carries_driver else (cdi_device.id,)
+        prepared.append(_prepared(device, decision.inventory.node, ids, distances))
+    if driver_device is not None:
+        cdi_devices.append(driver_device)
+    isolation_files = (file for device in decision.devices if device.isolation for file in device.isolation.files)
     return PreparePlan(
-        claim=decision.claim,
-        devices=prepared,
-        spec=spec,
-        notes=decision.notes + _assumption(decision, instances, mig_devices),
-        files=tuple(dict.fromkeys((*metadata_files, *isolation_files))),
+        claim=claim,
+        devices=tuple(prepared),
+        spec=CdiSpec(claim=claim, devices=tuple(cdi_devices)) if cdi_devices else None,
+        notes=decision.notes + _assumption(made),
+        files=tuple(dict.fromkeys((*(item.file for item in metadata.values()), *isolation_files))),
         effects=decision.effects,
     )
 
 
 def _prepared(
-    decision: Decision,
-    cdi_devices: Sequence[CdiDevice],
-    instances: Sequence[MigInstance | None],
+    device: _MadeDevice,
+    pool: str,
+    cdi_device_ids: tuple[str, ...],
     distances: Mapping[str, tuple[tuple[str, str], ...]],
-    driver_ids: tuple[str, ...],
-) -> tuple[PreparedDevice, ...]:
-    with_driver: set[str] = set()
-    prepared: list[PreparedDevice] = []
-    for device, cdi_device, instance in zip(decision.devices, cdi_devices, instances, strict=True):
-        given = device.given
-        ids: tuple[str, ...] = (cdi_device.id,)
-        if given.is_nvidia_gpu and given.base_request not in with_driver:
-            with_driver.add(given.base_request)
-            ids += driver_ids
-        prepared.append(
-            PreparedDevice(
-                request_names=(given.base_request,),
-                pool=decision.inventory.node,
-                device=given.device.name,
-                cdi_device_ids=ids,
-                share_id=given.share_id,
-                admin_access=given.admin_access,
-                use=device.use,
-                isolation=device.plan.isolation if device.plan else None,
-                mig_uuid=instance.uuid if instance else None,
-                nic_use=device.nic_use,
-                distances=() if given.admin_access else distances.get(given.device.name, ()),
-            )
-        )
-    return tuple(prepared)
+) -> PreparedDevice:
+    item, decided = device.allocated, device.decided
+    return PreparedDevice(
+        request_names=(device.request,),
+        pool=pool,
+        device=item.device.name,
+        cdi_device_ids=cdi_device_ids,
+        share_id=item.share_id,
+        admin_access=item.admin_access,
+        use=decided.gpu_use,
+        isolation=decided.isolation.isolation if decided.isolation else None,
+        mig_uuid=device.mig.uuid if device.mig else None,
+        nic_use=decided.nic_use,
+        distances=() if item.admin_access else distances.get(item.device.name, ()),
+    )
 
 
-def _instance(
-    device: DecidedDevice, mig_devices: Mapping[DeviceName, MigInstance], *, assume: bool
-) -> MigInstance | None:
-    """The MIG device of a partition; None for other devices, and where a partition is watched over that is not there.
-
-    An administrator's own MIG device is in the inventory already.
-    """
-    partition = device.given.device
+def _made(device: DecidedDevice, mig_devices: Mapping[DeviceName, MigInstance], *, assume: bool) -> _MadeDevice:
+    """Return the device with its MIG device; an administrator's own one is in the inventory already."""
+    item = device.allocated
+    partition = item.device
     if not isinstance(partition, MigPartition):
-        return None
+        return _MadeDevice(decided=device, mig=None, mig_is_assumed=False)
     found = partition.instance or mig_devices.get(partition.name)
-    if found is not None or device.given.admin_access:
-        return found
+    if found is not None or item.admin_access:
+        return _MadeDevice(decided=device, mig=found, mig_is_assumed=False)
     if assume:
-        return assumed_instance(partition)
+        return _MadeDevice(decided=device, mig=assumed_instance(partition), mig_is_assumed=True)
     raise NodeError(
-        f"{device.given.subject}: the MIG device of this partition is not there",
+        f"{item.subject}: the MIG device of this partition is not there",
         hint="the kubelet retries; check on the node that nvidia-smi mig -lgi lists it",
     )
 
 
-def _assumption(
-    decision: Decision, instances: Sequence[MigInstance | None], mig_devices: Mapping[DeviceName, MigInstance]
-) -> tuple[str, ...]:
-    assumed = dict.fromkeys(
-        device.given.device.name
-        for device, instance in zip(decision.devices, instances, strict=True)
-        if isinstance(device.given.device, MigPartition)
-        and instance is not None
-        and instance is not (device.given.device.instance or mig_devices.get(device.given.device.name))
-    )
+def _assumption(devices: Sequence[_MadeDevice]) -> tuple[str, ...]:
+    assumed = dict.fromkeys(device.allocated.device.name for device in devices if device.mig_is_assumed)
     if not assumed:
         return ()
     return (f"the UUIDs and capability nodes of {', '.join(assumed)} are assumed: nobody made these MIG devices",)
 
 
-def _request_environments(decision: Decision, instances: Sequence[MigInstance | None]) -> dict[str, tuple[str, ...]]:
-    told = defaultdict[str, list[Told]](list)
-    for device, instance in zip(decision.devices, instances, strict=True):
-        told[device.given.base_request].append(_told(device, instance))
-    return {
-        request: request_environment(
-            decision.metadata, request, of_request, f"claim {decision.claim}, request {request}"
-        )
-        for request, of_request in told.items()
-    }
-
-
-def _told(device: DecidedDevice, instance: MigInstance | None) -> Told:
-    part, gpu, use = device.given.device, device.given.gpu, device.use
+def _facts(device: _MadeDevice) -> DeviceFacts:
+    decided, part, gpu = device.decided, device.allocated.device, device.allocated.gpu
     if gpu is None:
-        function = device.function
-        return Told(
+        function = decided.function
+        return DeviceFacts(
             address=function.address if function else part.address,
             rdma_device=function.rdma_device if function else None,
-            interface=device.nic.name_in_pod if device.nic else None,
-            bandwidth=_bandwidth(device.nic.use) if device.nic else None,
+            interface=decided.nic.name_in_pod if decided.nic else None,
+            bandwidth=_bandwidth(decided.nic_use),
         )
-    is_partition = isinstance(part, MigPartition)
-    return Told(
+    use = decided.gpu_use
+    profile = part.profile.name if isinstance(part, MigPartition) else None
+    return DeviceFacts(
         address=gpu.address,
         is_gpu=True,
-        uuid=(instance.uuid if instance else None) if is_partition else gpu.uuid,
+        uuid=gpu.uuid if profile is None else device.mig.uuid if device.mig else None,
         core=use.core if use else None,
         memory_bytes=use.memory_bytes if use else None,
-        profile=part.profile.name if isinstance(part, MigPartition) else None,
+        profile=profile,
     )
 
 
 def _bandwidth(use: NicUse | None) -> int | None:
-    """What the claim has of a NIC; a VF has no bandwidth of its own."""
+    """Return what the claim has of a NIC; a VF has no bandwidth of its own."""
     return None if use is None or use.vf is not None else use.bandwidth or use.nic_bandwidth
 
 
-def _told_nic(device: DecidedDevice) -> RdmaFunction | None:
-    return device.nic.function if device.nic is not None and device.nic.in_environment else None
-
-
-def _metadata(
-    decision: Decision, metadata_root: str | None, distances: Mapping[str, tuple[tuple[str, str], ...]]
-) -> tuple[tuple[ClaimFile, ...], dict[str, tuple[CdiMount, ...]]]:
-    """The metadata file of each request, and its mount by the request's name; nothing without a root."""
-    if metadata_root is None:
-        return (), {}
-    root = host_folder(metadata_root, "metadata_root")
-    by_request = defaultdict[str, list[DecidedDevice]](list)
-    for device in decision.devices:
-        by_request[device.given.base_request].append(device)
-    names = {device.given.device.name for device in decision.devices}
-    names |= {device.function.name for device in decision.devices if device.function is not None}
-    attributes = device_attributes(decision.inventory, names) if names else {}
-    metadata, node = decision.metadata, decision.inventory.node
-
-    def facts(device: DecidedDevice) -> dict[str, DeviceAttribute]:
-        name, function = device.given.device.name, device.function
-        return device_facts(
-            attributes.get(name, {}),
-            attributes.get(function.name, {}) if function is not None and function.name != name else {},
-            device.nic.name_in_pod if device.nic else None,
-            () if device.given.admin_access else distances.get(name, ()),
-        )
-
-    files = tuple(
-        metadata_file(
-            metadata,
-            devices[0].given.request,
-            node,
-            [(device.given.device.name, facts(device)) for device in devices],
-        )
-        for devices in by_request.values()
-    )
-    return files, {request: (metadata_mount(metadata, request, root),) for request in by_request}
+def _named_nic(device: _MadeDevice) -> RdmaFunction | None:
+    nic = device.decided.nic
+    return nic.function if nic is not None and nic.in_environment else None

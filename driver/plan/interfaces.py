@@ -10,22 +10,21 @@ If it has not, Multus may do so with rdma-cni, which Rootport cannot know.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation import names
-from driver.api.validation.errors import shown
-from driver.config import RdmaConfig, RdmaInterface, interface_name_error
+from driver.api.validation.errors import joined, shown
+from driver.config import RdmaConfig, interface_name_error
 from driver.errors import InputError, NodeError, UnsupportedError
-from driver.model.devices import RdmaFunction
+from driver.model.devices import DeviceName, RdmaFunction
+from driver.plan.allocated import AllocatedDevice
 from driver.plan.effects import LendInterface
-from driver.plan.field_errors import joined
-from driver.plan.given import Given
-from driver.plan.nic_host import NicHost
+from driver.plan.host import NicHost
 
-__all__ = ["NicGiven", "interfaces", "left_to_others", "lent"]
+__all__ = ["UsedFunction", "interfaces", "left_to_others", "lent"]
 
 _INSTALL: Final = (
     "give Rootport's plugin the options --cni-conf-dir and --cni-bin-dir on this node: it then installs the CNI plugin"
@@ -33,26 +32,26 @@ _INSTALL: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NicGiven:
+class UsedFunction:
     """A function of a NIC that the claim uses.
 
     Attributes:
-        item: What was given.
+        item: The device that was allocated.
         function: The function.
         config: What class and claim say about it.
         bandwidth: Of a share of a NIC, in bits per second; None where the function is the claim's alone.
     """
 
-    item: Given
+    item: AllocatedDevice
     function: RdmaFunction
     config: RdmaConfig
     bandwidth: int | None
 
 
 def lent(
-    uses: Sequence[NicGiven], claim: ResourceClaim, nics: NicHost, *, exclusive: bool
-) -> tuple[LendInterface | None, ...]:
-    """What is lent of each function; None where nothing is.
+    uses: Sequence[UsedFunction], claim: ResourceClaim, nics: NicHost, *, exclusive: bool
+) -> dict[DeviceName, LendInterface]:
+    """Return what is lent of each function, by its name in the pool; nothing of the others.
 
     Args:
         uses: The functions that the claim uses, in the allocation's order.
@@ -72,39 +71,35 @@ def lent(
     can_move = _can_move(nics)
     lending = [use for use in uses if use.config.interface is not None or (exclusive and can_move)]
     if not lending:
-        return (None,) * len(uses)
-    names_in_pod = _names_in_pod(uses)
+        return {}
+    names_in_pod = _names_in_pod([use for use in uses if use.config.interface is not None])
     pod_uid = _pod_uid(claim, lending[0], nics)
     if not can_move:
         raise _no_plugin(lending[0])
-    effects: list[LendInterface | None] = []
-    for use, name in zip(uses, names_in_pod, strict=True):
-        interface = use.config.interface
-        if interface is None and not exclusive:
-            effects.append(None)
-            continue
-        effects.append(
-            LendInterface(
-                function=use.function.name,
-                address=use.function.address,
-                interface="" if interface is None else _on_the_host(use),
-                pod_uid=pod_uid,
-                claim_uid=claim.metadata.uid,
-                name_in_pod=name or "",
-                mtu=interface.mtu if interface else None,
-                rdma_device=_rdma_device(use) if exclusive else None,
-            )
+    effects: dict[DeviceName, LendInterface] = {}
+    for use in lending:
+        interface, function = use.config.interface, use.function
+        # Each function once: one that is shared by bandwidth cannot be lent.
+        effects[function.name] = LendInterface(
+            function=function.name,
+            address=function.address,
+            interface="" if interface is None else _on_the_host(use),
+            pod_uid=pod_uid,
+            claim_uid=claim.metadata.uid,
+            name_in_pod=names_in_pod.get(function.name, ""),
+            mtu=interface.mtu if interface else None,
+            rdma_device=_rdma_device(use) if exclusive else None,
         )
-    return tuple(effects)
+    return effects
 
 
-def left_to_others(uses: Sequence[NicGiven], nics: NicHost, *, exclusive: bool) -> tuple[RdmaFunction, ...]:
-    """The functions whose RDMA device somebody else has to move into the pod."""
+def left_to_others(uses: Sequence[UsedFunction], nics: NicHost, *, exclusive: bool) -> tuple[RdmaFunction, ...]:
+    """Return the functions whose RDMA device Rootport cannot move into the pod."""
     return tuple(use.function for use in uses) if exclusive and not _can_move(nics) else ()
 
 
-def interfaces(effects: Sequence[LendInterface]) -> str:
-    """What is lent, for a sentence."""
+def interfaces(effects: Iterable[LendInterface]) -> str:
+    """Return the names of what is lent, for a sentence."""
     return ", ".join(effect.interface or effect.rdma_device or effect.function for effect in effects)
 
 
@@ -112,17 +107,15 @@ def _can_move(nics: NicHost) -> bool:
     return nics.has_cni_plugin or nics.simulated
 
 
-def _names_in_pod(uses: Sequence[NicGiven]) -> tuple[str | None, ...]:
-    times = Counter(use.item.base_request for use in uses if use.config.interface is not None)
+def _names_in_pod(uses: Sequence[UsedFunction]) -> dict[DeviceName, str]:
+    """Return the interfaces' names in the pod by function; those of one request are numbered."""
+    times = Counter(use.item.base_request for use in uses)
     places: Counter[str] = Counter()
-    holders: dict[str, NicGiven] = {}
-    found: list[str | None] = []
+    holders: dict[str, UsedFunction] = {}
+    found: dict[DeviceName, str] = {}
     for use in uses:
-        if use.config.interface is None:
-            found.append(None)
-            continue
         request = use.item.base_request
-        name = _name_in_pod(use, use.config.interface, places[request] if times[request] > 1 else None)
+        name = _name_in_pod(use, places[request] if times[request] > 1 else None)
         places[request] += 1
         holder = holders.setdefault(name, use)
         if holder is not use:
@@ -130,12 +123,12 @@ def _names_in_pod(uses: Sequence[NicGiven]) -> tuple[str | None, ...]:
                 f"{use.item.subject}: its network interface would be {name} in the pod, as that of {holder.item.at}",
                 hint="give the interfaces of each request a name of their own (RdmaConfig, interface.name)",
             )
-        found.append(name)
-    return tuple(found)
+        found[use.function.name] = name
+    return found
 
 
-def _name_in_pod(use: NicGiven, interface: RdmaInterface, place: int | None) -> str:
-    name = interface.name
+def _name_in_pod(use: UsedFunction, place: int | None) -> str:
+    name = use.config.interface.name if use.config.interface else None
     if name is None:
         name = _on_the_host(use)
     elif place is not None:
@@ -150,8 +143,8 @@ def _name_in_pod(use: NicGiven, interface: RdmaInterface, place: int | None) -> 
     return name
 
 
-def _on_the_host(use: NicGiven) -> str:
-    """The function's interface; checks what else stands in the way of moving it."""
+def _on_the_host(use: UsedFunction) -> str:
+    """Return the name of the function's interface on the host, once it is sure that it can be moved."""
     if use.bandwidth is not None:
         raise InputError(
             f"{use.item.subject} is a share of a NIC: its network interface cannot be moved into one pod",
@@ -174,7 +167,7 @@ def _on_the_host(use: NicGiven) -> str:
     return found[0]
 
 
-def _no_share(use: NicGiven) -> NodeError:
+def _no_share(use: UsedFunction) -> NodeError:
     return NodeError(
         f"{use.item.subject} is a share of a NIC, but the node's RDMA devices are each in one network namespace",
         hint="let the node share them (rdma system set netns shared), or delete the pod so that its claim is "
@@ -182,7 +175,7 @@ def _no_share(use: NicGiven) -> NodeError:
     )
 
 
-def _rdma_device(use: NicGiven) -> str:
+def _rdma_device(use: UsedFunction) -> str:
     if use.function.rdma_device is None:
         raise NodeError(
             f"{use.item.subject}: the node's inventory names no RDMA device of {use.function.name}",
@@ -191,7 +184,7 @@ def _rdma_device(use: NicGiven) -> str:
     return use.function.rdma_device
 
 
-def _pod_uid(claim: ResourceClaim, first: NicGiven, nics: NicHost) -> str:
+def _pod_uid(claim: ResourceClaim, first: UsedFunction, nics: NicHost) -> str:
     holders = claim.status.reserved_for
     if nics.simulated and not holders:
         return ""
@@ -209,7 +202,7 @@ def _pod_uid(claim: ResourceClaim, first: NicGiven, nics: NicHost) -> str:
     return holders[0].uid
 
 
-def _no_plugin(use: NicGiven) -> NodeError:
+def _no_plugin(use: UsedFunction) -> NodeError:
     return NodeError(
         f"{use.item.subject}: Rootport's CNI plugin, which moves network interfaces into pods, is not part of the "
         "node's network",

@@ -1,26 +1,28 @@
-"""How each device of a claim is isolated, and whether the plans of one claim can stand beside each other."""
+"""How each GPU of a claim is isolated, and whether the isolation of one claim's devices goes together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference
-from driver.config import DeviceConfig, GpuConfig
+from driver.config import GpuConfig
 from driver.errors import InputError
 from driver.model.devices import DeviceName, Gpu
 from driver.model.parts import GpuRatio, MigPartition
 from driver.model.pci import PciAddress, pci_order
-from driver.plan.amounts import Amount
+from driver.plan.allocated import AllocatedDevice
 from driver.plan.cdi import CdiMount
+from driver.plan.decided import DecidedDevice
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
-from driver.plan.given import Given
 from driver.plan.isolation import allowed_sharing, plan_isolation
 from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost, IsolationPlan
+from driver.plan.sharing import GpuConflict, gpu_conflict
+from driver.plan.uses import GpuUse
 
-__all__ = ["isolation_plans", "refuse_conflicts"]
+__all__ = ["refuse_conflicts", "with_isolation"]
 
 _ONE_ENVIRONMENT: Final = (
     "a container has one of each: put these shares into claims of their own, for containers of their own, or use MIG "
@@ -28,54 +30,56 @@ _ONE_ENVIRONMENT: Final = (
 )
 
 
-def isolation_plans(
-    given: Sequence[Given],
-    amounts: Sequence[Amount | None],
-    configs: Sequence[DeviceConfig],
-    host: IsolationHost,
-    claim: ClaimReference,
-    node: str,
-) -> tuple[IsolationPlan | None, ...]:
-    """The plan of each device: None for what is no GPU, and for what is only watched over.
+def with_isolation(
+    devices: Sequence[DecidedDevice], host: IsolationHost, claim: ClaimReference, node: str
+) -> tuple[DecidedDevice, ...]:
+    """Return the devices, those that use a GPU with their isolation.
 
     Raises:
         InputError: The settings contradict the share, or the administrator does not allow them.
         NodeError: The node lacks what the strategy takes.
     """
-    ordinals = _ordinals(given)
-    plans: list[IsolationPlan | None] = []
-    for item, amount, config in zip(given, amounts, configs, strict=True):
-        plan = None
-        if isinstance(item.device, MigPartition):
-            plan = None if item.admin_access else _mig(item.device, host)
-        elif item.gpu is not None and amount is not None and isinstance(config, GpuConfig) and not item.admin_access:
-            share = GpuShare(
-                gpu=item.gpu,
-                core=amount.core,
-                memory_bytes=amount.memory_bytes,
-                whole=amount.whole,
-                ordinal=ordinals[item.base_request, item.gpu.address],
-            )
-            sharing = config.sharing
-            if host.policies is not None:
-                policy = host.policies.of(model=item.gpu.model, node=node)
-                sharing = allowed_sharing(sharing, policy, whole=amount.whole, subject=item.subject)
-            plan = plan_isolation(share, sharing, host, claim, item.base_request, item.subject)
-            if item.gpu.mig is not None and item.gpu.mig.enabled:
-                effect = LeaveMigMode(gpu=item.gpu.name, uuid=item.gpu.uuid or item.gpu.address)
-                plan = replace(plan, effects=(effect, *plan.effects))
-        plans.append(plan)
-    return tuple(plans)
+    ordinals = _ordinals(devices)
+    return tuple(replace(device, isolation=_isolation(device, ordinals, host, claim, node)) for device in devices)
 
 
-def refuse_conflicts(
-    given: Sequence[Given], plans: Sequence[IsolationPlan | None], host: IsolationHost, claim: ClaimReference
-) -> None:
+def _isolation(
+    device: DecidedDevice,
+    ordinals: Mapping[tuple[str, PciAddress], int],
+    host: IsolationHost,
+    claim: ClaimReference,
+    node: str,
+) -> IsolationPlan | None:
+    item, amount, config = device.allocated, device.amount, device.config
+    if item.admin_access:
+        return None
+    if isinstance(item.device, MigPartition):
+        return _mig(item.device, host)
+    if item.gpu is None or amount is None or not isinstance(config, GpuConfig):
+        return None
+    share = GpuShare(
+        gpu=item.gpu,
+        core=amount.core,
+        memory_bytes=amount.memory_bytes,
+        whole=amount.whole,
+        ordinal=ordinals[item.base_request, item.gpu.address],
+    )
+    sharing = config.sharing
+    if host.policies is not None:
+        policy = host.policies.of(model=item.gpu.model, node=node)
+        sharing = allowed_sharing(sharing, policy, whole=amount.whole, subject=item.subject)
+    plan = plan_isolation(share, sharing, host, claim, item.base_request, item.subject)
+    if item.gpu.mig is not None and item.gpu.mig.enabled:
+        effect = LeaveMigMode(gpu=item.gpu.name, uuid=item.gpu.uuid or item.gpu.address)
+        plan = replace(plan, effects=(effect, *plan.effects))
+    return plan
+
+
+def refuse_conflicts(devices: Sequence[DecidedDevice], host: IsolationHost, claim: ClaimReference) -> None:
     """Refuse a claim whose shares cannot be used side by side.
 
     Args:
-        given: What the claim was given.
-        plans: From :func:`isolation_plans`.
+        devices: From :func:`with_isolation`; nothing is given twice.
         host: Its ``files_root`` tells which mounts are files of the claim.
         claim: Named in the errors.
 
@@ -83,19 +87,20 @@ def refuse_conflicts(
         InputError: Two shares of one GPU differ in strategy; or two of any GPUs give a variable, a path in the
             container or a file two contents.
     """
-    sharing: dict[DeviceName, tuple[Given, str]] = {}
-    values: dict[tuple[str, str], tuple[Given, object]] = {}
-    for item, plan in zip(given, plans, strict=True):
-        if plan is None or item.gpu is None:
+    users: dict[DeviceName, tuple[str, GpuUse]] = {}
+    values: dict[tuple[str, str], tuple[AllocatedDevice, object]] = {}
+    for device in devices:
+        item, use = device.allocated, device.gpu_use
+        if device.isolation is None or use is None:
             continue
-        first, strategy = sharing.setdefault(item.gpu.name, (item, plan.sharing))
-        if strategy != plan.sharing:
+        request, earlier = users.setdefault(use.gpu, (item.base_request, use))
+        if gpu_conflict(use, earlier) is GpuConflict.SHARING:
             raise InputError(
-                f"claim {claim}: request {first.base_request} shares GPU {item.gpu.name} by {strategy}, request "
-                f"{item.base_request} by {plan.sharing}",
+                f"claim {claim}: request {request} shares GPU {use.gpu} by {earlier.sharing}, request "
+                f"{item.base_request} by {use.sharing}",
                 hint="all shares of a GPU have one strategy: give both requests the same GpuConfig",
             )
-        for what, name, value in _contents(plan, host):
+        for what, name, value in _contents(device.isolation, host):
             first, other = values.setdefault((what, name), (item, value))
             if value != other:
                 raise InputError(
@@ -106,7 +111,7 @@ def refuse_conflicts(
 
 
 def _contents(plan: IsolationPlan, host: IsolationHost) -> Iterator[tuple[str, str, object]]:
-    """What a plan gives the container: the kind of thing, its name, and what is in it."""
+    """Yield what a plan gives the container: the kind of thing, its name, and what is in it."""
     for variable in plan.env:
         name, _, value = variable.partition("=")
         yield "the environment variable", name, value
@@ -122,10 +127,10 @@ def _source(mount: CdiMount, files: dict[str, bytes]) -> object:
     return files.get(mount.host_path, mount.host_path), mount.options
 
 
-def _ordinals(given: Sequence[Given]) -> dict[tuple[str, PciAddress], int]:
-    """The place of each GPU among those of its request and vendor, in the order of PCI addresses."""
+def _ordinals(devices: Sequence[DecidedDevice]) -> dict[tuple[str, PciAddress], int]:
+    """Return the place of each GPU among those of its request and vendor, in the order of PCI addresses."""
     gpus: dict[tuple[str, str], set[PciAddress]] = {}
-    for item in given:
+    for item in (device.allocated for device in devices):
         if isinstance(item.device, Gpu | GpuRatio) and item.gpu is not None:
             gpus.setdefault((item.base_request, item.gpu.vendor), set()).add(item.gpu.address)
     return {

@@ -6,19 +6,26 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
+from driver.layout import device_attributes
 from driver.layout.attributes import RAIL
+from driver.model.alignment import pair_distances
 from driver.plan.cdi import CdiMount
+from driver.plan.decide import Decision
+from driver.plan.decided import DecidedDevice
 from driver.plan.environment import pod_claim_name
+from driver.plan.host import host_folder
 from driver.plan.isolation.interface import ClaimFile
 
-__all__ = ["device_facts", "metadata_file", "metadata_mount"]
+__all__ = ["RequestMetadata", "distances_of", "request_metadata"]
 
 _API_VERSIONS: Final = ("metadata.resource.k8s.io/v1alpha1",)
 """Newest first."""
@@ -30,19 +37,91 @@ _GENERATION: Final = 1
 """The files are written once and never updated."""
 
 
-def metadata_file(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMetadata:
+    """The metadata file of one request, and its mount."""
+
+    file: ClaimFile
+    mount: CdiMount
+
+
+def request_metadata(
+    decision: Decision, metadata_root: str, distances: Mapping[str, tuple[tuple[str, str], ...]]
+) -> dict[str, RequestMetadata]:
+    """Return the metadata file of each request, by the request's name without a subrequest.
+
+    Args:
+        decision: The claim's decision.
+        metadata_root: The host's folder for these files.
+        distances: From :func:`distances_of`.
+
+    Raises:
+        InputError: The folder is no absolute path.
+    """
+    root = host_folder(metadata_root, "metadata_root")
+    by_request = defaultdict[str, list[DecidedDevice]](list)
+    for device in decision.devices:
+        by_request[device.allocated.base_request].append(device)
+    names = {device.allocated.device.name for device in decision.devices}
+    names |= {device.function.name for device in decision.devices if device.function is not None}
+    published = device_attributes(decision.inventory, names) if names else {}
+
+    def attributes(device: DecidedDevice) -> dict[str, DeviceAttribute]:
+        name, function = device.allocated.device.name, device.function
+        return _attributes(
+            published.get(name, {}),
+            published.get(function.name, {}) if function is not None and function.name != name else {},
+            device.nic.name_in_pod if device.nic else None,
+            () if device.allocated.admin_access else distances.get(name, ()),
+        )
+
+    metadata, pool = decision.metadata, decision.inventory.node
+    return {
+        request: RequestMetadata(
+            file=_file(
+                metadata,
+                devices[0].allocated.request,
+                pool,
+                [(device.allocated.device.name, attributes(device)) for device in devices],
+            ),
+            mount=_mount(metadata, request, root),
+        )
+        for request, devices in by_request.items()
+    }
+
+
+def distances_of(decision: Decision) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return how far each GPU of the claim is from its NICs, and each NIC from its GPUs.
+
+    Returns:
+        By name in the pool, in the allocation's order: the other's name and the distance, such as ``PIX``. Empty unless
+        the claim has both; devices that it only watches over do not count.
+    """
+    used = [device.allocated for device in decision.devices if not device.allocated.admin_access]
+    if not (any(item.gpu for item in used) and any(item.nic for item in used)):
+        return {}
+    # Two shares of one card are equally far from everything.
+    devices = {item.device.name: item.device for item in used if item.gpu or item.nic}
+    found = defaultdict[str, list[tuple[str, str]]](list)
+    for pair in pair_distances(decision.inventory, tuple(devices.values())):
+        found[pair.gpu].append((pair.nic, str(pair.distance)))
+        found[pair.nic].append((pair.gpu, str(pair.distance)))
+    return {name: tuple(others) for name, others in found.items()}
+
+
+def _file(
     metadata: ObjectMeta,
     request: str,
     pool: str,
     devices: Sequence[tuple[str, Mapping[str, DeviceAttribute]]],
 ) -> ClaimFile:
-    """The file of one request.
+    """Return the file of one request.
 
     Args:
         metadata: The claim's; its names were checked before.
         request: The request as the allocation writes it: ``request`` or ``request/subrequest``.
         pool: The pool of the devices.
-        devices: Their names and attributes, in the allocation's order; from :func:`device_facts`.
+        devices: Their names and attributes, in the allocation's order; from :func:`_attributes`.
     """
     pod_claim = pod_claim_name(metadata)
     body = {
@@ -62,15 +141,15 @@ def metadata_file(
     return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)
 
 
-def device_facts(
+def _attributes(
     published: Mapping[str, DeviceAttribute],
     function: Mapping[str, DeviceAttribute],
     interface: str | None,
     distances: Sequence[tuple[str, str]],
 ) -> dict[str, DeviceAttribute]:
-    """What a container is told of a device: its attributes in the ResourceSlice, and what is known since.
+    """Return a device's attributes for its containers: those in the ResourceSlice, and what is known since.
 
-    Without what is the administrator's to say: its rail, and the extra attributes of policies.
+    Its rail and the extra attributes of policies are left out: a node does not read the administrator's policies.
 
     Args:
         published: From :func:`driver.layout.device_attributes`.
@@ -88,12 +167,12 @@ def device_facts(
     return facts
 
 
-def metadata_mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:
-    """Where the container finds the file: by the name that the pod's author knows, so not by the claim's UID.
+def _mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:
+    """Return the mount of the file, by the name that the pod's author knows, so not by the claim's UID.
 
     Args:
         metadata: The claim's.
-        request: As in :func:`metadata_file`.
+        request: As in :func:`_file`.
         metadata_root: The host's folder of all metadata files.
     """
     pod_claim = pod_claim_name(metadata)

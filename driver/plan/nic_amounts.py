@@ -15,7 +15,7 @@ from driver.api.validation.errors import FieldError, shown
 from driver.errors import NodeError
 from driver.model.devices import RdmaNic
 from driver.model.parts import RdmaVfPool
-from driver.plan.given import Given
+from driver.plan.allocated import AllocatedDevice
 
 __all__ = ["BANDWIDTH", "nic_amount_errors", "share_of_bandwidth"]
 
@@ -26,7 +26,7 @@ _VFS: Final = "vfs"
 _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 
-def nic_amount_errors(item: Given) -> Iterator[FieldError]:
+def nic_amount_errors(item: AllocatedDevice) -> Iterator[FieldError]:
     """What is wrong with how much was given of a NIC or of its virtual functions; nothing for other devices.
 
     Without ``consumedCapacity`` and share id it is the whole NIC, or one virtual function: of clusters without the
@@ -62,7 +62,7 @@ def nic_amount_errors(item: Given) -> Iterator[FieldError]:
         yield FieldError(path, f"is missing: a share says how much it takes ({item.at})")
 
 
-def share_of_bandwidth(item: Given) -> int | None:
+def share_of_bandwidth(item: AllocatedDevice) -> int | None:
     """The bits per second of a share of a NIC; None where the NIC is given whole, and for other devices.
 
     Args:

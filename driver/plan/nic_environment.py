@@ -1,11 +1,11 @@
-"""The variables by which NCCL, UCX and NVSHMEM are told their NICs.
+"""The variables that name a claim's NICs to NCCL, UCX and NVSHMEM.
 
 Without them these libraries take every RDMA device that ``/sys/class/infiniband`` shows, and that is all of the host's.
 
 Of two variables of one name a container has the last (container-device-interface v1.1.1, internal/ociedit). So the
 lists grow from request to request in the order in which the runtime is given the devices: a container that takes the
-whole claim has the whole list. One that takes a single request may be told NICs of earlier requests, too; it has no
-device nodes for those, and the libraries pass over what they cannot open.
+whole claim has the whole list. One that takes a single request may see NICs of earlier requests, too; it has no device
+nodes for those, and the libraries pass over what they cannot open.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 def nic_environment(devices: Sequence[tuple[str, RdmaFunction | None]], subject: str) -> dict[int, tuple[str, ...]]:
-    """The variables by the place of the device that brings them.
+    """Return the variables, by the place of the device that carries them.
 
     Args:
-        devices: Request and NIC of each device of a claim, in the allocation's order; no NIC where none is to be told.
+        devices: Request and NIC of each device of a claim, in the allocation's order; None where no NIC is to be named.
         subject: Names the claim in the errors.
 
     Raises:
         NodeError: The inventory has a name that cannot stand in a list.
     """
     last = {request: place for place, (request, function) in enumerate(devices) if function is not None}
-    told: list[RdmaFunction] = []
+    named: list[RdmaFunction] = []
     variables: dict[int, tuple[str, ...]] = {}
     for request, place in sorted(last.items(), key=lambda item: item[1]):
-        told += [function for of, function in devices if of == request and function is not None]
-        variables[place] = _variables(list(dict.fromkeys(told)), subject)
+        named += [function for of, function in devices if of == request and function is not None]
+        variables[place] = _variables(list(dict.fromkeys(named)), subject)
     return variables
 
 

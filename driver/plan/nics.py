@@ -1,90 +1,85 @@
-"""What preparing a claim takes for its RDMA NICs: which function, who may use it beside, what is done to it."""
+"""What preparing a claim takes for its RDMA NICs: which function each device gets, and what is done to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from driver.api.resource_v1 import ResourceClaim
-from driver.config import DeviceConfig, RdmaConfig, RdmaVfParameters
+from driver.config import RdmaConfig, RdmaVfParameters
 from driver.errors import InputError
-from driver.model.devices import LinkLayer, RdmaFunction, RdmaNetnsMode, RdmaNic, RdmaVf
+from driver.model.devices import DeviceName, LinkLayer, RdmaFunction, RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory
+from driver.plan.decided import DecidedDevice, NicPlan
 from driver.plan.effects import ConfigureVf, LendInterface, VfSettings
-from driver.plan.given import Given
-from driver.plan.interfaces import NicGiven, interfaces, left_to_others, lent
-from driver.plan.nic_host import NicHost
-from driver.plan.nic_use import NicUse
-from driver.plan.vf_choice import chosen_functions
+from driver.plan.host import NicHost
+from driver.plan.interfaces import UsedFunction, interfaces, left_to_others, lent
+from driver.plan.vf_choice import with_functions
 
-__all__ = ["NicPlan", "nic_plans"]
+__all__ = ["with_nics"]
 
 _AMAZON: Final = "amazon"
 _ETHERNET_ONLY: Final[Mapping[str, str]] = {"vlan": "vlan", "vlan_qos": "vlanQoS", "spoof_check": "spoofCheck"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NicPlan:
-    """What was decided for one NIC or virtual function.
+def with_nics(
+    devices: Sequence[DecidedDevice], claim: ResourceClaim, inventory: Inventory, nics: NicHost
+) -> tuple[tuple[DecidedDevice, ...], tuple[str, ...]]:
+    """Decide which function of its NIC each device gets, and what is done to it.
 
-    Attributes:
-        function: What the container gets.
-        use: How the claim uses the NIC; None where it only watches over it.
-        effects: What has to be done on the node, in this order.
-        in_environment: Whether NCCL, UCX and NVSHMEM are told of it.
-    """
+    Args:
+        devices: The claim's devices.
+        claim: The claim.
+        inventory: What the node has.
+        nics: What the node has for NICs, and which virtual functions are taken.
 
-    function: RdmaFunction
-    use: NicUse | None = None
-    effects: tuple[ConfigureVf | LendInterface, ...] = ()
-    in_environment: bool = False
-
-    @property
-    def name_in_pod(self) -> str | None:
-        """Its network interface's name in the pod; None where it stays on the host."""
-        return next((effect.name_in_pod or None for effect in self.effects if isinstance(effect, LendInterface)), None)
-
-
-def nic_plans(
-    given: Sequence[Given],
-    bandwidths: Sequence[int | None],
-    configs: Sequence[DeviceConfig],
-    claim: ResourceClaim,
-    inventory: Inventory,
-    nics: NicHost,
-) -> tuple[tuple[NicPlan | None, ...], tuple[str, ...]]:
-    """The plan of each device, None for what is no NIC and for a pool that is only watched over; and notes.
+    Returns:
+        The devices with their NIC plans, and notes for a person.
 
     Raises:
         InputError: The settings contradict what was given, or not exactly one pod holds what goes to one.
         NodeError: A link is down, no virtual function is free, or the node lacks what the settings take.
     """
-    functions = chosen_functions(given, nics)
-    uses: list[NicGiven] = []
-    for item, function, config, bandwidth in zip(given, functions, configs, bandwidths, strict=True):
-        if function is not None and isinstance(config, RdmaConfig) and not item.admin_access:
-            uses.append(NicGiven(item=item, function=function, config=config, bandwidth=bandwidth))
-    if not uses:
-        # Nothing is used, though something may be watched over.
-        return tuple(None if function is None else NicPlan(function=function) for function in functions), ()
-    configured = _configured(uses)
+    devices = with_functions(devices, nics)
+    uses = [use for device in devices if (use := _use(device)) is not None]
+    settings = _vf_settings(uses)
     exclusive = inventory.rdma_netns_mode is RdmaNetnsMode.EXCLUSIVE
     lending = lent(uses, claim, nics, exclusive=exclusive)
-    planned = iter(zip(uses, configured, lending, strict=True))
-    plans: list[NicPlan | None] = []
-    for item, function in zip(given, functions, strict=True):
-        if function is None or item.admin_access:
-            plans.append(None if function is None else NicPlan(function=function))
-        else:
-            use, settings, interface = next(planned)
-            effects = tuple(effect for effect in (settings, interface) if effect is not None)
-            plans.append(_plan(use, effects))
     left = left_to_others(uses, nics, exclusive=exclusive)
-    return tuple(plans), _notes([effect for effect in lending if effect is not None], left, nics)
+    return tuple(_planned(device, settings, lending) for device in devices), _notes(lending.values(), left, nics)
 
 
-def _notes(moved: Sequence[LendInterface], left: Sequence[RdmaFunction], nics: NicHost) -> tuple[str, ...]:
+def _use(device: DecidedDevice) -> UsedFunction | None:
+    """Return the function that the claim uses; None where it uses none, though it may watch over one."""
+    if device.nic is None or device.allocated.admin_access or not isinstance(device.config, RdmaConfig):
+        return None
+    return UsedFunction(
+        item=device.allocated, function=device.nic.function, config=device.config, bandwidth=device.bandwidth
+    )
+
+
+def _planned(
+    device: DecidedDevice,
+    settings: Mapping[DeviceName, ConfigureVf],
+    lending: Mapping[DeviceName, LendInterface],
+) -> DecidedDevice:
+    use = _use(device)
+    if use is None:
+        return device
+    function, nic = use.function, use.item.nic
+    effects = (settings.get(function.name), lending.get(function.name))
+    # Amazon's EFA is no InfiniBand: its users take libfabric.
+    is_amazons = nic is not None and nic.vendor == _AMAZON
+    plan = NicPlan(
+        function=function,
+        effects=tuple(effect for effect in effects if effect is not None),
+        in_environment=use.config.environment and bool(function.rdma_device) and not is_amazons,
+    )
+    return replace(device, nic=plan)
+
+
+def _notes(moved: Collection[LendInterface], left: Sequence[RdmaFunction], nics: NicHost) -> tuple[str, ...]:
     if moved and not nics.has_cni_plugin:
         return (f"Rootport's CNI plugin is assumed on the node: it moves {interfaces(moved)} into the pod",)
     if left:
@@ -97,33 +92,14 @@ def _notes(moved: Sequence[LendInterface], left: Sequence[RdmaFunction], nics: N
     return ()
 
 
-def _plan(use: NicGiven, effects: tuple[ConfigureVf | LendInterface, ...]) -> NicPlan:
-    item, function = use.item, use.function
-    nic = item.nic
-    return NicPlan(
-        function=function,
-        use=NicUse(
-            nic=nic.name if nic is not None else function.name,
-            vf=function.name if isinstance(function, RdmaVf) else None,
-            bandwidth=use.bandwidth,
-            nic_bandwidth=nic.bandwidth if nic is not None else None,
-        ),
-        effects=effects,
-        # Amazon's EFA is no InfiniBand: its users take libfabric.
-        in_environment=use.config.environment
-        and bool(function.rdma_device)
-        and not (nic is not None and nic.vendor == _AMAZON),
-    )
-
-
-def _configured(uses: Sequence[NicGiven]) -> tuple[ConfigureVf | None, ...]:
-    guids: dict[str, NicGiven] = {}
-    found: list[ConfigureVf | None] = []
+def _vf_settings(uses: Sequence[UsedFunction]) -> dict[DeviceName, ConfigureVf]:
+    """Return how virtual functions are to be configured, by their names in the pool."""
+    guids: dict[str, UsedFunction] = {}
+    found: dict[DeviceName, ConfigureVf] = {}
     for use in uses:
         parameters, function = use.config.vf, use.function
         settings = VfSettings() if parameters is None else _settings(parameters)
-        if parameters is None or settings == VfSettings():
-            found.append(None)
+        if settings == VfSettings():
             continue
         if not isinstance(function, RdmaVf):
             raise InputError(
@@ -138,16 +114,14 @@ def _configured(uses: Sequence[NicGiven]) -> tuple[ConfigureVf | None, ...]:
                 f"{use.item.subject} would have the GUID {settings.guid}, as {guids[settings.guid].item.at}",
                 hint="a GUID is one virtual function's: of a DeviceClass that has one, ask for one device",
             )
-        found.append(
-            ConfigureVf(
-                function=function.name,
-                address=function.address,
-                pf_address=function.parent,
-                index=function.index,
-                settings=settings,
-            )
+        found[function.name] = ConfigureVf(
+            function=function.name,
+            address=function.address,
+            pf_address=function.parent,
+            index=function.index,
+            settings=settings,
         )
-    return tuple(found)
+    return found
 
 
 def _settings(parameters: RdmaVfParameters) -> VfSettings:
@@ -162,7 +136,7 @@ def _settings(parameters: RdmaVfParameters) -> VfSettings:
     )
 
 
-def _refuse_settings(use: NicGiven, function: RdmaVf, settings: VfSettings) -> None:
+def _refuse_settings(use: UsedFunction, function: RdmaVf, settings: VfSettings) -> None:
     layers = {port.link_layer for port in (function.ports or (use.item.nic.ports if use.item.nic else ()))}
     wrong = [field for name, field in _ETHERNET_ONLY.items() if getattr(settings, name) is not None]
     if layers == {LinkLayer.ETHERNET}:

@@ -1,4 +1,4 @@
-"""An allocated claim + the node's inventory → its whole plan, where nothing has to be done in between."""
+"""Plans a claim in one step, where nothing has to be done to the node in between."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from driver.model.inventory import Inventory
 from driver.plan.decide import decide
 from driver.plan.driver_files import DriverFiles
 from driver.plan.finish import PreparePlan, finish
+from driver.plan.host import NicHost
 from driver.plan.isolation.interface import IsolationHost
-from driver.plan.nic_host import NicHost
 
 __all__ = ["prepare_plan"]
 
@@ -27,9 +27,9 @@ def prepare_plan(
     host: IsolationHost = _NO_HOST,
     nics: NicHost = _NO_NIC_HOST,
 ) -> PreparePlan:
-    """:func:`driver.plan.decide` and :func:`driver.plan.finish` in one, with what they take and raise.
+    """Return a claim's whole plan: :func:`driver.plan.decide` and :func:`driver.plan.finish` in one.
 
-    A plugin does the decision's effects between the two. This one is for simulation, which assumes the MIG devices
+    A plugin does the decision's effects between the two. This is for simulation, which assumes the MIG devices
     (``assume_minors``), and for claims without.
     """
     decision = decide(claim, inventory, assume_minors=assume_minors, host=host, nics=nics)

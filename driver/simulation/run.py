@@ -35,7 +35,7 @@ from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import IsolationHost, NicHost, PreparePlan, prepare_plan
 from driver.plan.effects import LendInterface
-from driver.plan.overlap import refuse_overlap
+from driver.plan.sharing import refuse_overlap
 from driver.simulation.assumed import INTERFACES_ASSUMED, with_assumed_interfaces
 from driver.simulation.extended import claim_made_for, with_claim
 from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, Work
@@ -344,11 +344,11 @@ class _Plugin:
             plan = prepare_plan(claim, self._inventory, assume_minors=True, host=self._host, nics=nics)
             names = _held_names(plan)
             others = {uid: other for name in names for uid, other in self._prepared[name].items()}
-            refuse_overlap(plan.claim, plan.devices, others.values())
+            refuse_overlap(plan.claim, plan.holdings, [item for other in others.values() for item in other.holdings])
         except RootportError as error:
             # What kubelet would report on the pod: it hangs on its node, with its devices held.
             return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
-        self._taken_vfs.update(use.vf for use in plan.nic_uses if use.vf is not None)
+        self._taken_vfs.update(item.nic_use.vf for item in plan.holdings if item.nic_use and item.nic_use.vf)
         lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
         if lent - self._interfaces:
             plan = replace(plan, notes=(*plan.notes, INTERFACES_ASSUMED))
@@ -359,6 +359,12 @@ class _Plugin:
 
 def _held_names(plan: PreparePlan) -> set[str]:
     """Of the devices that a claim has, and of the GPUs and NICs that they are parts of: with whom it may be at odds."""
-    own = {device.device for device in plan.devices if not device.admin_access}
-    nics = {name for use in plan.nic_uses for name in (use.nic, use.vf) if name}
-    return own | {use.gpu for use in plan.uses} | nics
+    names: set[str] = set()
+    for item in plan.holdings:
+        if not item.admin_access:
+            names.add(item.device)
+        if item.gpu_use is not None:
+            names.add(item.gpu_use.gpu)
+        if item.nic_use is not None:
+            names |= {name for name in (item.nic_use.nic, item.nic_use.vf) if name}
+    return names

@@ -1,3 +1,3 @@
-"""What there is, how it is and who has it, by node: for the controller's HTTP API and its page, and for the CLI."""
+"""Summarizes a cluster's nodes, their devices and who uses them, for the controller's HTTP API and the CLI."""
 
 __all__: list[str] = []

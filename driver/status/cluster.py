@@ -1,4 +1,4 @@
-"""The nodes of a cluster out of the objects that the API server has of them."""
+"""Summarizes a cluster's nodes from the objects on its API server."""
 
 from __future__ import annotations
 
@@ -9,95 +9,116 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
-from driver.status.overview import Amount, DeviceOverview, NodeOverview, NodeState, can_be_given, device_overview, total
+from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
-__all__ = ["NodeFigures", "NodeWord", "is_well", "name_order", "node_figures", "node_overviews", "node_word"]
+__all__ = [
+    "NodeReadiness",
+    "NodeTotals",
+    "is_healthy",
+    "name_order",
+    "node_overviews",
+    "node_readiness",
+    "node_totals",
+    "readiness",
+]
 
 _SILENT: Final = "NodeSilent"
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeWord:
+class NodeReadiness:
     """Whether claims can be prepared on a node, and why not."""
 
-    state: NodeState
+    state: ReadyState
     reason: str = ""
 
 
-def node_word(inventory: Mapping[str, Any]) -> NodeWord:
-    """What a stored NodeInventory says of its node: the plugin's word, and the controller's that it hears nothing."""
-    conditions = {item.get("type"): item for item in (inventory.get("status") or {}).get("conditions") or () if item}
-    published, ready = conditions.get("Published") or {}, conditions.get("Ready")
-    if published.get("status") == "False" and published.get("reason") == _SILENT:
-        return NodeWord(state="Silent", reason=_SILENT)
-    if ready is None:
-        return NodeWord(state="NotReady", reason="PluginStarting")
-    if ready.get("status") == "True":
-        return NodeWord(state="Ready")
-    return NodeWord(state="NotReady", reason=str(ready.get("reason") or "NotReady"))
+def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
+    """Return what a stored NodeInventory says of its node: the plugin's condition, or the controller's silence."""
+    conditions = [item for item in (inventory.get("status") or {}).get("conditions") or () if item]
+    published: Mapping[str, Any] = next((item for item in conditions if item.get("type") == "Published"), {})
+    is_silent = published.get("status") == "False" and published.get("reason") == _SILENT
+    return readiness(conditions, is_silent=is_silent) or NodeReadiness(state="NotReady", reason="PluginStarting")
 
 
-def node_overviews(devices: Iterable[Device], words: Mapping[str, NodeWord]) -> tuple[NodeOverview, ...]:
-    """The nodes, by name.
+def readiness(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool) -> NodeReadiness | None:
+    """Return whether claims can be prepared on a node; None if its plugin has not reported that yet.
 
     Args:
-        devices: Device objects of any nodes.
-        words: What is known of the nodes themselves; one that has devices only lost its NodeInventory.
+        conditions: The conditions of its NodeInventory.
+        is_silent: Whether the plugin's heartbeats have ended.
+    """
+    if is_silent:
+        return NodeReadiness(state="Silent", reason=_SILENT)
+    ready = next((item for item in conditions if item.get("type") == "Ready"), None)
+    if ready is None:
+        return None
+    if ready.get("status") == "True":
+        return NodeReadiness(state="Ready")
+    return NodeReadiness(state="NotReady", reason=str(ready.get("reason") or "NotReady"))
+
+
+def node_overviews(devices: Iterable[Device], readiness: Mapping[str, NodeReadiness]) -> tuple[NodeOverview, ...]:
+    """Return the nodes, by name.
+
+    Args:
+        devices: The Device objects of any nodes.
+        readiness: The readiness of nodes by name; a node that has only devices has lost its NodeInventory.
     """
     of_node: defaultdict[str, list[Device]] = defaultdict(list)
     for device in devices:
         of_node[device.spec.node_name].append(device)
     nodes = []
-    for name in sorted({*of_node, *words}, key=name_order):
+    for name in sorted({*of_node, *readiness}, key=name_order):
         shown = tuple(sorted(map(device_overview, of_node[name]), key=_device_order))
-        word = words.get(name) or NodeWord(state="Silent", reason="NoInventory")
-        if word.state == "Ready" and any(device.reason == _SILENT for device in shown):
-            word = NodeWord(state="Silent", reason=_SILENT)
-        nodes.append(NodeOverview(name=name, state=word.state, reason=word.reason, devices=shown))
+        ready = readiness.get(name) or NodeReadiness(state="Silent", reason="NoInventory")
+        if ready.state == "Ready" and any(device.reason == _SILENT for device in shown):
+            ready = NodeReadiness(state="Silent", reason=_SILENT)
+        nodes.append(NodeOverview(name=name, state=ready.state, reason=ready.reason, devices=shown))
     return tuple(nodes)
 
 
 def name_order(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Sorts names as people do: gpu-2 before gpu-10."""
+    """Return a sort key that orders names as people do: gpu-2 before gpu-10."""
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(name) if part)
 
 
-def is_well(node: NodeOverview) -> bool:
-    """Whether nothing is wrong with a node or a device of it."""
+def is_healthy(node: NodeOverview) -> bool:
+    """Whether the node can prepare claims and none of its devices is unhealthy."""
     return node.state == "Ready" and all(device.state != "Unhealthy" for device in node.devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFigures:
-    """How much of a node, or of several, is free.
+class NodeTotals:
+    """How much of one or several nodes is free.
 
-    What is unhealthy, in no ResourceSlice, or on a node of which nothing is heard, is not free.
+    Devices that are unhealthy, in no ResourceSlice, or on a node that is silent, are not free.
 
     Attributes:
-        gpus: GPUs; free are those that nobody has a part of.
-        memory: Bytes of the GPUs.
-        largest: Bytes of memory that one more share or partition can get of one GPU.
-        nics: RDMA NICs; free are those that nobody has a part of.
+        gpus: GPUs; free are those of which no claim has a part.
+        memory: The GPUs' memory, in bytes.
+        largest: The most memory that one more share or partition can get from one GPU, in bytes.
+        nics: RDMA NICs; free are those of which no claim has a part.
         vfs: Virtual functions of NICs.
         fpgas: FPGAs.
-        unhealthy: The devices that are.
+        unhealthy: The unhealthy devices, each with its node's name.
     """
 
-    gpus: Amount
-    memory: Amount
+    gpus: Usage
+    memory: Usage
     largest: int
-    nics: Amount
-    vfs: Amount
-    fpgas: Amount
+    nics: Usage
+    vfs: Usage
+    fpgas: Usage
     unhealthy: tuple[tuple[str, DeviceOverview], ...]
 
 
-def node_figures(*nodes: NodeOverview) -> NodeFigures:
-    """Of these nodes together."""
+def node_totals(*nodes: NodeOverview) -> NodeTotals:
+    """Return the totals of these nodes together."""
     gpus = [(node, device) for node in nodes for device in node.devices if device.type == "gpu"]
     nics = [(node, device) for node in nodes for device in node.devices if device.type == "rdma"]
-    return NodeFigures(
+    return NodeTotals(
         gpus=_counted(gpus),
         memory=total(_usable(node, device, device.memory) for node, device in gpus),
         largest=max((_largest(node, device) for node, device in gpus), default=0),
@@ -111,19 +132,19 @@ def node_figures(*nodes: NodeOverview) -> NodeFigures:
     )  # fmt: skip
 
 
-def _counted(devices: list[tuple[NodeOverview, DeviceOverview]]) -> Amount:
-    free = sum(can_be_given(node, device) and not device.mode for node, device in devices)
-    return Amount(used=len(devices) - free, total=len(devices))
+def _counted(devices: list[tuple[NodeOverview, DeviceOverview]]) -> Usage:
+    free = sum(is_available(node, device) and not device.mode for node, device in devices)
+    return Usage(used=len(devices) - free, total=len(devices))
 
 
-def _usable(node: NodeOverview, device: DeviceOverview, amount: Amount | None) -> Amount | None:
-    if amount is None or can_be_given(node, device):
+def _usable(node: NodeOverview, device: DeviceOverview, amount: Usage | None) -> Usage | None:
+    if amount is None or is_available(node, device):
         return amount
-    return Amount(used=amount.total, total=amount.total)
+    return Usage(used=amount.total, total=amount.total)
 
 
 def _largest(node: NodeOverview, device: DeviceOverview) -> int:
-    return (device.free_memory or 0) if can_be_given(node, device) else 0
+    return (device.free_memory or 0) if is_available(node, device) else 0
 
 
 def _device_order(device: DeviceOverview) -> tuple[int, tuple[tuple[int, int | str], ...]]:

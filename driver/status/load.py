@@ -1,6 +1,6 @@
-"""What the GPUs of a node do now and who has them, out of the metrics that the node's plugin exports.
+"""Reads the load of a node's GPUs and who uses them from the metrics that the node's plugin exports.
 
-Names and labels: docs/user/metrics.md.
+Names and labels: docs/operator/metrics.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIGURES: Final = {
     "rootport_gpu_power_watts": "power",
 }
 SAMPLES: Final = frozenset({_INFO, _HEALTHY, _CORE, _SHARE, *_FIGURES})
-"""The names of the samples that are read."""
+"""The names of the samples that :func:`device_loads` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class Holder:
     """A container that has a device or a share of it.
 
     Attributes:
-        namespace: Of the claim and the pod.
+        namespace: The namespace of the claim and the pod.
         claim: The claim.
-        pod: The pod; empty before the kubelet tells.
-        container: Likewise.
-        core: How much of the core it may use, 0 to 1; None where that is not limited by a share.
-        isolation: enforced or advisory; empty where it is not known.
+        pod: The pod; empty until the kubelet reports it.
+        container: The container; empty until the kubelet reports it.
+        core: The part of the core that it may use, 0 to 1; None if no share limits that.
+        isolation: ``enforced`` or ``advisory``; empty if it is not known.
     """
 
     namespace: str
@@ -59,7 +59,7 @@ class Holder:
     isolation: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON; what is not known is left out."""
+        """Return the holder as JSON; unknown fields are left out."""
         fields = {
             "namespace": self.namespace,
             "claim": self.claim,
@@ -73,21 +73,21 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLoad:
-    """A GPU; None is what the driver does not tell.
+    """The load of a GPU; None stands for what the driver does not report.
 
     Attributes:
-        name: In the node's pool.
+        name: The device's name in the node's pool.
         index: Its order among the node's GPUs.
-        model: The product's name; empty where it is not known.
-        healthy: Whether it is healthy; None where nobody watches it.
-        utilization: For how much of the last moments something ran on it, 0 to 1.
-        memory_used: Bytes that programs use.
-        memory_allocated: Bytes that claims have.
-        memory_total: Bytes that there are.
-        core_allocated: How much of its core claims have, 0 to 1.
-        temperature: Degrees Celsius.
-        power: Watts.
-        holders: Who has it, by namespace, claim and pod.
+        model: The product's name; empty if it is not known.
+        healthy: Whether it is healthy; None if its health is not watched.
+        utilization: The part of the last moments in which something ran on it, 0 to 1.
+        memory_used: The memory that programs use, in bytes.
+        memory_allocated: The memory that is allocated to claims, in bytes.
+        memory_total: The memory of the GPU, in bytes.
+        core_allocated: The part of its core that is allocated to claims, 0 to 1.
+        temperature: In degrees Celsius.
+        power: In watts.
+        holders: The containers that have it, by namespace, claim and pod.
     """
 
     name: str
@@ -104,7 +104,7 @@ class DeviceLoad:
     holders: tuple[Holder, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON; what is not known is left out."""
+        """Return the load as JSON; unknown fields are left out."""
         fields = {
             "model": self.model or None,
             "healthy": self.healthy,
@@ -121,7 +121,7 @@ class DeviceLoad:
 
 
 def device_loads(samples: Iterable[MetricSample]) -> tuple[DeviceLoad, ...]:
-    """The GPUs of one node's page, by index."""
+    """Return the GPUs on one node's page of metrics, by index."""
     of_device: defaultdict[str, list[MetricSample]] = defaultdict(list)
     for sample in samples:
         of_device[sample.labels.get("device", "")].append(sample)
@@ -147,7 +147,7 @@ def _load(device: str, samples: list[MetricSample]) -> DeviceLoad | None:
 
 
 def _holders(samples: list[MetricSample]) -> tuple[Holder, ...]:
-    """One for each container, however many shares it has: their core adds up."""
+    """Return one holder for each container; the core of its shares adds up."""
     cores: defaultdict[tuple[str, ...], float] = defaultdict(float)
     isolation: dict[tuple[str, ...], str] = {}
     for sample in samples:

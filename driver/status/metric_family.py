@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, as plain data: families of samples, before any library makes a page of them.
+"""Metrics as plain data: families of samples, from which a library makes the page that Prometheus scrapes.
 
 Names, units and labels follow https://prometheus.io/docs/practices/naming/.
 """
@@ -16,12 +16,12 @@ FamilyKind: TypeAlias = Literal["gauge", "counter", "histogram"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How often something took how long.
+    """How often something took how long, as the buckets of a histogram.
 
     Attributes:
-        bounds_s: The upper bounds of the buckets, in seconds, rising; that of the last bucket, infinity, is left out.
-        counts: How many fell into each bucket, that of infinity included: one more than bounds.
-        sum_s: Of all of them, in seconds.
+        bounds_s: The upper bounds of the buckets, in seconds, ascending; infinity, that of the last one, is left out.
+        counts: The number in each bucket, that of infinity included: one more than bounds.
+        sum_s: The sum of all durations, in seconds.
     """
 
     bounds_s: tuple[float, ...]
@@ -30,19 +30,19 @@ class Distribution:
 
 
 Sample: TypeAlias = tuple[tuple[str, ...], float | Distribution]
-"""The values of the labels, and the sample's own."""
+"""The values of the labels, and the sample's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All samples of one name.
+    """All samples of one metric name.
 
     Attributes:
-        name: With its unit; of a counter with ``_total``.
-        kind: A histogram's samples are distributions, all others numbers.
-        text: What it tells, in a sentence.
+        name: The name with its unit; that of a counter ends with ``_total``.
+        kind: The metric's type: the samples of a histogram are distributions, all others numbers.
+        text: The help text, one sentence.
         labels: The names of the labels.
-        samples: No two have the same labels.
+        samples: The samples, no two with the same labels.
     """
 
     name: str
@@ -53,5 +53,5 @@ class Family:
 
 
 def family(kind: FamilyKind, name: str, text: str, labels: Iterable[str], samples: Iterable[Sample]) -> Family:
-    """A family of what there is; also one without samples is shown, so that its name can be found."""
+    """Return a family; one without samples is shown as well, so that its name can be found."""
     return Family(name=name, kind=kind, text=text, labels=tuple(labels), samples=tuple(samples))

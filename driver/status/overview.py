@@ -1,6 +1,6 @@
-"""A node and its devices in a few words each: what a heat map or a table of the cluster shows.
+"""Summarizes a node and its devices for a heat map or a table of the cluster.
 
-The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/user/http-api.md) and of
+The wire form, :meth:`NodeOverview.to_wire`, is a part of the HTTP API under /api/v1 (docs/operator/http-api.md) and of
 ``rootport status -o json``: fields are added, and never renamed.
 """
 
@@ -14,56 +14,56 @@ from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAmounts
 
 __all__ = [
-    "Amount",
     "DeviceOverview",
     "NodeOverview",
-    "NodeState",
-    "can_be_given",
+    "ReadyState",
+    "Usage",
     "device_overview",
+    "is_available",
     "is_offered",
     "total",
 ]
 
-NodeState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
-"""Ready: its plugin can prepare claims. NotReady: its plugin says that it cannot. Silent: nothing is heard of it."""
+ReadyState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
+"""Ready: its plugin can prepare claims. NotReady: its plugin cannot. Silent: its plugin reports nothing."""
 
 _HEALTHY: Final = "Healthy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
-    """How much there is of something and how much is allocated: percent, bytes, bits per second or a number."""
+class Usage:
+    """How much of something there is and how much is allocated: percent, bytes, bits per second or a number."""
 
     used: int
     total: int
 
     @property
     def free(self) -> int:
-        """What is left; never below 0."""
+        """How much is not allocated; never below 0."""
         return max(self.total - self.used, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOverview:
-    """One GPU, NIC, VF or FPGA.
+    """A GPU, NIC, VF or FPGA.
 
     Attributes:
-        name: In the node's pool.
-        type: gpu, rdma, rdma-vf or fpga.
+        name: The device's name in the node's pool.
+        type: ``gpu``, ``rdma``, ``rdma-vf`` or ``fpga``.
         index: Its order among the node's devices of its type.
-        model: The product's name; empty where it is not known.
-        parent: Of a VF the name of its NIC; empty else.
-        state: Healthy, Unhealthy or Unknown.
-        reason: Why it is not healthy, or in what way it is degraded: a CamelCase word; empty where all is well.
-        mode: How it is given: whole, shared, ratio or mig; empty while it is free.
+        model: The product's name; empty if it is not known.
+        parent: The name of a VF's NIC; empty for other devices.
+        state: ``Healthy``, ``Unhealthy`` or ``Unknown``.
+        reason: Why it is not healthy, or how it is degraded, as a CamelCase word; empty if neither.
+        mode: How it is allocated: ``whole``, ``shared``, ``ratio`` or ``mig``; empty while it is free.
         offered: Whether it, or parts of it, are in a ResourceSlice.
-        core: Percent of a GPU's core.
-        memory: Bytes of a GPU's memory.
-        bandwidth: Bits per second of a NIC.
-        vfs: Virtual functions of a NIC.
-        free_core: Percent of core that one more share can get.
-        free_memory: Bytes of memory that one more share or partition can get.
-        free_profile: The largest MIG profile that can still be made; empty for none.
+        core: A GPU's core, in percent.
+        memory: A GPU's memory, in bytes.
+        bandwidth: A NIC's bandwidth, in bits per second.
+        vfs: A NIC's virtual functions.
+        free_core: The core that one more share can get, in percent.
+        free_memory: The memory that one more share or partition can get, in bytes.
+        free_profile: The largest MIG profile that can still be created; empty if there is none.
         holders: How many claims have it, or parts of it.
     """
 
@@ -76,17 +76,17 @@ class DeviceOverview:
     reason: str = ""
     mode: str = ""
     offered: bool = True
-    core: Amount | None = None
-    memory: Amount | None = None
-    bandwidth: Amount | None = None
-    vfs: Amount | None = None
+    core: Usage | None = None
+    memory: Usage | None = None
+    bandwidth: Usage | None = None
+    vfs: Usage | None = None
     free_core: int | None = None
     free_memory: int | None = None
     free_profile: str = ""
     holders: int = 0
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON; what is empty is left out, an amount is ``[used, total]``."""
+        """Return the overview as JSON; empty fields are left out, a usage is ``[used, total]``."""
         wire: dict[str, Any] = {"name": self.name, "type": self.type, "index": self.index, "state": self.state}
         amounts = {name: getattr(self, name) for name in ("core", "memory", "bandwidth", "vfs")}
         wire |= {name: [item.used, item.total] for name, item in amounts.items() if item is not None}
@@ -106,22 +106,22 @@ class DeviceOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOverview:
-    """One node.
+    """A node and its devices.
 
     Attributes:
         name: The node's name.
         state: Whether claims can be prepared there.
-        reason: Why not; empty where they can.
+        reason: Why they cannot; empty if they can.
         devices: Its devices, in the inventory's order.
     """
 
     name: str
-    state: NodeState = "Ready"
+    state: ReadyState = "Ready"
     reason: str = ""
     devices: tuple[DeviceOverview, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the overview as JSON."""
         wire: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.reason:
             wire["reason"] = self.reason
@@ -129,7 +129,7 @@ class NodeOverview:
 
 
 def device_overview(device: Device) -> DeviceOverview:
-    """A Device object in a few words."""
+    """Return the overview of a Device object."""
     spec, status = device.spec, device.status
     capacity = status.capacity if status else None
     allocated = status.allocated if status else None
@@ -155,17 +155,17 @@ def device_overview(device: Device) -> DeviceOverview:
     )
 
 
-def can_be_given(node: NodeOverview, device: DeviceOverview) -> bool:
-    """Whether what is left of a device of that node counts as free: on offer, not unhealthy, the node not silent."""
+def is_available(node: NodeOverview, device: DeviceOverview) -> bool:
+    """Whether the free part of a device can be allocated: it is offered, not unhealthy, its node not silent."""
     return device.offered and device.state != "Unhealthy" and node.state != "Silent"
 
 
 def is_offered(device: Device) -> bool:
     """Whether a device, or parts of it, are in a ResourceSlice.
 
-    ``leftOut`` speaks of the device itself. A GPU may be on offer by percent or by MIG partitions alone, and a NIC by
-    its virtual functions; then some of it is allocatable all the same. Nothing is while the device is unhealthy or its
-    node silent, but what somebody has of it was on offer.
+    ``leftOut`` is about the device itself. A GPU may be offered by percent or by MIG partitions alone, and a NIC by its
+    virtual functions; then some of it can be allocated all the same. Nothing can while the device is unhealthy or its
+    node silent, but what a claim has of it was offered.
     """
     if device.spec.left_out is None:
         return True
@@ -176,7 +176,7 @@ def is_offered(device: Device) -> bool:
 
 
 def _reason(device: Device) -> str:
-    """Of the condition Healthy where it is not True, else of Degraded where that is."""
+    """Return the reason of the condition Healthy if it is not True, else of Degraded if that is."""
     conditions = {item.type: item for item in device.status.conditions} if device.status else {}
     healthy, degraded = conditions.get(_HEALTHY), conditions.get("Degraded")
     if healthy is not None and healthy.status != "True":
@@ -184,29 +184,29 @@ def _reason(device: Device) -> str:
     return degraded.reason if degraded is not None and degraded.status == "True" else ""
 
 
-def _percent(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Amount | None:
+def _percent(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Usage | None:
     if capacity is None or capacity.core is None:
         return None
-    return Amount(used=(allocated.core if allocated else None) or 0, total=capacity.core)
+    return Usage(used=(allocated.core if allocated else None) or 0, total=capacity.core)
 
 
-def _vfs(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Amount | None:
+def _vfs(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Usage | None:
     if capacity is None or capacity.vfs is None:
         return None
-    return Amount(used=(allocated.vfs if allocated else None) or 0, total=capacity.vfs)
+    return Usage(used=(allocated.vfs if allocated else None) or 0, total=capacity.vfs)
 
 
 def _quantity(
     field: Literal["memory", "bandwidth"], capacity: DeviceAmounts | None, allocated: DeviceAmounts | None
-) -> Amount | None:
+) -> Usage | None:
     total: Quantity | None = getattr(capacity, field, None)
     if total is None:
         return None
     used: Quantity | None = getattr(allocated, field, None)
-    return Amount(used=0 if used is None else used.ceil(), total=total.ceil())
+    return Usage(used=0 if used is None else used.ceil(), total=total.ceil())
 
 
-def total(amounts: Iterable[Amount | None]) -> Amount:
-    """The sum of what is known."""
+def total(amounts: Iterable[Usage | None]) -> Usage:
+    """Return the sum of the usages that are known."""
     known = [item for item in amounts if item is not None]
-    return Amount(used=sum(item.used for item in known), total=sum(item.total for item in known))
+    return Usage(used=sum(item.used for item in known), total=sum(item.total for item in known))

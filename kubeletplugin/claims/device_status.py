@@ -1,9 +1,8 @@
-"""What ``status.devices`` of a claim has to say of the devices that were prepared for it: pure.
+"""The entries in ``status.devices`` of a claim for the devices that were prepared for it: pure.
 
-An entry says whether a GPU's limits hold for the claim: as a condition for people, as data for programs. That of a NIC
-says which virtual function was given, and under which name and addresses the pod sees its interface. Both say how far
-GPUs and NICs of the claim are from each other. FPGAs get no entry: there is nothing to say that the allocation does not
-say.
+A GPU's entry says whether the limits of the share hold: as a condition for people, as data for programs. A NIC's entry
+names the virtual function that was chosen, and the name and addresses of its interface in the pod. Both give the
+distances between the claim's GPUs and NICs. FPGAs get no entry: the allocation says everything about them.
 
 Source of the form: AllocatedDeviceStatus in k8s.io/api v0.36.3, resource/v1/types.go. Entries are told apart by driver,
 pool, device and shareID.
@@ -14,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
@@ -23,19 +22,19 @@ from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.api.times import time_text
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
-from driver.plan.nic_use import NicUse
-from kubeletplugin.network.network_data import NetworkData
+from driver.plan.uses import NicUse
 
-__all__ = ["device_statuses", "is_told"]
+if TYPE_CHECKING:
+    from kubeletplugin.network.netdev.records import InPod
+
+__all__ = ["device_statuses", "is_published"]
 
 _REASONS: Final = {"device": "Exclusive", "MIG": "MIG", "MPS": "MPS", "HAMi-core": "HAMiCore"}
 _ADVISORY: Final = "Advisory"
 _OTHER: Final = "Enforced"
 _MAX_IPS: Final = 16
 _MAX_MESSAGE: Final = 32768  # as of every metav1.Condition
-
-
-_NO_NETWORK: Final[Mapping[str, NetworkData]] = MappingProxyType({})
+_NO_NETWORK: Final[Mapping[str, InPod]] = MappingProxyType({})
 
 
 def device_statuses(
@@ -43,17 +42,17 @@ def device_statuses(
     claim: JsonObject,
     *,
     now: datetime,
-    network: Mapping[str, NetworkData] = _NO_NETWORK,
+    network: Mapping[str, InPod] = _NO_NETWORK,
 ) -> list[JsonObject]:
-    """The entries that this driver's part of ``status.devices`` has to consist of, in the order of the devices.
+    """Return this driver's entries in ``status.devices``, in the order of the devices.
 
-    What the claim is no longer allocated is left out: the API server refuses an entry for it.
+    A device that is no longer allocated to the claim is left out: the API server refuses an entry for it.
 
     Args:
         devices: What was prepared.
-        claim: The claim as it is stored. Where its conditions say the same, they keep their time.
-        now: The time of what changes.
-        network: What the pod sees of the interfaces that were moved into it, by the function's name in the pool.
+        claim: The claim as it is stored. Conditions whose status does not change keep their time.
+        now: The time of the conditions that change.
+        network: The interfaces that were moved into the pod, by the function's name in the pool.
     """
     allocated = _allocated(claim)
     former = {device_key(entry): _isolated(entry) for entry in _own_entries(claim)}
@@ -72,15 +71,15 @@ def device_statuses(
     return list(made.values())
 
 
-def is_told(entries: Iterable[JsonObject], claim: JsonObject) -> bool:
-    """Whether the stored claim says this already, and nothing else about this driver's devices."""
+def is_published(entries: Iterable[JsonObject], claim: JsonObject) -> bool:
+    """Whether the stored claim has exactly these entries of this driver."""
 
-    def said(of: Iterable[JsonObject]) -> dict[tuple[str, str, str], object]:
+    def contents(of: Iterable[JsonObject]) -> dict[tuple[str, str, str], object]:
         return {device_key(entry): (_isolated(entry), entry.get("data"), _own_network(entry)) for entry in of}
 
-    # An entry without both is somebody else's word, such as a person's.
+    # An entry without both is not the plugin's: a person may have written it.
     stored = (entry for entry in _own_entries(claim) if _isolated(entry) or "data" in entry)
-    return said(entries) == said(stored)
+    return contents(entries) == contents(stored)
 
 
 def _gpu_entry(
@@ -109,7 +108,7 @@ def _gpu_entry(
     return _named(device) | {"conditions": [condition], "data": data.to_wire()}
 
 
-def _nic_entry(device: PreparedDevice, use: NicUse, network: NetworkData | None) -> JsonObject:
+def _nic_entry(device: PreparedDevice, use: NicUse, network: InPod | None) -> JsonObject:
     data = PreparedDeviceData.of_nic(
         nic=use.nic or None, vf=use.vf, bandwidth=use.bandwidth, distances=dict(device.distances)
     )
@@ -124,12 +123,12 @@ def _named(device: PreparedDevice) -> JsonObject:
     return {"driver": DRIVER_NAME, "pool": device.pool, "device": str(device.device), **share}
 
 
-def _wire(network: NetworkData) -> JsonObject:
-    """NetworkDeviceData of the API; its limits, which Linux's are below but for the number of addresses, are kept."""
+def _wire(network: InPod) -> JsonObject:
+    """Return the interface as the API's NetworkDeviceData, within its limit for addresses; Linux has lower others."""
     found = {
-        "interfaceName": network.interface_name,
-        "hardwareAddress": network.hardware_address,
-        "ips": list(network.ips[:_MAX_IPS]),
+        "interfaceName": network.name,
+        "hardwareAddress": network.mac,
+        "ips": list(network.addresses[:_MAX_IPS]),
     }
     return {name: value for name, value in found.items() if value}
 
@@ -160,6 +159,6 @@ def _isolated(entry: JsonObject) -> dict[str, Any] | None:
 
 
 def _own_network(entry: JsonObject) -> object:
-    """The network data where it is the plugin's: of a NIC. Somebody else may say it of another device."""
+    """Return an entry's network data if it is the plugin's, which writes it for NICs alone."""
     data = entry.get("data")
     return entry.get("networkData") if isinstance(data, dict) and ("nic" in data or "vf" in data) else None

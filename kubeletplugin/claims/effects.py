@@ -16,7 +16,7 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice, Effect, GpuEffect, LendInterface, RunMpsDaemon, SetTimeSlice
-from kubeletplugin.effects import EffectHangsError, EffectJournal, Effector, NewerJournalError
+from kubeletplugin.effects import EffectHangsError, EffectJournal, ExclusiveEffector, NewerJournalError
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.store import ClaimStore, OpenStore
@@ -49,7 +49,7 @@ class ClaimEffects:
         effects: Does and undoes them.
     """
 
-    def __init__(self, store: ClaimStore, effects: Effector[Effect]) -> None:
+    def __init__(self, store: ClaimStore, effects: ExclusiveEffector[Effect]) -> None:
         self._store = store
         self._journal = store.journal
         self._effects = effects

@@ -18,7 +18,7 @@ from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, DriverFiles, IsolationHost, PreparePlan, decide, finish
-from driver.plan.nic_host import NicHost
+from driver.plan.host import NicHost
 from kubeletplugin.node.hami_core_library import HamiCoreFile
 from kubeletplugin.node.roots import Roots
 
@@ -135,7 +135,7 @@ class ClaimPlanner:
                         self._policy_file, default=DEFAULT_POLICIES, flag="--gpu-policies", clock=self._clock
                     )
                 else:
-                    self._policies.look()
+                    self._policies.reload()
             except InputError as error:
                 raise NodeError(
                     f"claim {claim.reference}: how its GPU may be shared is not known: {error.message}",
@@ -145,10 +145,10 @@ class ClaimPlanner:
 
     def _refuse_nvidia(self, decision: Decision, version: str | None) -> None:
         """A container with the device nodes alone would start and find no CUDA driver."""
-        given = next((device.given for device in decision.devices if device.given.is_nvidia_gpu), None)
-        if given is not None:
+        gpu = next((device.allocated for device in decision.devices if device.allocated.is_nvidia_gpu), None)
+        if gpu is not None:
             raise NodeError(
-                f"{given.subject}: the files of NVIDIA's driver {version or '(none is loaded)'}, libcuda first, are "
+                f"{gpu.subject}: the files of NVIDIA's driver {version or '(none is loaded)'}, libcuda first, are "
                 f"not below {self._roots.host.path / self._roots.driver_root.lstrip('/')}",
                 hint="install the driver with its libraries on the node; where it is in a container of its own "
                 "(GPU Operator), name its folder with --device-root",

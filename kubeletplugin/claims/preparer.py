@@ -5,45 +5,36 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
-from driver.errors import NodeError, RootportError
-from driver.model.devices import DeviceName, MigInstance
+from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory
-from driver.plan import Decision, PreparedDevice, PreparePlan
+from driver.plan import Decision, Holding, PreparePlan
 from driver.plan.effects import Effect
-from driver.plan.nic_host import NicHost
-from driver.plan.overlap import refuse_overlap
+from driver.plan.host import nics_beside
+from driver.plan.sharing import refuse_overlap
 from kubeletplugin.claims.effects import ClaimEffects, Mended
-from kubeletplugin.claims.held_nics import held_of_nics, with_taken
-from kubeletplugin.effects import Effector
+from kubeletplugin.claims.planner import ClaimPlanner
+from kubeletplugin.effects import ExclusiveEffector
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.entry_in_spec import entry_of_plan
 from kubeletplugin.state.store import ClaimStore, OpenStore
 
-__all__ = ["GetClaim", "Planner", "Preparer"]
+__all__ = ["ClaimGoneError", "GetClaim", "Preparer"]
 
 GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
-"""Reads a claim, as :class:`kubeletplugin.claims.reader.ClaimReader` does; raises RootportErrors."""
+"""Reads a claim from the API server; raises a ClaimGoneError if it is gone, and other RootportErrors."""
 
 _LOG: Final = logging.getLogger(__name__)
 _LET_OTHERS_S: Final = 0.005
 
 
-class Planner(Protocol):
-    """Plans claims for this node, as :class:`kubeletplugin.claims.planner.ClaimPlanner` does; raises RootportErrors."""
-
-    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
-        """Check a claim, and decide what preparing it takes; what claims hold of NICs is given, the rest it knows."""
-        ...
-
-    def finish(self, decision: Decision, *, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
-        """Plan the files, once the decision's effects are done; with the MIG devices that they made."""
-        ...
+class ClaimGoneError(InputError):
+    """The API server says that the claim was deleted, or that its name now belongs to another claim."""
 
 
 class Preparer:
@@ -65,8 +56,8 @@ class Preparer:
         inventory: Callable[[], Inventory],
         get_claim: GetClaim,
         host: HostRoot,
-        planner: Planner,
-        effects: Effector[Effect],
+        planner: ClaimPlanner,
+        effects: ExclusiveEffector[Effect],
     ) -> None:
         self._store = store
         self._inventory = inventory
@@ -221,8 +212,7 @@ class Preparer:
         decision = self._decided(claim, state)
         # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
         # is planned anew, and refused then.
-        running = [other for other in state.entries.values() if other.boot_id == self._store.boot_id]
-        refuse_overlap(reference, _wanted(decision), running)
+        refuse_overlap(reference, decision.holdings, self._held(state))
         try:
             return self._acted(decision, state)
         finally:
@@ -231,16 +221,22 @@ class Preparer:
 
     def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
         """What preparing a claim takes; on which VFs nothing is left, as long as there are such."""
-        uid, boot_id = claim.metadata.uid, self._store.boot_id
+        uid = claim.metadata.uid
         inventory = self._inventory()
-        held = held_of_nics(uid, state.entries.values(), boot_id=boot_id)
+        former = state.entries.get(uid)
+        nics = nics_beside(uid, self._held(state), former.holdings if former else ())
         left = self._effects.left_on(uid, state)
         if left:
             try:
-                return self._planner.decide(claim, inventory, with_taken(held, left))
+                return self._planner.decide(claim, inventory, nics.with_taken(left))
             except NodeError:
                 _LOG.debug("claim %s: planned on what has leftovers, too", claim.reference, exc_info=True)
-        return self._planner.decide(claim, inventory, held)
+        return self._planner.decide(claim, inventory, nics)
+
+    def _held(self, state: OpenStore) -> list[Holding]:
+        """What prepared claims hold: nothing of an earlier boot."""
+        running = (entry for entry in state.entries.values() if entry.boot_id == self._store.boot_id)
+        return [holding for entry in running for holding in entry.holdings]
 
     def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
         """Everything that preparing a claim does to the node."""
@@ -285,23 +281,6 @@ class Preparer:
                         hint="check that the device's kernel driver is loaded and that its nodes are made (for NVIDIA: "
                         "nvidia-modprobe or nvidia-persistenced); the kubelet retries",
                     )
-
-
-def _wanted(decision: Decision) -> list[PreparedDevice]:
-    """What the claim is to be given, before anything is done for it."""
-    return [
-        PreparedDevice(
-            request_names=(device.given.base_request,),
-            pool=decision.inventory.node,
-            device=device.given.device.name,
-            cdi_device_ids=(),
-            share_id=device.given.share_id,
-            admin_access=device.given.admin_access,
-            use=device.use,
-            nic_use=device.nic_use,
-        )
-        for device in decision.devices
-    ]
 
 
 def _pods(claim: ResourceClaim) -> frozenset[str]:

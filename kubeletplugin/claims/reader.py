@@ -1,4 +1,4 @@
-"""Gets a claim from the API server, and says for each way in which that fails whose fault it is.
+"""Reads a claim from the API server; every way in which that fails has an error that says whose fault it is.
 
 Kubernetes hands the kubelet's plugin a claim's name and UID only: reading the object is the plugin's part
 (k8s.io/kubelet v0.36.3, dra v1).
@@ -14,8 +14,9 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.api.validation.wording import in_words
 from driver.errors import InputError, NodeError
-from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.preparer import ClaimGoneError
 
 __all__ = ["ClaimReader"]
 
@@ -33,7 +34,7 @@ class ClaimReader:
         self._api = api
 
     def __call__(self, reference: ClaimReference) -> ResourceClaim:
-        """The claim with that name and that UID.
+        """Return the claim with that name and that UID.
 
         Raises:
             ClaimGoneError: The API server says that there is none: deleted, or recreated under the same name.
@@ -63,7 +64,7 @@ class ClaimReader:
             claim = ResourceClaim.model_validate(found, extra="ignore")
         except ValidationError as error:
             shown = "; ".join(
-                f"{'.'.join(map(str, item['loc']))}: {item['msg']}"
+                f"{'.'.join(map(str, item['loc']))}: {in_words(item)}"
                 for item in error.errors(include_url=False, include_input=False)[:_ERRORS_SHOWN]
             )
             raise InputError(

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from driver.adapters.files import cdi_files
-from driver.adapters.files.durable_files import entries, file_holds, remove_temporary_files, told
+from driver.adapters.files.durable_files import entries, file_holds, os_errors_as_node_errors, remove_temporary_files
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import RootportError
 from kubeletplugin.claims.effects import Mended, complete_journal
-from kubeletplugin.claims.gone import ClaimGoneError
-from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.preparer import ClaimGoneError, Preparer
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.metadata_files import claim_folders, remove_metadata, remove_metadata_leftovers
@@ -154,13 +153,13 @@ def _remove_without_entry(store: ClaimStore, state: OpenStore, report: RecoveryR
 def _is_whole(entry: Entry, store: ClaimStore) -> bool:
     paths = {cdi_files.spec_path(entry.uid, store.cdi_dir): entry.cdi_spec}
     paths |= {store.metadata_dir / file.path: file.content for file in entry.files}
-    with told(f"claim {entry.claim}: its files cannot be read"):
+    with os_errors_as_node_errors(f"claim {entry.claim}: its files cannot be read"):
         return all(file_holds(path, content.encode()) for path, content in paths.items())
 
 
 def _remove_old_notes(store: ClaimStore, report: RecoveryReport) -> None:
     """Notes of calls that a crash cut short, of claims that the kubelet never named again."""
-    with report.noting(), told(f"{store.plugin_dir / PREPARING} cannot be cleaned"):
+    with report.noting(), os_errors_as_node_errors(f"{store.plugin_dir / PREPARING} cannot be cleaned"):
         oldest = time.time() - _NOTES_KEPT_S
         for path in entries(store.plugin_dir / PREPARING):
             if path.lstat().st_mtime < oldest:

@@ -1,7 +1,19 @@
-"""Effects of prepared claims on the node: what does them, and the journal of what is done."""
+"""Effects of prepared claims on the node, beside files: MIG devices, time slices, MPS daemons, and those on NICs.
+
+A new sharing strategy that changes the node adds an effect to :mod:`driver.plan.effects` and an :class:`Effector` here.
+Each effect is journalled before it is begun and forgotten after it is undone (:mod:`kubeletplugin.state.journal`).
+"""
 
 from kubeletplugin.effects.host_effects import HostEffects
-from kubeletplugin.effects.interface import EffectHangsError, Effector
+from kubeletplugin.effects.interface import EffectHangsError, Effector, ExclusiveEffector
 from kubeletplugin.state.journal import EffectJournal, JournalEntry, NewerJournalError
 
-__all__ = ["EffectHangsError", "EffectJournal", "Effector", "HostEffects", "JournalEntry", "NewerJournalError"]
+__all__ = [
+    "EffectHangsError",
+    "EffectJournal",
+    "Effector",
+    "ExclusiveEffector",
+    "HostEffects",
+    "JournalEntry",
+    "NewerJournalError",
+]

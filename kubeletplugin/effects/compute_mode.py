@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from driver.adapters.nvml.device import gpu_address, set_compute_mode
 from driver.adapters.nvml.driver_files import kernel_driver_version
-from driver.adapters.nvml.gpu import gpu_address, set_compute_mode
 from driver.adapters.nvml.session import NvmlUnavailableError
 from driver.errors import NodeError
 from driver.model.devices import DeviceType, device_name

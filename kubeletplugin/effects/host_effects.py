@@ -1,4 +1,4 @@
-"""All effects of a node behind one door, which no effect can keep shut: each has its deadline.
+"""Does all kinds of effects, each within a deadline, so that one that hangs does not block the others.
 
 A call of NVML hangs for good on some broken GPUs, and a program that was started may do so too. The kubelet's calls
 must end nevertheless, and those for the other devices must work.
@@ -23,7 +23,7 @@ from driver.plan.effects import (
     RunMpsDaemon,
     SetTimeSlice,
 )
-from kubeletplugin.effects.interface import EffectHangsError, Effector
+from kubeletplugin.effects.interface import EffectHangsError, Effector, ExclusiveEffector
 from kubeletplugin.internal_errors import internal_error
 
 __all__ = ["HostEffects"]
@@ -34,7 +34,7 @@ seconds, and so does a daemon's start."""
 
 
 class HostEffects:
-    """Does and undoes every kind of effect: an :class:`Effector` of all. Safe to call from several threads.
+    """Does and undoes every kind of effect: an :class:`ExclusiveEffector`. Safe to call from several threads.
 
     An effect runs in a thread of its own. While one hangs, every other effect on the same GPU or function of a NIC
     fails at once: it would hang as well, and two calls at one device could come to their ends in any order.
@@ -51,11 +51,11 @@ class HostEffects:
     def __init__(
         self,
         *,
-        mig: Effector[CreateMigDevice | LeaveMigMode],
+        mig: ExclusiveEffector[CreateMigDevice | LeaveMigMode],
         time_slices: Effector[SetTimeSlice],
         mps: Effector[RunMpsDaemon],
         vfs: Effector[ConfigureVf],
-        interfaces: Effector[LendInterface],
+        interfaces: ExclusiveEffector[LendInterface],
         deadline_s: float = _DEADLINE_S,
     ) -> None:
         self._mig = mig
@@ -70,7 +70,7 @@ class HostEffects:
     def refuse_others(self, effect: Effect) -> None:
         """Refuse a MIG device where somebody else has made one, and an interface that somebody else has taken.
 
-        Daemons, time slices and the settings of VFs are nobody else's.
+        Nobody else makes daemons of Rootport's. Time slices, and a VF's settings, have former values to go back to.
 
         Raises:
             EffectHangsError: It has not ended in time.
@@ -100,7 +100,7 @@ class HostEffects:
         self._guarded(effect, "undoing", self._calls(effect)[1])
 
     def _calls(self, effect: Effect) -> tuple[Callable[[], MigInstance | None], Callable[[], None]]:
-        """What does the effect, and what undoes it: the one place that knows whose it is."""
+        """Return what does the effect, and what undoes it."""
         match effect:
             case CreateMigDevice() | LeaveMigMode():
                 return partial(self._mig.do, effect), partial(self._mig.undo, effect)

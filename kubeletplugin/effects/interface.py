@@ -1,4 +1,4 @@
-"""What does the effects of prepared claims on the node (:mod:`driver.plan.effects`), and takes them back."""
+"""The interface of effectors: they do and undo the effects of prepared claims (:mod:`driver.plan.effects`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol, TypeVar
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
 
-__all__ = ["EffectHangsError", "Effector"]
+__all__ = ["EffectHangsError", "Effector", "ExclusiveEffector"]
 
 _Effect_contra = TypeVar("_Effect_contra", contravariant=True)
 
 
 class EffectHangsError(NodeError):
-    """An effect has not ended within its time: it may end later, or never. Asking again at once is of no use."""
+    """An effect has not ended within its time: it may end later, or never. To retry at once does not help."""
 
 
 class Effector(Protocol[_Effect_contra]):
@@ -21,16 +21,6 @@ class Effector(Protocol[_Effect_contra]):
 
     Both methods may be called again at any time, and after a crash at any instruction of theirs.
     """
-
-    def refuse_others(self, effect: _Effect_contra) -> None:
-        """Refuse an effect where somebody else has made the same already, which undoing it would destroy.
-
-        Called before an effect is journalled for the first time.
-
-        Raises:
-            NodeError: Somebody else has; or what is in the way.
-        """
-        ...
 
     def do(self, effect: _Effect_contra) -> MigInstance | None:
         """Do an effect; one that is there already is left as it is.
@@ -48,5 +38,19 @@ class Effector(Protocol[_Effect_contra]):
 
         Raises:
             NodeError: What is in the way, and what helps.
+        """
+        ...
+
+
+class ExclusiveEffector(Effector[_Effect_contra], Protocol[_Effect_contra]):
+    """An :class:`Effector` of what somebody else could have made as well."""
+
+    def refuse_others(self, effect: _Effect_contra) -> None:
+        """Refuse an effect if somebody else has made the same already, which undoing it would destroy.
+
+        Called before an effect is journalled for the first time.
+
+        Raises:
+            NodeError: Somebody else has; or what is in the way.
         """
         ...

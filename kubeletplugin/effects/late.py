@@ -1,4 +1,4 @@
-"""An effector that is made when it is first needed: most nodes lend no interface, and its modules cost memory."""
+"""Effectors that are made when they are first needed: most nodes lend no interface, and its modules cost memory."""
 
 from __future__ import annotations
 
@@ -7,28 +7,36 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from driver.model.devices import MigInstance
-from kubeletplugin.effects.interface import Effector
+from kubeletplugin.effects.interface import Effector, ExclusiveEffector
 
-__all__ = ["LateEffector"]
+__all__ = ["LateEffector", "LateExclusiveEffector"]
 
 _Effect = TypeVar("_Effect")
+_Made = TypeVar("_Made")
+
+
+class _Late(Generic[_Made]):
+    def __init__(self, make: Callable[[], _Made]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: _Made | None = None
+
+    def __call__(self) -> _Made:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
 
 class LateEffector(Generic[_Effect]):
-    """An :class:`Effector` that stands for another one; safe to use from several threads.
+    """An :class:`Effector` that makes another one and delegates to it; safe to use from several threads.
 
     Args:
         make: Makes that one, with the imports that it takes; called once.
     """
 
     def __init__(self, make: Callable[[], Effector[_Effect]]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._made: Effector[_Effect] | None = None
-
-    def refuse_others(self, effect: _Effect) -> None:
-        """As :meth:`Effector.refuse_others`."""
-        self._effector().refuse_others(effect)
+        self._effector = _Late(make)
 
     def do(self, effect: _Effect) -> MigInstance | None:
         """As :meth:`Effector.do`."""
@@ -38,8 +46,18 @@ class LateEffector(Generic[_Effect]):
         """As :meth:`Effector.undo`."""
         self._effector().undo(effect)
 
-    def _effector(self) -> Effector[_Effect]:
-        with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+
+class LateExclusiveEffector(LateEffector[_Effect]):
+    """A :class:`LateEffector` for an :class:`ExclusiveEffector`.
+
+    Args:
+        make: As for :class:`LateEffector`.
+    """
+
+    def __init__(self, make: Callable[[], ExclusiveEffector[_Effect]]) -> None:
+        self._exclusive = _Late(make)
+        super().__init__(self._exclusive)
+
+    def refuse_others(self, effect: _Effect) -> None:
+        """As :meth:`ExclusiveEffector.refuse_others`."""
+        self._exclusive().refuse_others(effect)

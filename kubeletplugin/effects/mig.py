@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from driver.adapters.nvml.gpu import gpu_address
+from driver.adapters.nvml.device import gpu_address
 from driver.adapters.nvml.mig import create_mig_device, destroy_mig_device, leave_mig_mode, refuse_others
 from driver.adapters.nvml.mig_capabilities import make_capability_nodes
 from driver.errors import NodeError

@@ -20,7 +20,7 @@ import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from driver.errors import NodeError
 from driver.plan.effects import RunMpsDaemon
@@ -31,7 +31,7 @@ from kubeletplugin.effects.interface import EffectHangsError
 from kubeletplugin.effects.mps_processes import mps_processes
 from kubeletplugin.node.roots import Roots
 
-__all__ = ["MpsDaemons", "SetComputeMode"]
+__all__ = ["MpsDaemons"]
 
 _LOG: Final = logging.getLogger(__name__)
 _CONTROL: Final = "nvidia-cuda-mps-control"
@@ -50,13 +50,6 @@ _LOG_SHOWN: Final = 1000
 _LOG_LINES: Final = 5
 
 
-class SetComputeMode(Protocol):
-    """Sets a GPU's compute mode: :class:`~kubeletplugin.effects.compute_mode.ComputeModes`."""
-
-    def __call__(self, gpu: str, uuid: str, *, exclusive_process: bool) -> None:
-        """Set EXCLUSIVE_PROCESS or DEFAULT; raises NodeError."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Daemon:
     """A GPU's daemon: its folder as the host knows it, and as this process sees it."""
@@ -72,21 +65,18 @@ class _Daemon:
 
 
 class MpsDaemons:
-    """Does and undoes :class:`RunMpsDaemon`; both as often as one likes, and from wherever a crash has left them.
+    """Does and undoes :class:`RunMpsDaemon`; both may be repeated, and after a crash at any point.
 
     Args:
         roots: Where the host and its driver are.
-        set_compute_mode: How to set a GPU's compute mode; by default, by NVML.
+        set_compute_mode: Sets a GPU's compute mode; by default, with NVML.
     """
 
-    def __init__(self, roots: Roots, *, set_compute_mode: SetComputeMode | None = None) -> None:
+    def __init__(self, roots: Roots, *, set_compute_mode: ComputeModes | None = None) -> None:
         self._roots = roots
         self._programs = HostPrograms(roots)
-        self._set_compute_mode: SetComputeMode = set_compute_mode or ComputeModes(roots)
+        self._set_compute_mode = set_compute_mode or ComputeModes(roots)
         self._silent_since: dict[str, float] = {}  # by GPU; of the daemon that did not answer when it was asked last
-
-    def refuse_others(self, effect: RunMpsDaemon) -> None:
-        """Nobody else makes them."""
 
     def do(self, effect: RunMpsDaemon) -> None:
         """Have a daemon that answers: the one that runs already, or a new one.

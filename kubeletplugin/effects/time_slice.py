@@ -1,4 +1,4 @@
-"""Sets a GPU's time slice: how long one process computes before another one's turn comes.
+"""Sets a GPU's time slice: how long one process computes before another one may.
 
 NVML has no call for it; ``nvidia-smi compute-policy -i <uuid> --set-timeslice <0..3>`` has it (NVIDIA's own DRA driver,
 ``setTimeSlice``, calls it so). The GPU forgets it when the driver is loaded anew.
@@ -27,7 +27,7 @@ _GPU_LOST: Final = 15
 
 
 class TimeSlices:
-    """Does and undoes :class:`SetTimeSlice`; both as often as one likes.
+    """Does and undoes :class:`SetTimeSlice`; both may be repeated.
 
     Args:
         roots: Where the host and its driver are.
@@ -35,9 +35,6 @@ class TimeSlices:
 
     def __init__(self, roots: Roots) -> None:
         self._programs = HostPrograms(roots)
-
-    def refuse_others(self, effect: SetTimeSlice) -> None:
-        """Nobody else makes them."""
 
     def do(self, effect: SetTimeSlice) -> None:
         """Set the time slice.

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import grpc
 
 from driver import DRIVER_NAME
-from driver.adapters.files.durable_files import told
+from driver.adapters.files.durable_files import os_errors_as_node_errors
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError
@@ -162,7 +162,7 @@ class PluginServer:
         self._feed.start()
         self._server.start()
         for plugin_socket in (self._dra, self._registration):
-            with told(f"the socket {plugin_socket.path} cannot be made"):
+            with os_errors_as_node_errors(f"the socket {plugin_socket.path} cannot be made"):
                 self._shown[plugin_socket] = plugin_socket.show()
 
     def _bind(self, plugin_socket: PluginSocket) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.files.durable_files import told
+from driver.adapters.files.durable_files import os_errors_as_node_errors
 from driver.errors import InputError, NodeError
 from kubeletplugin.operation import log_line
 
@@ -111,7 +111,7 @@ def any_is_served(folder: Path, name: re.Pattern[str]) -> bool:
     Raises:
         NodeError: The folder cannot be read.
     """
-    with told(f"the sockets in {folder} cannot be looked at"):
+    with os_errors_as_node_errors(f"the sockets in {folder} cannot be looked at"):
         return any(is_served(path) for path in _sockets(folder, name))
 
 
@@ -125,7 +125,7 @@ def remove_stale(folder: Path, name: re.Pattern[str]) -> None:
     Raises:
         NodeError: The folder cannot be read or changed.
     """
-    with told(f"the sockets in {folder} cannot be cleaned up"):
+    with os_errors_as_node_errors(f"the sockets in {folder} cannot be cleaned up"):
         for path in _sockets(folder, name):
             if not is_served(path):
                 path.unlink(missing_ok=True)

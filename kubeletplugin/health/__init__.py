@@ -1,7 +1,7 @@
-"""The health of this node's devices: reads GPUs and NICs, hears what the driver reports, and says what is wrong."""
+"""The health of this node's devices: read from GPUs and NICs, or reported by the driver; judged by driver.health."""
 
-from kubeletplugin.health.memory_file import HEALTH_FILE, MemoryFile
+from kubeletplugin.health.fault_history_file import HEALTH_FILE, FaultHistoryFile
 from kubeletplugin.health.monitor import HealthMonitor
 from kubeletplugin.health.watch import HealthWatch
 
-__all__ = ["HEALTH_FILE", "HealthMonitor", "HealthWatch", "MemoryFile"]
+__all__ = ["HEALTH_FILE", "FaultHistoryFile", "HealthMonitor", "HealthWatch"]

@@ -23,7 +23,7 @@ from driver.health.recovered import RECOVERED_ANNOTATION, read_recovered
 from driver.model.devices import DeviceName, Gpu, RdmaNic
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
-from kubeletplugin.health.memory_file import MemoryFile
+from kubeletplugin.health.fault_history_file import FaultHistoryFile
 from kubeletplugin.internal_errors import guarded
 
 __all__ = ["HealthMonitor", "Reader"]
@@ -61,7 +61,7 @@ class HealthMonitor:
 
     def __init__(
         self,
-        memory: MemoryFile,
+        memory: FaultHistoryFile,
         *,
         inventory: Callable[[], Inventory | None],
         certain: Callable[[], bool],

@@ -10,8 +10,8 @@ from typing import Final
 from driver.health.flapping import Damping
 from driver.model.devices import DeviceName
 from driver.model.health import LINK_DOWN_FAULT, NodeHealth
+from kubeletplugin.health.fault_history_file import FaultHistoryFile
 from kubeletplugin.health.hardware import HostReader
-from kubeletplugin.health.memory_file import MemoryFile
 from kubeletplugin.health.monitor import HealthMonitor
 from kubeletplugin.health.xid_listener import XidListener
 from kubeletplugin.loop import Loop
@@ -33,7 +33,7 @@ class HealthWatch:
     Args:
         roots: Where the hardware is.
         discovery: What the node has.
-        memory: What outlives the process.
+        history: What is remembered of faults over a restart.
         interval_s: Between two readings, in seconds; 0: it is not watched.
         hold_s: How long a state must have stayed away before it is over, in seconds.
         make_loop: Makes a Loop, given what all of the process's loops have.
@@ -46,7 +46,7 @@ class HealthWatch:
         roots: Roots,
         *,
         discovery: Discovery,
-        memory: MemoryFile,
+        history: FaultHistoryFile,
         interval_s: float,
         hold_s: float,
         make_loop: Callable[..., Loop],
@@ -54,7 +54,7 @@ class HealthWatch:
         on_links: Callable[[], None],
     ) -> None:
         self.monitor = HealthMonitor(
-            memory,
+            history,
             inventory=discovery.latest,
             certain=discovery.certain,
             reader=HostReader(roots),

@@ -1,4 +1,7 @@
-"""What Prometheus scrapes of a node's plugin: facts in, families of samples out. docs/user/metrics.md lists them."""
+"""The metrics that Prometheus scrapes from a node's plugin: a snapshot of facts in, families of samples out.
+
+A new metric is a family in ``families``, ``readings`` or ``share_families``, and a line in docs/operator/metrics.md.
+"""
 
 from kubeletplugin.metrics.families import node_families
 from kubeletplugin.metrics.shares import Share, shares_of

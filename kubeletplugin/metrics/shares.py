@@ -9,12 +9,13 @@ from typing import Final
 from driver.model.devices import DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, MigPartition, named_devices
-from kubeletplugin.state.entry import Entry, EntryDevice
+from driver.plan import PreparedDevice
+from kubeletplugin.state.entry import Entry
 
 __all__ = ["Share", "shares_of"]
 
 _ALL: Final = 100
-_MODES: Final = {DeviceType.GPU_RATIO.value: "ratio", DeviceType.MIG.value: "mig"}
+_MODES: Final = {DeviceType.GPU_RATIO: "ratio", DeviceType.MIG: "mig"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +57,20 @@ def shares_of(entries: Iterable[Entry], inventory: Inventory | None) -> tuple[Sh
         inventory: Tells how large MIG partitions are; None where it is not known.
     """
     known = [(entry, device) for entry in entries for device in entry.devices if not device.admin_access]
-    names = {device.device for _, device in known if device.use and device.use.mode == DeviceType.MIG.value}
+    names = {device.device for _, device in known if device.use and device.use.mode is DeviceType.MIG}
     parts = named_devices(inventory, names) if inventory else {}
     found = [_share(entry, device, parts) for entry, device in known]
     return tuple(sorted(found, key=lambda one: (one.device, one.namespace, one.claim, one.request, one.share_id)))
 
 
-def _share(entry: Entry, device: EntryDevice, parts: Mapping[str, AllocatableDevice]) -> Share:
+def _share(entry: Entry, device: PreparedDevice, parts: Mapping[str, AllocatableDevice]) -> Share:
     use, nic_use, isolation = device.use, device.nic_use, device.isolation
     whole, mode, partition = device.device, "whole", ""
     core: float | None = None
     if use is not None:
         whole = use.gpu
         mode = _MODES.get(use.mode) or ("whole" if use.whole else "shared")
-        if use.mode == DeviceType.MIG.value:
+        if use.mode is DeviceType.MIG:
             partition = device.device
             core = _core_of(parts.get(partition))
         elif use.core is not None:

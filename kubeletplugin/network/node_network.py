@@ -12,20 +12,20 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from driver.adapters.files.durable_files import entries, told
+from driver.adapters.files.durable_files import entries, os_errors_as_node_errors
 from driver.errors import NodeError, RootportError
 from driver.model.lent import LentNames
 from driver.plan.effects import ConfigureVf, LendInterface
-from kubeletplugin.effects.interface import Effector
-from kubeletplugin.effects.late import LateEffector
-from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.effects.interface import Effector, ExclusiveEffector
+from kubeletplugin.effects.late import LateEffector, LateExclusiveEffector
 from kubeletplugin.node.roots import Roots
-from kubeletplugin.publish.conditions import Concern, Finding, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 
 if TYPE_CHECKING:
     from kubeletplugin.network.cni import CniServer, NetworkConfig
     from kubeletplugin.network.netdev.lender import InterfaceLender
     from kubeletplugin.network.netdev.links import Links
+    from kubeletplugin.network.netdev.records import InPod
 
 __all__ = ["NodeNetwork"]
 
@@ -74,7 +74,7 @@ class NodeNetwork:
         self._config: NetworkConfig | None = None
         self._server: CniServer | None = None
         self.vfs: Effector[ConfigureVf] = LateEffector(self._vf_configurer)
-        self.interfaces: Effector[LendInterface] = LateEffector(self._lender)
+        self.interfaces: ExclusiveEffector[LendInterface] = LateExclusiveEffector(self._lender)
         if config_dir is not None and program_dir is not None:
             from kubeletplugin.network.cni import CniServer, NetworkConfig  # noqa: PLC0415 - see above
 
@@ -104,7 +104,7 @@ class NodeNetwork:
         if self._server is not None:
             self._server.stop()
 
-    def check(self) -> Finding | None:
+    def check(self) -> ConditionReport | None:
         """See that the CNI plugin is part of the node's network and is served; None where it is not used.
 
         A network's own installer may write its configuration anew, and a newer process of the plugin that took the
@@ -119,10 +119,10 @@ class NodeNetwork:
                 self._server.check()
         except RootportError as error:
             message = f"no claim can have a network interface moved into its pod: {error}"
-            return _finding(State.FALSE, "NotChained", message)
+            return _report(ConditionStatus.FALSE, "NotChained", message)
         if self._config is None:
             return None
-        return _finding(State.TRUE, "Chained", "rootport-cni is part of the node's network")
+        return _report(ConditionStatus.TRUE, "Chained", "rootport-cni is part of the node's network")
 
     def has_cni_plugin(self) -> bool:
         """Whether the CNI plugin is part of the node's network, now."""
@@ -158,7 +158,7 @@ class NodeNetwork:
             _LOG.warning("%s", error)
         return found
 
-    def of_claim(self, claim_uid: str) -> Mapping[str, NetworkData]:
+    def of_claim(self, claim_uid: str) -> Mapping[str, InPod]:
         """How a claim's pod sees the interfaces that were moved into it, by the functions' names in the pool.
 
         Raises:
@@ -175,7 +175,7 @@ class NodeNetwork:
 
     def _records(self) -> list[Path]:
         """The files of what is lent, found without what lends; see :mod:`kubeletplugin.network.netdev.records`."""
-        with told(f"the state of lent interfaces in {self._state_dir} cannot be read"):
+        with os_errors_as_node_errors(f"the state of lent interfaces in {self._state_dir} cannot be read"):
             pods = [folder for folder in entries(self._state_dir / "pods") if folder.is_dir()]
             paths = [path for folder in (*pods, self._state_dir / "lost") for path in entries(folder)]
         return [path for path in paths if path.suffix == ".json" and not path.name.startswith(".")]
@@ -221,5 +221,5 @@ class _TellingLender:
         self._lender.check(pod_uid, netns)
 
 
-def _finding(state: State, reason: str, message: str) -> Finding:
-    return Finding(concern=Concern.NETWORK_PLUGIN_READY, state=state, reason=reason, message=message)
+def _report(status: ConditionStatus, reason: str, message: str) -> ConditionReport:
+    return ConditionReport(type=ConditionType.NETWORK_PLUGIN_READY, status=status, reason=reason, message=message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from driver.adapters.nvml.gpus import LeftOutPartition, NvmlReport
+from driver.adapters.nvml.discovery import LeftOutPartition, NvmlReport
 from driver.model.devices import Gpu
 
 __all__ = ["OwnPartitions", "without_own_partitions"]

@@ -1,6 +1,6 @@
 """What the plugin knows about its node, as the conditions of the node's NodeInventory.
 
-Each part of the plugin reports its findings to one :class:`Findings`; the publisher turns them into conditions. A
+Each part of the plugin reports to one :class:`ConditionReports`; the publisher turns the reports into conditions. A
 condition is True where all is well: ``kubectl get nodeinventories`` then shows what is wrong by what is not True.
 """
 
@@ -15,16 +15,25 @@ from typing import Final
 
 from driver.api.rootport_v1alpha1 import Condition
 from driver.api.times import time_text
+from kubeletplugin.internal_errors import InternalError
 
-__all__ = ["Concern", "Finding", "Findings", "State", "conditions", "ready"]
+__all__ = [
+    "ConditionReport",
+    "ConditionReports",
+    "ConditionStatus",
+    "ConditionType",
+    "FailingLoops",
+    "conditions",
+    "ready",
+]
 
 _MAX_MESSAGE: Final = 2048  # of the 32,768 characters that metav1.Condition allows: nobody reads more
 
 
-class Concern(StrEnum):
-    """What a finding is about: the condition's type. All but READY are found; READY sums them up.
+class ConditionType(StrEnum):
+    """The types of the plugin's conditions. READY is computed from the reports on the others.
 
-    NO_INTERNAL_ERRORS is not among what it sums up, and there once the plugin has failed unexpectedly.
+    NO_INTERNAL_ERRORS does not count for READY, and exists only once the plugin has failed unexpectedly.
     """
 
     READY = "Ready"
@@ -39,7 +48,7 @@ class Concern(StrEnum):
     NO_INTERNAL_ERRORS = "NoInternalErrors"
 
 
-class State(StrEnum):
+class ConditionStatus(StrEnum):
     """The status of a condition (k8s.io/apimachinery v0.36.3, metav1.ConditionStatus)."""
 
     TRUE = "True"
@@ -49,121 +58,164 @@ class State(StrEnum):
 
 # Without these nothing can be prepared; the others warn, and may be Unknown for good (containerd 1.7).
 _ESSENTIAL: Final = frozenset(
-    {Concern.DISCOVERED, Concern.REGISTERED, Concern.CDI_DIRECTORY_WRITABLE, Concern.STATE_DIRECTORY_WRITABLE}
+    {
+        ConditionType.DISCOVERED,
+        ConditionType.REGISTERED,
+        ConditionType.CDI_DIRECTORY_WRITABLE,
+        ConditionType.STATE_DIRECTORY_WRITABLE,
+    }
 )
 
-# Found only where the plugin was told to see to it, or something has happened.
-_OPTIONAL: Final = frozenset({Concern.NETWORK_PLUGIN_READY, Concern.NO_INTERNAL_ERRORS})
-# Of no effect on the summary: one claim on which the plugin stumbles must not take the node from the others.
-_NOT_SUMMED_UP: Final = frozenset({Concern.NO_INTERNAL_ERRORS})
-_ALWAYS_FOUND: Final = frozenset(Concern) - {Concern.READY} - _OPTIONAL
+# Reported only where the plugin was configured to check it, or something has happened.
+_OPTIONAL: Final = frozenset({ConditionType.NETWORK_PLUGIN_READY, ConditionType.NO_INTERNAL_ERRORS})
+# Without effect on READY: one claim on which the plugin fails must not take the node from the others.
+_NOT_SUMMED_UP: Final = frozenset({ConditionType.NO_INTERNAL_ERRORS})
+_ALWAYS_REPORTED: Final = frozenset(ConditionType) - {ConditionType.READY} - _OPTIONAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What was found out about one concern.
+class ConditionReport:
+    """What one part of the plugin reports for one condition.
 
     Attributes:
-        concern: What it is about.
-        state: True: all is well.
+        type: Which condition.
+        status: TRUE where all is well.
         reason: One word in CamelCase, for programs.
         message: One or two sentences for a person: what is wrong, and what to do.
     """
 
-    concern: Concern
-    state: State
+    type: ConditionType
+    status: ConditionStatus
     reason: str
     message: str
 
 
-class Findings:
-    """The latest finding about each concern. Safe to use from any thread.
+class ConditionReports:
+    """Holds the latest report for each condition. Safe to use from any thread.
 
     Args:
-        on_change: Called after a finding has changed, without a lock held.
+        on_change: Called after a report has changed, without a lock held.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._latest: dict[Concern, Finding] = {}
+        self._latest: dict[ConditionType, ConditionReport] = {}
         self._settled = False
 
-    def report(self, *findings: Finding) -> None:
-        """Take note of findings; each replaces what was known about its concern."""
+    def report(self, *reports: ConditionReport) -> None:
+        """Store reports; each replaces the former one for its condition."""
         with self._lock:
-            changed = any(self._latest.get(finding.concern) != finding for finding in findings)
-            self._latest.update({finding.concern: finding for finding in findings})
-            self._settled = self._settled or self._latest.keys() >= _ALWAYS_FOUND
+            changed = any(self._latest.get(report.type) != report for report in reports)
+            self._latest.update({report.type: report for report in reports})
+            self._settled = self._settled or self._latest.keys() >= _ALWAYS_REPORTED
         if changed:
             self._on_change()
 
-    def settle(self, *defaults: Finding) -> None:
-        """Wait no longer for what is not known: a default stands where there is no finding about its concern."""
+    def settle(self, *defaults: ConditionReport) -> None:
+        """Wait no longer for missing reports; a default is used for a condition that has none."""
         with self._lock:
             self._settled = True
-            self._latest = {finding.concern: finding for finding in defaults} | self._latest
+            self._latest = {report.type: report for report in defaults} | self._latest
         self._on_change()
 
-    def latest(self) -> tuple[Finding, ...]:
-        """What is known, in the order of :class:`Concern`, the summary first; nothing while the process is starting.
+    def latest(self) -> tuple[ConditionReport, ...]:
+        """Return the latest reports in the order of :class:`ConditionType`, READY first; none during the start.
 
-        A restart of a plugin with which all is well would else be seen as not ready for a moment, at the price of two
-        writes by every node.
+        If they were published during the start, every restart of a healthy plugin would make its node not ready for a
+        moment, at the price of two writes by every node.
         """
         with self._lock:
             latest, settled = dict(self._latest), self._settled
-        found = tuple(latest[concern] for concern in Concern if concern in latest)
+        found = tuple(latest[type_] for type_ in ConditionType if type_ in latest)
         return (ready(found), *found) if settled else ()
 
 
-def ready(findings: Iterable[Finding]) -> Finding:
-    """Whether this node can serve claims, and if not, what is in the way first.
+class FailingLoops:
+    """Reports which of the plugin's loops keep failing with unexpected errors. Safe to use from any thread.
 
-    One False makes it False. It is Unknown as long as discovery, registration or a folder has not been heard of.
+    :class:`kubeletplugin.loop.Loop` calls it as ``on_failing``.
+
+    Args:
+        reports: Receives the condition NoInternalErrors.
     """
-    known = {finding.concern: finding for finding in findings}
-    for finding in known.values():
-        if finding.state is State.FALSE and finding.concern not in _NOT_SUMMED_UP:
-            message = f"{finding.concern}: {finding.message}"
-            return Finding(concern=Concern.READY, state=State.FALSE, reason=finding.reason, message=message)
-    for concern in Concern:
-        if concern in _ESSENTIAL and (concern not in known or known[concern].state is not State.TRUE):
-            message = f"{concern} is not known yet"
-            return Finding(concern=Concern.READY, state=State.UNKNOWN, reason="Starting", message=message)
-    return Finding(concern=Concern.READY, state=State.TRUE, reason="Ready", message="claims can be prepared")
+
+    def __init__(self, reports: ConditionReports) -> None:
+        self._reports = reports
+        self._lock = threading.Lock()
+        self._messages: dict[str, str] = {}
+
+    def __call__(self, loop: str, error: InternalError | None) -> None:
+        """Note that a loop keeps failing, or that it no longer does.
+
+        Args:
+            loop: Its name.
+            error: Its latest error; None once it works again.
+        """
+        with self._lock:
+            self._messages.pop(loop, None)
+            if error is not None:
+                self._messages[loop] = f"the plugin's part {loop!r} fails again and again: {error}"
+            failing = bool(self._messages)
+            self._reports.report(
+                ConditionReport(
+                    type=ConditionType.NO_INTERNAL_ERRORS,
+                    status=ConditionStatus.FALSE if failing else ConditionStatus.TRUE,
+                    reason="FailsUnexpectedly" if failing else "NoInternalErrors",
+                    message="; ".join(self._messages.values()) or "no part of the plugin fails unexpectedly any more",
+                )
+            )
+
+
+def ready(reports: Iterable[ConditionReport]) -> ConditionReport:
+    """Return the report for READY: whether this node can serve claims, and if not, the first obstacle.
+
+    One False makes it False. It is Unknown until discovery, registration and both folders were reported.
+    """
+    known = {report.type: report for report in reports}
+    for report in known.values():
+        if report.status is ConditionStatus.FALSE and report.type not in _NOT_SUMMED_UP:
+            return _ready(ConditionStatus.FALSE, report.reason, f"{report.type}: {report.message}")
+    for type_ in ConditionType:
+        if type_ in _ESSENTIAL and (type_ not in known or known[type_].status is not ConditionStatus.TRUE):
+            return _ready(ConditionStatus.UNKNOWN, "Starting", f"{type_} is not known yet")
+    return _ready(ConditionStatus.TRUE, "Ready", "claims can be prepared")
+
+
+def _ready(status: ConditionStatus, reason: str, message: str) -> ConditionReport:
+    return ConditionReport(type=ConditionType.READY, status=status, reason=reason, message=message)
 
 
 def conditions(
-    findings: Iterable[Finding], stored: Iterable[Condition], *, generation: int, now: datetime
+    reports: Iterable[ConditionReport], stored: Iterable[Condition], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
-    """The findings as conditions (metav1.Condition): a transition's time moves only when the status does.
+    """Return the reports as conditions (metav1.Condition): a transition's time moves only when the status does.
 
-    What is stored about a concern without a finding stays as it is: it was found by the process before this one. Of
-    what this one does not see to, nothing stays.
+    A stored condition without a report stays as it is: the process before this one wrote it. Optional conditions that
+    this process does not report are dropped.
 
     Args:
-        findings: In the order in which they are to stand.
-        stored: The conditions as they are; those of others are not among the result.
-        generation: Of the object, whose spec the plugin itself has written.
-        now: The time of what changes.
+        reports: In the order of the conditions.
+        stored: The object's present conditions; those of other writers are not part of the result.
+        generation: The object's generation, whose spec the plugin itself has written.
+        now: The time of the transitions.
     """
     former = {condition.type: condition for condition in stored}
     moment = time_text(now)
     new = {
-        finding.concern: Condition(
-            type=finding.concern,
-            status=finding.state,
-            reason=finding.reason,
-            message=finding.message[:_MAX_MESSAGE],
+        report.type: Condition(
+            type=report.type,
+            status=report.status,
+            reason=report.reason,
+            message=report.message[:_MAX_MESSAGE],
             observed_generation=generation,
-            last_transition_time=_since(former.get(finding.concern), finding.state) or moment,
+            last_transition_time=_since(former.get(report.type), report.status) or moment,
         )
-        for finding in findings
+        for report in reports
     }
     kept = former.keys() - _OPTIONAL if new else former.keys()
-    return tuple(new.get(concern) or former[concern] for concern in Concern if concern in new or concern in kept)
+    return tuple(new.get(type_) or former[type_] for type_ in ConditionType if type_ in new or type_ in kept)
 
 
-def _since(former: Condition | None, state: State) -> str | None:
-    return former.last_transition_time if former is not None and former.status == state else None
+def _since(former: Condition | None, status: ConditionStatus) -> str | None:
+    return former.last_transition_time if former is not None and former.status == status else None

@@ -1,4 +1,4 @@
-"""The node's heartbeat: a Lease that says when this node's plugin was last alive.
+"""The node's heartbeat: a Lease that shows when this node's plugin was last alive.
 
 One small write instead of an update of the NodeInventory, as kubelets do for their Nodes (k8s.io/api v0.36.3,
 coordination/v1, ``Lease``). The controller takes the node's slices away when it is not renewed for long. Two instances
@@ -8,8 +8,6 @@ tools/leaderelection): it has no holder then. Nothing is removed, since another 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -23,7 +21,7 @@ __all__ = ["Heartbeat", "lease"]
 
 
 def lease(*, namespace: str, node: str, instance: str, now: datetime) -> JsonObject:
-    """The Lease as it is to be now.
+    """Return the Lease with a new time of renewal.
 
     Args:
         namespace: Rootport's own.
@@ -51,8 +49,6 @@ class Heartbeat:
         namespace: Rootport's own.
         node: The node's name.
         instance: Which plugin process this is.
-        on_late: Called after a renewal that came late: what the controller has said of this node meanwhile is over.
-        now: Tells the time.
     """
 
     def __init__(
@@ -62,16 +58,11 @@ class Heartbeat:
         namespace: str,
         node: str,
         instance: str,
-        on_late: Callable[[], None] = lambda: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._namespace = namespace
         self._node = node
         self._instance = instance
-        self._on_late = on_late
-        self._now = now
-        self._beaten_at: float | None = None
 
     def beat(self) -> None:
         """Renew the Lease; make it where there is none.
@@ -81,13 +72,7 @@ class Heartbeat:
         Raises:
             ApiServerError: It could not be renewed.
         """
-        self._renew()
-        beaten_at, self._beaten_at = self._beaten_at, time.monotonic()
-        if beaten_at is not None and self._beaten_at - beaten_at > LEASE_DURATION_S / 2:
-            self._on_late()
-
-    def _renew(self) -> None:
-        wanted = lease(namespace=self._namespace, node=self._node, instance=self._instance, now=self._now())
+        wanted = lease(namespace=self._namespace, node=self._node, instance=self._instance, now=datetime.now(UTC))
         patch: JsonObject = {"spec": wanted["spec"]}
         try:
             self._api.merge_patch(LEASES, self._node, patch, namespace=self._namespace)
@@ -98,10 +83,10 @@ class Heartbeat:
                 self._api.merge_patch(LEASES, self._node, patch, namespace=self._namespace)
 
     def release(self) -> None:
-        """Say that nobody renews the Lease any more.
+        """Release the Lease, which then has no holder.
 
         Raises:
-            ApiServerError: It could not be said.
+            ApiServerError: It could not be released.
         """
         with suppress(NotFoundError):
             self._api.merge_patch(LEASES, self._node, {"spec": {"holderIdentity": ""}}, namespace=self._namespace)

@@ -1,4 +1,4 @@
-"""Gathers the facts that :mod:`kubeletplugin.publish.preflight` and :mod:`kubeletplugin.publish.rivals` judge.
+"""Gathers the facts that :mod:`kubeletplugin.publish.preflight` and :mod:`kubeletplugin.publish.rivals` check.
 
 It writes nothing but one file that it removes at once, and needs two rights at the API server: to get this Node, and
 to list this node's ResourceSlices.
@@ -19,7 +19,7 @@ from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES
 from driver.api.resource_v1 import ResourceSlice
 from driver.model.inventory import Inventory
 from kubeletplugin.internal_errors import InternalError, guarded
-from kubeletplugin.publish.conditions import Concern, Finding, Findings, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionReports, ConditionStatus, ConditionType
 from kubeletplugin.publish.preflight import (
     FolderFacts,
     NodeFacts,
@@ -46,8 +46,9 @@ class HostChecks:
         node: The node's name.
         cdi_folder: Where CDI specs go.
         state_folder: Where the checkpoint is.
-        inventory: Gives what this node publishes; None where that is not known yet.
-        findings: Gets what was found.
+        inventory: Returns what this node publishes; None if that is not known yet.
+        check_network: Checks the CNI plugin; returns None if this node does not use it.
+        reports: Receives the results.
     """
 
     def __init__(
@@ -58,23 +59,31 @@ class HostChecks:
         cdi_folder: Path,
         state_folder: Path,
         inventory: Callable[[], Inventory | None],
-        findings: Findings,
+        check_network: Callable[[], ConditionReport | None],
+        reports: ConditionReports,
     ) -> None:
         self._api = api
         self._node = node
         self._cdi_folder = cdi_folder
         self._state_folder = state_folder
         self._inventory = inventory
-        self._findings = findings
+        self._check_network = check_network
+        self._reports = reports
 
     def check_folders(self) -> None:
-        """Check what needs no API server."""
-        self._findings.report(
+        """Check the folders, which needs no API server."""
+        self._reports.report(
             check_cdi_folder(folder_facts(self._cdi_folder)), check_state_folder(folder_facts(self._state_folder))
         )
 
+    def check_network(self) -> None:
+        """Check the CNI plugin, if this node uses it."""
+        report = self._check_network()
+        if report is not None:
+            self._reports.report(report)
+
     def check(self) -> None:
-        """Check everything.
+        """Check folders, kubelet, runtime and rivals.
 
         Raises:
             ApiServerError: The API server could not be asked; the folders have been checked then.
@@ -84,20 +93,20 @@ class HostChecks:
             node = _node_facts(self._api.get(NODES, self._node))
         except (ForbiddenError, NotFoundError) as error:
             # These stay until somebody acts, so they are worth a condition; an API server that is away is not.
-            self._findings.report(
-                *(_not_known(c, error) for c in (Concern.KUBELET_SUPPORTED, Concern.RUNTIME_READS_CDI))
+            self._reports.report(
+                *(_not_known(c, error) for c in (ConditionType.KUBELET_SUPPORTED, ConditionType.RUNTIME_READS_CDI))
             )
             raise
-        self._findings.report(check_kubelet(node), check_runtime(node, str(self._cdi_folder)))
+        self._reports.report(check_kubelet(node), check_runtime(node, str(self._cdi_folder)))
         inventory = self._inventory()
         if inventory is None:
             return
         try:
             slices = self._slices()
         except ForbiddenError as error:
-            self._findings.report(_not_known(Concern.NO_RIVAL_PLUGIN, error))
+            self._reports.report(_not_known(ConditionType.NO_RIVAL_PLUGIN, error))
             raise
-        self._findings.report(check_rivals(inventory, node.capacity, slices, self._node))
+        self._reports.report(check_rivals(inventory, node.capacity, slices, self._node))
 
     def _slices(self) -> list[ResourceSlice]:
         listing = self._api.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={self._node}")
@@ -106,7 +115,7 @@ class HostChecks:
 
 
 def folder_facts(folder: Path) -> FolderFacts:
-    """Whether files can be written to a folder, found out by writing one. The folder is made where it is missing."""
+    """Check a folder by writing a file to it; the folder is made if it is missing."""
     path = str(folder)
     trial = folder / _TRIAL
     try:
@@ -155,5 +164,5 @@ def _slice(item: dict[str, Any]) -> ResourceSlice | None:
         return None  # another driver's slice from a newer API: what cannot be read cannot be compared
 
 
-def _not_known(concern: Concern, error: ApiServerError) -> Finding:
-    return Finding(concern=concern, state=State.UNKNOWN, reason="CannotAsk", message=str(error))
+def _not_known(type_: ConditionType, error: ApiServerError) -> ConditionReport:
+    return ConditionReport(type=type_, status=ConditionStatus.UNKNOWN, reason="CannotAsk", message=str(error))

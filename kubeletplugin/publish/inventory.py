@@ -24,9 +24,9 @@ from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.objects import node_inventory
 from driver.objects.health import device_faults
-from kubeletplugin.publish.conditions import Concern, Finding, conditions
+from kubeletplugin.publish.conditions import ConditionReport, ConditionType, conditions
 
-__all__ = ["FIELD_MANAGER", "NodePublisher", "spec_to_write", "status_to_write"]
+__all__ = ["FIELD_MANAGER", "NodePublisher", "is_stored", "status_to_write"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ class NodePublisher:
     Args:
         api: The API server.
         node: The node's name.
-        inventory: Gives the latest inventory; None where nothing has been discovered yet.
-        findings: Gives the latest findings, the summary first.
-        health: Gives the devices' health; None where it is not known yet: what is stored stays.
-        recovered: Called with an administrator's word on devices that are well again, as the object has it.
-        now: Tells the time.
+        spec: Returns the latest inventory as a spec; None if nothing has been discovered yet.
+        reports: Returns the latest reports, READY first.
+        health: Returns the devices' health; None if it is not known yet: what is stored stays.
+        recovered: Called with the object's annotation of devices that an administrator declares recovered.
+        now: Returns the time.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class NodePublisher:
         api: KubernetesApi,
         *,
         node: str,
-        inventory: Callable[[], Inventory | None],
-        findings: Callable[[], tuple[Finding, ...]],
+        spec: Callable[[], NodeInventorySpec | None],
+        reports: Callable[[], tuple[ConditionReport, ...]],
         health: Callable[[], NodeHealth | None] = lambda: None,
         recovered: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._node = node
-        self._inventory = inventory
-        self._findings = findings
+        self._spec = spec
+        self._reports = reports
         self._health = health
         self._recovered = recovered
         self._now = now
@@ -77,7 +77,7 @@ class NodePublisher:
 
         Raises:
             ApiServerError: The API server could not be asked, or has refused.
-            RootportError: What counts of the devices' health could not be kept.
+            RootportError: The devices' health could not be saved.
         """
         stored = self._stored()
         if stored is not None:
@@ -94,30 +94,28 @@ class NodePublisher:
             raise  # there is no such kind: its CRD is not installed
 
     def _publish_spec(self, stored: JsonObject | None) -> JsonObject:
-        inventory = self._inventory()
-        if inventory is None:
+        spec = self._spec()
+        if spec is None:
             if stored is not None:
-                # What stands there may still be right; that this plugin cannot see it now is said in the status.
+                # What is stored may still be right; the status says that this plugin cannot see it now.
                 return stored
             # The conditions, which say why, need an object that carries them.
-            inventory = Inventory(node=self._node, source=InventorySource.LIVE)
-        wanted = spec_to_write(inventory, stored)
+            spec = node_inventory(Inventory(node=self._node, source=InventorySource.LIVE)).spec
         if stored is not None and (
-            wanted is None or (wanted == self._applied and stored.get("spec") == self._accepted)
+            is_stored(spec, stored) or (spec == self._applied and stored.get("spec") == self._accepted)
         ):
             return stored
-        spec = wanted or node_inventory(inventory).spec
         body: JsonObject = {"metadata": {"name": self._node}, "spec": spec.to_wire()}
         accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER)
         self._applied, self._accepted = spec, accepted.get("spec")
         _LOG.info("inventory published", extra={"generation": accepted["metadata"].get("generation")})
-        if spec_to_write(inventory, accepted) is not None:
+        if not is_stored(spec, accepted):
             _LOG.warning("the API server does not store all of the inventory: update the CRDs to this version's")
         return accepted
 
     def _publish_status(self, stored: JsonObject) -> None:
-        findings, health = self._findings(), self._health()
-        status = status_to_write(findings, stored, health=health, now=self._now())
+        reports, health = self._reports(), self._health()
+        status = status_to_write(reports, stored, health=health, now=self._now())
         if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
         body: JsonObject = {"metadata": {"name": self._node}, "status": status.to_wire()}
@@ -126,44 +124,35 @@ class NodePublisher:
         summary = status.conditions[0]
         fields = {"ready": summary.status, "reason": summary.reason, "faults": len(status.faults)}
         _LOG.info("conditions published", extra=fields)
-        if status_to_write(findings, accepted, health=health, now=self._now()) is not None:
+        if status_to_write(reports, accepted, health=health, now=self._now()) is not None:
             _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
 
 
-def spec_to_write(inventory: Inventory, stored: JsonObject | None) -> NodeInventorySpec | None:
-    """The spec that must be written; None where the stored object says the same.
-
-    Args:
-        inventory: What the node has.
-        stored: The stored NodeInventory; None where there is none.
-    """
-    wanted = node_inventory(inventory).spec
-    if stored is not None:
-        try:
-            if NodeInventorySpec.model_validate(stored.get("spec")) == wanted:
-                return None
-        except ValidationError:
-            pass  # what cannot be read is written over
-    return wanted
+def is_stored(spec: NodeInventorySpec, stored: JsonObject) -> bool:
+    """Whether a stored NodeInventory has this spec; one that cannot be read has another."""
+    try:
+        return NodeInventorySpec.model_validate(stored.get("spec")) == spec
+    except ValidationError:
+        return False
 
 
 def status_to_write(
-    findings: tuple[Finding, ...], stored: JsonObject, *, health: NodeHealth | None = None, now: datetime
+    reports: tuple[ConditionReport, ...], stored: JsonObject, *, health: NodeHealth | None = None, now: datetime
 ) -> NodeInventoryStatus | None:
-    """The status that must be written; None where the stored object says the same.
+    """Return the status that must be written; None if the stored object has it already.
 
     Args:
-        findings: The latest ones; none while the process is starting.
+        reports: The latest ones; none while the process is starting.
         stored: The stored NodeInventory.
         health: The devices' health; None while it is not known: what is stored stays.
         now: The time of the transitions.
     """
-    if not findings:
+    if not reports:
         return None
     generation = int(stored["metadata"].get("generation", 0))
     former = _status(stored)
     wanted = NodeInventoryStatus(
-        conditions=conditions(findings, former.conditions, generation=generation, now=now),
+        conditions=conditions(reports, former.conditions, generation=generation, now=now),
         plugin_version=__version__,
         observed_generation=generation,
         # All of it each time: what is left out of an apply, its owner gives up.
@@ -171,13 +160,13 @@ def status_to_write(
         faults=former.faults if health is None else device_faults(health),
     )
     # Conditions of other types are somebody else's.
-    ours = tuple(condition for condition in former.conditions if condition.type in set(Concern))
+    ours = tuple(condition for condition in former.conditions if condition.type in set(ConditionType))
     changed = _ordered(former.model_copy(update={"conditions": ours})) != _ordered(wanted)
     return wanted if changed else None
 
 
 def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
-    """The status with its lists in one order: that of the stored object is not the API server's to keep."""
+    """Return the status with its lists sorted: the API server need not keep their order."""
     return status.model_copy(
         update={
             "conditions": tuple(sorted(status.conditions, key=_type)),

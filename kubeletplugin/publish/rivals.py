@@ -1,7 +1,7 @@
 """Who else on this node gives out the devices that we publish: device plugins and other DRA drivers.
 
 Kubernetes counts extended resources and DRA devices apart, so two drivers for one GPU give it out twice and nobody
-notices. Pure: what the Node and the other drivers' ResourceSlices say goes in, findings come out.
+notices. Pure: what the Node and the other drivers' ResourceSlices say goes in, reports come out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ResourceSlice
 from driver.model.devices import Device, Gpu
 from driver.model.inventory import Inventory
-from kubeletplugin.publish.conditions import Concern, Finding, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 
 __all__ = ["check_rivals"]
 
@@ -51,7 +51,7 @@ _ADDRESS_ATTRIBUTES: Final = frozenset({"pcibusid", "pciaddress", "busid", "uuid
 
 def check_rivals(
     inventory: Inventory, capacity: Mapping[str, str], slices: Iterable[ResourceSlice], node: str
-) -> Finding:
+) -> ConditionReport:
     """Whether somebody else gives out this node's devices.
 
     Args:
@@ -63,10 +63,14 @@ def check_rivals(
     found = [*_device_plugins(inventory, capacity, node), *_drivers(inventory, slices)]
     if not found:
         message = "no other device plugin or DRA driver gives out this node's devices"
-        return Finding(concern=Concern.NO_RIVAL_PLUGIN, state=State.TRUE, reason="NoRival", message=message)
+        return ConditionReport(
+            type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.TRUE, reason="NoRival", message=message
+        )
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     message = f"devices can be given out twice: {'; '.join(found[:_SHOWN])}{more}"
-    return Finding(concern=Concern.NO_RIVAL_PLUGIN, state=State.FALSE, reason="RivalPlugin", message=message)
+    return ConditionReport(
+        type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.FALSE, reason="RivalPlugin", message=message
+    )
 
 
 def _device_plugins(inventory: Inventory, capacity: Mapping[str, str], node: str) -> Iterator[str]:

@@ -20,14 +20,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from driver.adapters.files.durable_files import (
     entries,
     file_signature,
+    os_errors_as_node_errors,
     read_regular_file,
     replace_file,
     sync_folder,
-    told,
 )
+from driver.api.validation.wording import in_words
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
-from kubeletplugin.state.entry import Entry
+from driver.wording import plural
+from kubeletplugin.state.entry import Entry, lists_all_fields
 from kubeletplugin.state.migrations import MIGRATIONS, Migration
 
 __all__ = [
@@ -116,7 +118,11 @@ def _validated(data: dict[str, Any]) -> dict[str, Entry]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise CorruptCheckpointError(f"{where}: {first['msg']}; {error.error_count()} errors in all") from None
+        count = plural(error.error_count(), "error")
+        raise CorruptCheckpointError(f"{where}: {in_words(first)}; {count} in all") from None
+    for entry, written in zip(claims, data["claims"], strict=True):
+        if not lists_all_fields(entry, written):
+            raise CorruptCheckpointError(f"claim {entry.claim}: a device lacks a field")
     found = {entry.uid: entry for entry in claims}
     if len(found) != len(claims):
         raise CorruptCheckpointError("it has two entries for one claim")
@@ -154,7 +160,7 @@ class CheckpointFile:
             CorruptCheckpointError: As for :func:`decode`; the file is untouched: see :meth:`set_aside`.
             NodeError: The file could not be read.
         """
-        with told(f"the checkpoint {self.path} cannot be read"):
+        with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
                 self._known = None
@@ -173,7 +179,7 @@ class CheckpointFile:
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
         if written != VERSION:
-            with told(f"the checkpoint {self.path} of version {written} cannot be kept"):
+            with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)
             self.save(found.values())
         else:
@@ -198,7 +204,7 @@ class CheckpointFile:
                 f"{MAX_BYTES} are allowed",
                 hint="end pods on this node",
             )
-        with told(f"the checkpoint {self.path} cannot be written"):
+        with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be written"):
             replace_file(self.path, content, mode=0o600)
             signature = file_signature(self.path)
             self._known = (signature, found) if signature else None
@@ -214,7 +220,7 @@ class CheckpointFile:
         """
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
-        with told(f"the corrupt checkpoint {self.path} cannot be renamed to {aside}"):
+        with os_errors_as_node_errors(f"the corrupt checkpoint {self.path} cannot be renamed to {aside}"):
             self.path.rename(aside)
             self._known = None
             sync_folder(self.path.parent)

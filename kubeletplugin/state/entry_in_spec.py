@@ -15,7 +15,7 @@ from driver.bounded_json import parse_json
 from driver.plan import CdiDevice, CdiSpec, PreparePlan
 from driver.plan.effects import Effect
 from kubeletplugin.state.checkpoint import MAX_BYTES, NewerCheckpointError
-from kubeletplugin.state.entry import Entry, EntryDevice, EntryFile
+from kubeletplugin.state.entry import Entry, EntryDevice, EntryFile, lists_all_fields
 from kubeletplugin.state.migrations import device_of_version_1, device_of_version_2
 
 __all__ = ["Found", "entry_of_plan", "found_in_spec"]
@@ -56,14 +56,13 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
         spec: The plan's CDI spec.
         boot_id: The node's current boot.
     """
-    devices = tuple(EntryDevice.of(device) for device in plan.devices)
     files = tuple(EntryFile(path=file.relative_path, content=file.content.decode()) for file in plan.files)
     found = Found(
         version=_VERSION,
         namespace=plan.claim.namespace,
         name=plan.claim.name,
         boot_id=boot_id,
-        devices=devices,
+        devices=plan.devices,
         effects=plan.effects,
         files=tuple(file.path for file in files),
     )
@@ -74,7 +73,7 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
         name=plan.claim.name,
         state="prepared",
         boot_id=boot_id,
-        devices=devices,
+        devices=plan.devices,
         effects=plan.effects,
         cdi_spec=CdiSpec(claim=spec.claim, devices=(*spec.devices, marker)).to_json().decode(),
         files=files,
@@ -99,7 +98,9 @@ def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
                 if isinstance(note.get("version"), int) and note["version"] > _VERSION:
                     raise _newer(claim_uid, note["version"])
                 # From JSON, since strict models take no list for a tuple from Python.
-                return Found.model_validate_json(json.dumps(_up_to_date(note)))
+                note = _up_to_date(note)
+                found = Found.model_validate_json(json.dumps(note))
+                return found if lists_all_fields(found, note) else None
     except (ValueError, LookupError, TypeError, AttributeError):  # JsonError and ValidationError are ValueErrors
         return None
     return None

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.files.durable_files import told
+from driver.adapters.files.durable_files import os_errors_as_node_errors
 from driver.errors import NodeError
 
 __all__ = ["FileLock"]
@@ -52,7 +52,7 @@ class FileLock:
         if not self._threads.acquire(timeout=self._timeout_s):
             raise self._late("another call to this instance")
         try:
-            with told(f"the lock of the plugin's state {self._path} cannot be taken"):
+            with os_errors_as_node_errors(f"the lock of the plugin's state {self._path} cannot be taken"):
                 descriptor = self._taken(deadline)
             try:
                 self._sign(descriptor)

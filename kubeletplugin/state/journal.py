@@ -27,17 +27,17 @@ from driver.adapters.files.durable_files import (
     entries,
     file_holds,
     file_signature,
+    os_errors_as_node_errors,
     read_regular_file,
     remove_file,
     remove_temporary_files,
     replace_file,
     sync_folder,
-    told,
 )
 from driver.api.resource_v1 import ClaimReference
 from driver.bounded_json import parse_json
 from driver.errors import InputError, NodeError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from driver.plan.effects import CreateMigDevice, Effect
 from kubeletplugin.state.migrations import newer_version
 
@@ -133,7 +133,7 @@ class EffectJournal:
             effects=tuple(effects),
         )
         content = file.model_dump_json(indent=2).encode() + b"\n"
-        with told(f"claim {claim}: the journal of its effects {path} cannot be written"):
+        with os_errors_as_node_errors(f"claim {claim}: the journal of its effects {path} cannot be written"):
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
                 sync_folder(self.folder.parent)
@@ -195,7 +195,9 @@ class EffectJournal:
         """
         path = self._path(claim_uid)
         self._refuse_newer(path, claim_uid)
-        with told(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be removed"):
+        with os_errors_as_node_errors(
+            f"claim with UID {claim_uid}: the journal of its effects {path} cannot be removed"
+        ):
             if os.path.lexists(path):
                 remove_file(path)
 
@@ -226,7 +228,7 @@ class EffectJournal:
         return remove_temporary_files(self.folder, lambda name: _claim_uid_of(name) is not None)
 
     def _all(self, *, mend: bool) -> tuple[dict[str, JournalEntry], list[NewerJournalError]]:
-        with told(f"the folder of journals {self.folder} cannot be read"):
+        with os_errors_as_node_errors(f"the folder of journals {self.folder} cannot be read"):
             paths = sorted(entries(self.folder))
         there = set(paths)
         found, newer = {}, []
@@ -266,7 +268,7 @@ class EffectJournal:
             _LOG.warning("%s", error)
 
     def _read(self, path: Path, claim_uid: str, *, mend: bool) -> JournalEntry | None:
-        with told(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be read"):
+        with os_errors_as_node_errors(f"claim with UID {claim_uid}: the journal of its effects {path} cannot be read"):
             signature = file_signature(path)
             if signature is None:
                 return None
@@ -291,7 +293,7 @@ class EffectJournal:
     def _set_aside(self, path: Path, why: str) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         aside = path.with_name(f"{path.name}.damaged-{stamp}")
-        with told(f"the damaged journal {path} cannot be renamed to {aside}"):
+        with os_errors_as_node_errors(f"the damaged journal {path} cannot be renamed to {aside}"):
             path.rename(aside)
             sync_folder(self.folder)
         _LOG.warning(
@@ -308,7 +310,7 @@ class EffectJournal:
                 old.unlink()
 
     def _path(self, claim_uid: str) -> Path:
-        spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+        check_claim_uid(claim_uid)  # so that what follows is one part of a path
         return self.folder / f"{claim_uid}{_SUFFIX}"
 
 
@@ -366,7 +368,7 @@ def _newer_partitions(content: bytes, boot_id: str) -> frozenset[tuple[str, int,
 def _claim_uid_of(name: str) -> str | None:
     uid = name.removesuffix(_SUFFIX)
     try:
-        spec_file_name(uid)
+        check_claim_uid(uid)
     except InputError:
         return None
     return uid if uid != name else None

@@ -12,11 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.files.durable_files import entries, file_holds, remove_temporary_files, replace_file, told
+from driver.adapters.files.durable_files import (
+    entries,
+    file_holds,
+    os_errors_as_node_errors,
+    remove_temporary_files,
+    replace_file,
+)
 from driver.api.resource_v1 import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from kubeletplugin.state.entry import EntryFile
 
 __all__ = ["claim_folders", "remove_metadata", "remove_metadata_leftovers", "write_metadata"]
@@ -43,7 +49,7 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
             raise InputError(f"claim {claim}: {shown(file.path)} is not the path of a claim's file")
         path = _folder(claim.uid, root) / name
         content = file.content.encode()
-        with told(f"claim {claim}: the file {path} cannot be written"):
+        with os_errors_as_node_errors(f"claim {claim}: the file {path} cannot be written"):
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not file_holds(path, content):
                 replace_file(path, content, sync=False)
@@ -58,7 +64,7 @@ def remove_metadata(claim_uid: str, root: Path) -> None:
     """
     folder = _folder(claim_uid, root)
     with (
-        told(f"claim with UID {claim_uid}: the folder of its files {folder} cannot be removed"),
+        os_errors_as_node_errors(f"claim with UID {claim_uid}: the folder of its files {folder} cannot be removed"),
         suppress(FileNotFoundError),
     ):
         if folder.is_symlink() or not folder.is_dir():
@@ -75,7 +81,7 @@ def claim_folders(root: Path) -> tuple[str, ...]:
     Raises:
         NodeError: The folder of all could not be read; one that is not there holds none.
     """
-    with told(f"the folder of claims' files {root} cannot be read"):
+    with os_errors_as_node_errors(f"the folder of claims' files {root} cannot be read"):
         return tuple(sorted(path.name for path in entries(root) if _is_uid(path.name)))
 
 
@@ -89,13 +95,13 @@ def remove_metadata_leftovers(claim_uid: str, root: Path) -> tuple[Path, ...]:
 
 
 def _folder(claim_uid: str, root: Path) -> Path:
-    spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+    check_claim_uid(claim_uid)  # so that what follows is one part of a path
     return root / claim_uid
 
 
 def _is_uid(name: str) -> bool:
     try:
-        spec_file_name(name)
+        check_claim_uid(name)
     except InputError:
         return False
     return True

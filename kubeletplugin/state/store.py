@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from driver.adapters.files import cdi_files
-from driver.adapters.files.durable_files import read_regular_file, told
+from driver.adapters.files.durable_files import os_errors_as_node_errors, read_regular_file
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
-from driver.plan import spec_file_name
+from driver.plan import check_claim_uid
 from kubeletplugin.state.checkpoint import MAX_BYTES, CheckpointFile, CorruptCheckpointError
 from kubeletplugin.state.entry import Entry, EntryFile
 from kubeletplugin.state.entry_in_spec import found_in_spec
@@ -122,7 +122,7 @@ class ClaimStore:
         found = {}
         for uid in cdi_files.claim_uids(self.cdi_dir):
             path = cdi_files.spec_path(uid, self.cdi_dir)
-            with told(f"the CDI spec {path} cannot be read"):
+            with os_errors_as_node_errors(f"the CDI spec {path} cannot be read"):
                 content = read_regular_file(path, MAX_BYTES) or b""
             known = found_in_spec(content, uid)
             if known is None:
@@ -200,7 +200,7 @@ class OpenStore:
             NodeError: It could not be noted.
         """
         path = self._note(claim.uid)
-        with told(f"claim {claim}: {path} cannot be made"):
+        with os_errors_as_node_errors(f"claim {claim}: {path} cannot be made"):
             path.parent.mkdir(mode=0o750, exist_ok=True)
             path.touch()
         self._store.step("prepare: begun")
@@ -216,7 +216,7 @@ class OpenStore:
             NodeError: It could not be removed.
         """
         path = self._note(claim.uid)
-        with told(f"claim {claim}: {path} cannot be removed"):
+        with os_errors_as_node_errors(f"claim {claim}: {path} cannot be removed"):
             path.unlink(missing_ok=True)
 
     def add(self, entry: Entry) -> None:
@@ -229,7 +229,7 @@ class OpenStore:
         try:
             write_metadata(entry.claim, entry.files, store.metadata_dir)
             store.step("prepare: metadata written")
-            cdi_files.write_content(entry.claim, entry.cdi_spec.encode(), store.cdi_dir)
+            cdi_files.write_spec(entry.claim, entry.cdi_spec.encode(), store.cdi_dir)
             store.step("prepare: CDI spec written")
             after = self._entries | {entry.uid: entry}
             store.checkpoint.save(after.values())
@@ -266,7 +266,7 @@ class OpenStore:
             NodeError: They could not be written.
         """
         write_metadata(entry.claim, entry.files, self._store.metadata_dir)
-        cdi_files.write_content(entry.claim, entry.cdi_spec.encode(), self._store.cdi_dir)
+        cdi_files.write_spec(entry.claim, entry.cdi_spec.encode(), self._store.cdi_dir)
 
     def _undo(self, entry: Entry) -> None:
         """Take back what :meth:`add` wrote; what cannot be taken back now is so at the next start."""
@@ -282,5 +282,5 @@ class OpenStore:
             _LOG.warning("claim %s: a failed prepare could not be undone as a whole: %s", entry.claim, error)
 
     def _note(self, claim_uid: str) -> Path:
-        spec_file_name(claim_uid)  # refuses what could not be a UID, so what follows is one part of a path
+        check_claim_uid(claim_uid)  # so that what follows is one part of a path
         return self._store.plugin_dir / PREPARING / claim_uid

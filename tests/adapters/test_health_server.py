@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from driver.adapters.http.metrics_page import MetricsPage
-from driver.adapters.http.probe_server import HealthServer
+from driver.adapters.http.probe_server import ProbeServer
 from driver.errors import NodeError
 from driver.status.metric_family import family
 
@@ -28,19 +28,19 @@ def answers() -> dict[str, str]:
 
 
 @pytest.fixture
-def server(answers: dict[str, str]) -> Iterator[HealthServer]:
+def server(answers: dict[str, str]) -> Iterator[ProbeServer]:
     pages = {
         "/metrics": METRICS,
         "/node": lambda _: fail(NodeError("no GPU answers")),
         "/bug": lambda _: fail(KeyError()),
     }
-    made = HealthServer(0, {"/readyz": lambda: answers["/readyz"]}, pages=pages)
+    made = ProbeServer(0, {"/readyz": lambda: answers["/readyz"]}, pages=pages)
     made.start()
     yield made
     made.stop()
 
 
-def probe(server: HealthServer, path: str, host: str = "127.0.0.1", accept: str = "*/*") -> tuple[int, str]:
+def probe(server: ProbeServer, path: str, host: str = "127.0.0.1", accept: str = "*/*") -> tuple[int, str]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(f"http://{host}:{server.port}{path}", headers={"Accept": accept})
@@ -51,22 +51,22 @@ def probe(server: HealthServer, path: str, host: str = "127.0.0.1", accept: str 
             return error.code, error.read().decode()
 
 
-def test_a_check_decides(server: HealthServer, answers: dict[str, str]) -> None:
+def test_a_check_decides(server: ProbeServer, answers: dict[str, str]) -> None:
     assert probe(server, "/readyz?verbose") == (200, "ok\n")
     answers["/readyz"] = "the cluster is being read"
     assert probe(server, "/readyz") == (503, "the cluster is being read\n")
 
 
-def test_other_paths_are_not_found(server: HealthServer) -> None:
+def test_other_paths_are_not_found(server: ProbeServer) -> None:
     assert probe(server, "/metrics/x")[0] == 404
 
 
-def test_a_taken_port_is_named(server: HealthServer) -> None:
+def test_a_taken_port_is_named(server: ProbeServer) -> None:
     with pytest.raises(NodeError, match=f"port {server.port}.*--health-port"):
-        HealthServer(server.port, {})
+        ProbeServer(server.port, {})
 
 
-def test_metrics_come_in_the_form_that_is_asked_for(server: HealthServer) -> None:
+def test_metrics_come_in_the_form_that_is_asked_for(server: ProbeServer) -> None:
     status, text = probe(server, "/metrics")
     assert (status, text.splitlines()[:3]) == (
         200,
@@ -77,7 +77,7 @@ def test_metrics_come_in_the_form_that_is_asked_for(server: HealthServer) -> Non
     assert (text.splitlines()[1], text.splitlines()[-1]) == ("# TYPE tests counter", "# EOF")
 
 
-def test_a_page_that_cannot_be_made_says_why(server: HealthServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_page_that_cannot_be_made_says_why(server: ProbeServer, caplog: pytest.LogCaptureFixture) -> None:
     assert probe(server, "/node") == (500, "no GPU answers\n")
     assert caplog.records == []
     assert probe(server, "/bug") == (500, "the page cannot be made: see the log\n")
@@ -86,7 +86,7 @@ def test_a_page_that_cannot_be_made_says_why(server: HealthServer, caplog: pytes
 
 
 def test_a_client_that_goes_away_leaves_no_traceback(
-    server: HealthServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    server: ProbeServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")

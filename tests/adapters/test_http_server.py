@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from driver.adapters.http.clients import client_of, is_local
 from driver.adapters.http.exchange import Request, Response, Route
-from driver.adapters.http.fair_queue import FairQueue
+from driver.adapters.http.fairness import FairQueue
 from driver.adapters.http.limits import Limits
-from driver.adapters.http.probe_server import HealthServer
+from driver.adapters.http.probe_server import ProbeServer
 from driver.adapters.http.server import HttpServer
-from driver.adapters.http.sources import is_local, source_of
 
 FLOOD = "127.0.0.1"
 KUBELET = "127.0.0.2"
@@ -100,14 +100,14 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def health() -> Iterator[HealthServer]:
+def health() -> Iterator[ProbeServer]:
     page = threading.Event()
 
     def slow(_accept: str) -> tuple[str, bytes]:
         page.wait(20)
         return "text/plain", b"x"
 
-    server = HealthServer(0, {"/healthz": lambda: None}, pages={"/metrics": slow})
+    server = ProbeServer(0, {"/healthz": lambda: None}, pages={"/metrics": slow})
     server.start()
     yield server
     page.set()
@@ -115,14 +115,14 @@ def health() -> Iterator[HealthServer]:
 
 
 def echo(request: Request) -> Response:
-    return Response.of_text(f"{request.method} {request.path} {len(request.body)} {request.source}")
+    return Response.of_text(f"{request.method} {request.path} {len(request.body)} {request.client}")
 
 
 # Probes
 
 
 @pytest.mark.parametrize("source", [KUBELET, FLOOD], ids=["another address", "the same address"])
-def test_a_probe_is_answered_within_a_second_beside_500_slow_connections(health: HealthServer, source: str) -> None:
+def test_a_probe_is_answered_within_a_second_beside_500_slow_connections(health: ProbeServer, source: str) -> None:
     before = threading.active_count()
     with dribbling(health.port, 500):
         assert max(seconds(lambda: ask(health.port, source=source)) for _ in range(5)) < 1
@@ -130,7 +130,7 @@ def test_a_probe_is_answered_within_a_second_beside_500_slow_connections(health:
     assert ask(health.port, source=source) == 200
 
 
-def test_a_probe_does_not_wait_for_pages(health: HealthServer) -> None:
+def test_a_probe_does_not_wait_for_pages(health: ProbeServer) -> None:
     with ExitStack() as stack:
         for _ in range(20):
             client = stack.enter_context(connected(health.port))
@@ -138,7 +138,7 @@ def test_a_probe_does_not_wait_for_pages(health: HealthServer) -> None:
         assert max(seconds(lambda: ask(health.port)) for _ in range(5)) < 1
 
 
-def test_the_server_stops_at_once(health: HealthServer) -> None:
+def test_the_server_stops_at_once(health: ProbeServer) -> None:
     assert ask(health.port) == 200
     with connected(health.port):
         assert seconds(health.stop) < 0.3
@@ -150,7 +150,7 @@ def test_nobodys_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("getfqdn", "gethostbyaddr", "getnameinfo", "gethostbyname", "gethostbyname_ex"):
         monkeypatch.setattr(socket, name, fail)
-    server = HealthServer(0, {"/healthz": lambda: None})
+    server = ProbeServer(0, {"/healthz": lambda: None})
     server.start()
     try:
         with connected(server.port) as client:
@@ -162,7 +162,7 @@ def test_nobodys_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pages_are_for_whom_they_are_meant() -> None:
     def status(readers: str, host: str) -> int:
-        server = HealthServer(0, {"/healthz": lambda: None}, pages={"/metrics": page}, readers=readers)  # type: ignore[arg-type]
+        server = ProbeServer(0, {"/healthz": lambda: None}, pages={"/metrics": page}, readers=readers)  # type: ignore[arg-type]
         server.start()
         try:
             client = http.client.HTTPConnection(host, server.port, timeout=10)
@@ -285,7 +285,7 @@ def test_a_body_that_ends_early_is_refused(serve: Serve) -> None:
 
 
 def test_one_source_has_no_more_connections_than_its_share(serve: Serve) -> None:
-    server = serve({"/x": echo}, connections=8, connections_of_source=4)
+    server = serve({"/x": echo}, connections=8, connections_per_client=4)
     with ExitStack() as stack:
         clients = [stack.enter_context(connected(server.port)) for _ in range(6)]
         other = stack.enter_context(connected(server.port, KUBELET))
@@ -396,7 +396,7 @@ def test_every_source_has_its_turn_at_the_threads(serve: Serve) -> None:
 
     def work(request: Request) -> Response:
         go_on.wait(10)
-        order.append(request.source)
+        order.append(request.client)
         return echo(request)
 
     server = serve({"/x": work}, threads=1)
@@ -443,7 +443,7 @@ def test_a_request_is_answered_when_no_thread_can_be_started(serve: Serve, monke
 
 
 def test_clients_that_reset_at_any_moment_end_nothing(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    server = serve({"/x": echo, "/big": lambda _: Response(body=bytes(5_000_000))}, connections_of_source=256)
+    server = serve({"/x": echo, "/big": lambda _: Response(body=bytes(5_000_000))}, connections_per_client=256)
     for text in (b"", b"GET", b"GET /x HTTP/1.1\r\n\r\n", b"GET /big HTTP/1.1\r\n\r\n", b"POST /x HTTP/1.1\r\n") * 20:
         with connected(server.port) as client:
             client.sendall(text)
@@ -478,12 +478,12 @@ def test_nothing_is_left_open(serve: Serve) -> None:
     ],
 )
 def test_a_source_is_an_ipv4_address_or_an_ipv6_network(host: str, source: str) -> None:
-    assert source_of(host) == source
+    assert client_of(host) == source
 
 
 def test_localhost_is_known_in_every_form() -> None:
-    assert all(is_local(source_of(host)) for host in ("127.0.0.1", "::ffff:127.0.0.9", "::1"))
-    assert not any(is_local(source_of(host)) for host in ("10.0.0.1", "::ffff:12.7.0.1", "1270::1"))
+    assert all(is_local(client_of(host)) for host in ("127.0.0.1", "::ffff:127.0.0.9", "::1"))
+    assert not any(is_local(client_of(host)) for host in ("10.0.0.1", "::ffff:12.7.0.1", "1270::1"))
 
 
 def test_a_queue_gives_each_source_its_turn() -> None:

@@ -34,7 +34,7 @@ def callers(kubeconfig: Path, clock: Clock) -> Callers:
 
 
 def sent(authorization: str, source: str = "") -> Request:
-    return Request(method="GET", path="/", headers={"authorization": authorization}, source=source)
+    return Request(method="GET", path="/", headers={"authorization": authorization}, client=source)
 
 
 def test_a_token_is_known_by_the_api_server(callers: Callers) -> None:

@@ -16,7 +16,7 @@ def disagreements(problem: Json, answer: Json) -> list[str]:
 
     Args:
         problem: A problem with its ``oracle``, and ``strict`` where that is known.
-        answer: What driver.adapters.files.problems says.
+        answer: What driver.adapters.files.allocation_problems says.
     """
     known = problem["oracle"]
     theirs: list[Json] | None = known["result"] or None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle.allocator.random_problems import random_problem
 
-from driver.adapters.files.problems import Problem, answer
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
 
 FLAVOURS = ("plain", "constraints", "distinct", "several-claims", "all", "allocated", "node-selection", "pairs")
 
@@ -39,7 +39,7 @@ def is_small(problem: dict[str, Any]) -> bool:
 @given(seed=st.integers(0, 2**32))
 def test_the_answer_is_the_first_valid_combination(flavour: str, seed: int) -> None:
     problem = random_problem(seed, flavour=flavour, tiny=True)
-    found = answer(Problem.model_validate(problem))
+    found = answer(AllocationProblem.model_validate(problem))
     mixed = "quirk-admin-mixed" in problem["tags"]
     if not is_small(problem) or mixed or (found["error"] and "breaks a constraint" not in str(found["error"])):
         return
@@ -51,7 +51,7 @@ def test_the_answer_is_the_first_valid_combination(flavour: str, seed: int) -> N
 def test_admin_access_beside_plain_requests_is_served_where_it_can_be(seed: int) -> None:
     """Which devices may differ: as kube-scheduler, plain requests avoid what another claim has admin access to."""
     problem = random_problem(seed, flavour="admin", tiny=True)
-    found = answer(Problem.model_validate(problem))
+    found = answer(AllocationProblem.model_validate(problem))
     if not is_small(problem) or (found["error"] and "breaks a constraint" not in str(found["error"])):
         return
     assert (found["result"] is not None) == (first_allocation(problem, problem["nodes"][0]) is not None)

@@ -10,7 +10,7 @@ import pytest
 from allocator.agreement import disagreements
 from allocator.validity import violations
 
-from driver.adapters.files.problems import Problem, answer
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
 
 DATA = Path(__file__).parents[1] / "data" / "conformance"
 KUBERNETES_TABLE = Path(__file__).parents[3] / "shared" / "conformance" / "kubernetes.jsonl"
@@ -35,22 +35,22 @@ def kubernetes_own() -> list[Any]:
 @pytest.mark.parametrize("problem", kubernetes_own())
 def test_agrees_with_the_upstream_test_table(problem: dict[str, Any]) -> None:
     ours = {key: value for key, value in problem.items() if key not in ("expect", "upstream")}
-    assert disagreements(problem, answer(Problem.model_validate(ours))) == []
+    assert disagreements(problem, answer(AllocationProblem.model_validate(ours))) == []
 
 
 @pytest.mark.parametrize("problem", problems("random.jsonl"))
 def test_agrees_on_random_problems_of_later_stages(problem: dict[str, Any]) -> None:
-    assert disagreements(problem, answer(Problem.model_validate(problem))) == []
+    assert disagreements(problem, answer(AllocationProblem.model_validate(problem))) == []
 
 
 @pytest.mark.parametrize("problem", problems("core-random.jsonl"))
 def test_agrees_on_random_problems_with_whole_devices(problem: dict[str, Any]) -> None:
-    assert disagreements(problem, answer(Problem.model_validate(problem))) == []
+    assert disagreements(problem, answer(AllocationProblem.model_validate(problem))) == []
 
 
 @pytest.mark.parametrize("problem", problems("quirks.jsonl"))
 def test_is_right_where_upstream_is_not(problem: dict[str, Any]) -> None:
-    given = answer(Problem.model_validate(problem))
+    given = answer(AllocationProblem.model_validate(problem))
     assert (given["result"] is not None) == problem["strict"]["feasible"]
     assert given["result"] is None or violations(problem, problem["strict"]["node"], given["result"]) == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driver.adapters.files.problems import answer_file
+from driver.adapters.files.allocation_problems import answer_file
 from driver.errors import InputError
 
 PROBLEM: dict[str, Any] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracle.allocator.later_stages import LATER_FLAVOURS
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.files.problems import Problem, answer
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, DeviceId
 from driver.api.resource_v1 import AllocationResult
 from driver.api.validation import with_defaults
@@ -39,15 +39,15 @@ def whole_devices(results: tuple[AllocationResult, ...]) -> list[DeviceId]:
 @given(seed=SEEDS)
 def test_every_result_is_valid_and_the_same_each_time(flavour: str, seed: int) -> None:
     problem = random_problem(seed, flavour=flavour)
-    found = answer(Problem.model_validate(problem))
+    found = answer(AllocationProblem.model_validate(problem))
     assert found["result"] is None or violations(problem, str(found["node"]), found["result"]) == []  # type: ignore[arg-type]
-    assert without_shares(answer(Problem.model_validate(problem))) == without_shares(found)
+    assert without_shares(answer(AllocationProblem.model_validate(problem))) == without_shares(found)
 
 
 @settings(max_examples=30)
 @given(seed=SEEDS)
 def test_what_is_committed_is_never_given_again_until_it_is_released(seed: int) -> None:
-    problem = Problem.model_validate(random_problem(seed, flavour="plain") | {"allocatedClaims": []})
+    problem = AllocationProblem.model_validate(random_problem(seed, flavour="plain") | {"allocatedClaims": []})
     allocator = Allocator(problem.slices, problem.classes, features=ALL_FEATURES)
     claims = [with_defaults(claim) for claim in problem.claims]
     rounds: list[tuple[AllocationResult, ...]] = []
@@ -74,7 +74,7 @@ def test_what_is_committed_is_never_given_again_until_it_is_released(seed: int) 
 @settings(max_examples=30)
 @given(seed=SEEDS)
 def test_the_first_node_that_fits_is_taken(seed: int) -> None:
-    problem = Problem.model_validate(random_problem(seed, flavour="node-selection"))
+    problem = AllocationProblem.model_validate(random_problem(seed, flavour="node-selection"))
     allocator = Allocator(problem.slices, problem.classes, allocated=problem.allocated_claims, features=ALL_FEATURES)
     claims = [with_defaults(claim) for claim in problem.claims]
     try:

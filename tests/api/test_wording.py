@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
-from driver.adapters.files.problems import Problem
+from driver.adapters.files.allocation_problems import AllocationProblem
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.quantity import Quantity
@@ -41,7 +41,7 @@ WRONG_VALUES: tuple[Any, ...] = (
     b"x",
 )
 MODELS: list[type[BaseModel]] = [
-    *(ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice, Problem, GpuPolicies, NicPolicies),
+    *(ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice, AllocationProblem, GpuPolicies, NicPolicies),
     *(NodeInventory, Device),
     *KINDS.values(),
 ]

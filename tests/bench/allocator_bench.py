@@ -33,7 +33,7 @@ import allocator_problems  # noqa: E402 - modules of the tests
 from allocator.agreement import disagreements  # noqa: E402
 from figure import Figure, report  # noqa: E402
 
-from driver.adapters.files.problems import Problem, answer  # noqa: E402
+from driver.adapters.files.allocation_problems import AllocationProblem, answer  # noqa: E402
 from driver.allocator import Allocator, Features  # noqa: E402
 from driver.api.validation import with_defaults  # noqa: E402
 from driver.cel.selector import compile_selector  # noqa: E402
@@ -55,7 +55,7 @@ class Case:
     """A problem and how long its answers took, in microseconds, a number a round."""
 
     wire: Json
-    problem: Problem
+    problem: AllocationProblem
     go_warm: list[float] = field(default_factory=list)
     go_anew: list[float] = field(default_factory=list)
     our_warm: list[float] = field(default_factory=list)
@@ -96,7 +96,7 @@ def measured(program: Path, problems: Iterable[Json], rounds: int) -> list[Case]
     """Both sides' times for every problem; prints a line each."""
     cases = []
     for wire in problems:
-        case = Case(wire=wire, problem=Problem.model_validate(wire))
+        case = Case(wire=wire, problem=AllocationProblem.model_validate(wire))
         line = json.dumps(wire)
         gc.collect()
         for _ in range(rounds):
@@ -124,7 +124,7 @@ def hard_figures(program: Path) -> Iterator[Figure]:
     count = 0
     for wire in allocator_problems.hard():
         oracle = asked(program, json.dumps(wire), timeout=f"{HARD_SECONDS}s", spend=0)
-        problem = Problem.model_validate(wire)
+        problem = AllocationProblem.model_validate(wire)
         if oracle.get("errorKind") != "timeout":
             check(wire, oracle, problem)
             print(f"  {wire['id']:<66} Go {oracle['micros']:>9} us: not hard enough, left out")
@@ -145,13 +145,13 @@ def asked(program: Path, line: str, *, timeout: str, spend: float) -> Json:
     return oracle
 
 
-def check(wire: Json, oracle: Json, problem: Problem) -> None:
+def check(wire: Json, oracle: Json, problem: AllocationProblem) -> None:
     found = disagreements(wire | {"stage": "shares", "tags": [], "oracle": oracle}, answer(problem))
     if found:
         raise SystemExit(f"{wire['id']}: the answers differ: {'; '.join(found)}")
 
 
-def timed(problem: Problem) -> tuple[float, float]:
+def timed(problem: AllocationProblem) -> tuple[float, float]:
     """Ours in microseconds, warm and anew."""
     nodes = problem.nodes
     claims = [with_defaults(claim) for claim in problem.claims]

@@ -20,7 +20,7 @@ from driver.explain.explanation import (
 )
 from driver.explain.reasons import Reason
 from driver.explain.tell.wire import to_wire
-from driver.status.overview import Amount, DeviceOverview, NodeOverview
+from driver.status.overview import DeviceOverview, NodeOverview, Usage
 
 __all__ = ["cluster", "explained", "fpga", "gpu", "hgx_node", "nic", "node", "pending", "share_gpu"]
 
@@ -45,8 +45,8 @@ def gpu(index: int, how: str = "free", **changes: Any) -> DeviceOverview:
         "reason": {"broken": "Xid79", "degraded": "ThermalSlowdown"}.get(how, ""),
         "mode": mode,
         "offered": how != "hidden",
-        "core": Amount(used=core, total=100),
-        "memory": Amount(used=used, total=total),
+        "core": Usage(used=core, total=100),
+        "memory": Usage(used=used, total=total),
         "free_core": 0 if how == "broken" else 100 - core,
         "free_memory": 0 if how == "broken" else free,
         "free_profile": {"mig": "3g.40gb", "fragmented": "1g.10gb"}.get(how, ""),
@@ -65,8 +65,8 @@ def nic(index: int, how: str = "free", **changes: Any) -> DeviceOverview:
         "state": "Unhealthy" if how == "down" else "Healthy",
         "reason": "LinkDown" if how == "down" else "",
         "mode": "whole" if how == "used" else "",
-        "vfs": Amount(used=3, total=8) if how == "vfs" else None,
-        "bandwidth": None if how == "vfs" else Amount(used=400 * 10**9 if how == "used" else 0, total=400 * 10**9),
+        "vfs": Usage(used=3, total=8) if how == "vfs" else None,
+        "bandwidth": None if how == "vfs" else Usage(used=400 * 10**9 if how == "used" else 0, total=400 * 10**9),
         "holders": {"used": 1, "vfs": 3}.get(how, 0),
     }
     return DeviceOverview(**(fields | changes))

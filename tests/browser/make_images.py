@@ -1,4 +1,4 @@
-"""Makes the dashboard's pictures in docs/user/images anew: ``PYTHONPATH=.:tests python -m browser.make_images``.
+"""Makes the dashboard's pictures in docs/operator/images anew: ``PYTHONPATH=.:tests python -m browser.make_images``.
 
 That of an explanation is of a real cluster (``make cluster``), and stays. What the others show is made up
 (:mod:`browser.canned`), with the memory that NVML reports of an H100.
@@ -14,7 +14,7 @@ from browser import canned
 from browser.chromium import chromium
 from browser.page_server import TOKEN, PageServer
 
-_IMAGES: Final = Path(__file__).parents[2] / "docs" / "user" / "images"
+_IMAGES: Final = Path(__file__).parents[2] / "docs" / "operator" / "images"
 _H100: Final = "81559Mi"
 _NODES: Final = 500
 

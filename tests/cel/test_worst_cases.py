@@ -19,7 +19,7 @@ from cel.selector_search import DEVICE, compile_seconds, evaluated, peak_of, sec
 
 from driver.api.resource_v1 import Device
 from driver.cel import CelEvaluationError, CelLimitError, Limits, Selector, Terms, compile_selector, compile_terms
-from driver.cel import memory as memory_module
+from driver.cel import cache as cache_module
 
 DRIVER = "gpu.example.com"
 SECONDS = float(os.environ.get("ROOTPORT_FUZZ_SECONDS", "2"))
@@ -185,7 +185,7 @@ class TestStopped:
 
 
 def test_all_selectors_together_remember_a_bounded_number_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_module, "_MOST_IN_ALL", 1000)
+    monkeypatch.setattr(cache_module, "_MOST_IN_ALL", 1000)
     selectors = [Selector(f'device.attributes["d"].?a.orValue(0) == {number}', stored=False) for number in range(40)]
     devices = [Device.model_validate({"name": "g", "attributes": {"d/a": {"int": number}}}) for number in range(100)]
     for selector in selectors:
@@ -201,7 +201,7 @@ def test_compiled_selectors_are_bounded_by_the_length_of_their_texts() -> None:
         made.append(text)
         return [text]
 
-    compiled = memory_module.Compiled(make, most=10, length=100)
+    compiled = cache_module.CompileCache(make, most=10, length=100)
     kept = compiled("a" * 30, False)
     for letter in "bcd":
         compiled(letter * 30, False)

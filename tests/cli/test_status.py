@@ -23,7 +23,7 @@ from driver.api.rootport_v1alpha1 import Condition, Device, DeviceAllocation, De
 from driver.cli.node_tree import node_tree
 from driver.cli.render import console
 from driver.cli.status_report import print_cluster
-from driver.status.cluster import NodeWord, name_order, node_figures, node_overviews, node_word
+from driver.status.cluster import NodeReadiness, name_order, node_overviews, node_readiness, node_totals
 
 REPO = Path(__file__).resolve().parents[2]
 CRDS = REPO / "resourceclasses" / "crds"
@@ -238,7 +238,7 @@ def test_a_broken_file_of_a_dump_is_left_out_and_named_and_alone_it_is_no_answer
 def test_a_nodes_tree_says_how_each_device_is_and_who_has_it() -> None:
     devices, inventories = small_cluster()
     devices = [device for device in devices if device.spec.node_name == "gpu-node-2"]
-    (node,) = node_overviews(devices, {"gpu-node-2": node_word(inventories[1])})
+    (node,) = node_overviews(devices, {"gpu-node-2": node_readiness(inventories[1])})
     screen = console()
     with screen.capture() as captured:
         screen.print(node_tree(node, devices))
@@ -270,7 +270,7 @@ def test_the_tables_fit_the_terminal(
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     devices, inventories = small_cluster(prefix="a-rather-long-name-of-a-pool-gpu")
-    nodes = node_overviews(devices, {item["metadata"]["name"]: node_word(item) for item in inventories})
+    nodes = node_overviews(devices, {item["metadata"]["name"]: node_readiness(item) for item in inventories})
     print_cluster(nodes, only_unhealthy=False, is_selected=False)
     printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     lines = printed.partition("\n\n")[0].splitlines()
@@ -302,8 +302,8 @@ def test_a_nic_given_by_its_functions_is_free_or_shared_and_a_holder_is_told_onc
     vfs = DeviceAmounts(vfs=2)
     by_functions = with_status(nic, capacity=vfs, allocatable=vfs, largest_free=DeviceFragment(vfs=2))
     by_functions = by_functions.model_copy(update={"spec": nic.spec.model_copy(update={"left_out": "by its VFs"})})
-    (idle,) = node_overviews([by_functions], {"n1": NodeWord(state="Ready")})
-    assert (idle.devices[0].offered, node_figures(idle).nics.free) == (True, 1)
+    (idle,) = node_overviews([by_functions], {"n1": NodeReadiness(state="Ready")})
+    assert (idle.devices[0].offered, node_totals(idle).nics.free) == (True, 1)
     text = _tree([by_functions])
     assert "not on offer" not in text
     assert "given in parts only: by its VFs" in text
@@ -330,7 +330,7 @@ def test_that_a_node_is_silent_is_told_once() -> None:
 
 
 def _tree(devices: Sequence[Device]) -> str:
-    (node,) = node_overviews(devices, {"n1": NodeWord(state="Ready")})
+    (node,) = node_overviews(devices, {"n1": NodeReadiness(state="Ready")})
     screen = console()
     with screen.capture() as captured:
         screen.print(node_tree(node, devices))
@@ -340,7 +340,7 @@ def _tree(devices: Sequence[Device]) -> str:
 def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> None:
     (lost,) = node_overviews(devices_of("n1"), {})
     assert (lost.state, lost.reason) == ("Silent", "NoInventory")
-    figures = node_figures(lost)
+    figures = node_totals(lost)
     assert (figures.gpus.free, figures.memory.free, figures.largest, figures.nics.free) == (0, 0, 0, 0)
     assert figures.memory.total == 8 * CARD
 
@@ -348,15 +348,15 @@ def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> 
 @pytest.mark.parametrize(
     ("inventory", "word"),
     [
-        (inventory_object("n"), NodeWord(state="Ready")),
-        (inventory_object("n", ready=False), NodeWord(state="NotReady", reason="WaitingForKubelet")),
-        (inventory_object("n", silent=True), NodeWord(state="Silent", reason="NodeSilent")),
-        ({"metadata": {"name": "n"}}, NodeWord(state="NotReady", reason="PluginStarting")),
+        (inventory_object("n"), NodeReadiness(state="Ready")),
+        (inventory_object("n", ready=False), NodeReadiness(state="NotReady", reason="WaitingForKubelet")),
+        (inventory_object("n", silent=True), NodeReadiness(state="Silent", reason="NodeSilent")),
+        ({"metadata": {"name": "n"}}, NodeReadiness(state="NotReady", reason="PluginStarting")),
     ],
     ids=["ready", "not ready", "silent", "without status"],
 )
-def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: NodeWord) -> None:
-    assert node_word(inventory) == word
+def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: NodeReadiness) -> None:
+    assert node_readiness(inventory) == word
 
 
 def test_names_are_sorted_as_people_do() -> None:

@@ -187,8 +187,8 @@ def test_who_may_not_ask_is_told_which_right_is_missing(rootport: Run, plane: Co
     ran = rootport("top", "--kubeconfig", kubeconfig)
     assert (ran.code, ran.out) == (2, "")
     assert "pods/proxy" in ran.err
-    # What docs/user/status.md gives people is enough.
-    guide = (Path(__file__).resolve().parents[2] / "docs" / "user" / "status.md").read_text()
+    # What docs/operator/status.md gives people is enough.
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "operator" / "status.md").read_text()
     role = yaml.safe_load(guide.partition("```yaml\n")[2].partition("```")[0])
     assert role["metadata"]["namespace"] == NAMESPACE
     plane.kubectl("apply", "--filename=-", input=yaml.safe_dump(names | {"kind": "Role", "rules": role["rules"]}))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-_SHIM = Path(__file__).parents[2] / "kubeletplugin" / "cni" / "shim"
+_SHIM = Path(__file__).parents[2] / "kubeletplugin" / "network" / "cni" / "shim"
 POD = "0d9ac3e4-7b12-4c5e-9d0f-a1b2c3d4e5f6"
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver.api import API_VERSION
 from driver.api.quantity import Quantity
 from driver.config import (
-    API_VERSION,
     MAX_DEPTH,
     MAX_PARAMETERS_BYTES,
     FpgaConfig,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver.api import API_VERSION
 from driver.config import (
-    API_VERSION,
     RdmaConfig,
     RdmaInterface,
     RdmaVfParameters,

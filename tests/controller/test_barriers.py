@@ -12,10 +12,10 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, nic, node
 from simulated_nodes import NAMESPACE, Nodes, eventually
 
-from controller.alignment import reconciler as alignment_pass
+from controller.alignment.reconciler import AlignmentReconciler
 from controller.devices.health_events import HealthEvents
 from controller.publisher import Publisher, PublisherOptions
-from controller.slices import reconciler as node_pass
+from controller.slices import reconciler
 from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject
@@ -23,7 +23,7 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
 from driver.model.inventory import Inventory
-from driver.status.overview import NodeState
+from driver.status.overview import ReadyState
 
 pytestmark = pytest.mark.needs_go
 
@@ -37,12 +37,12 @@ class OddError(Exception):
 
 
 class OddPolicies(PoliciesInForce[GpuPolicies]):
-    """Cannot be looked at."""
+    """Cannot be reloaded."""
 
     def __init__(self) -> None:
         super().__init__(None, default=DEFAULT_POLICIES, flag="")
 
-    def look(self) -> bool:
+    def reload(self) -> bool:
         raise OddError
 
 
@@ -55,7 +55,7 @@ class OddOverview:
         *,
         devices: Sequence[Device] | None,
         statuses: Mapping[str, DeviceStatus],
-        state: NodeState,
+        state: ReadyState,
         reason: str,
     ) -> None:
         del devices, statuses, state, reason
@@ -117,14 +117,14 @@ def keep_contact(nodes: Nodes, stop: threading.Event) -> None:
 def test_an_error_in_one_nodes_layout_is_told_in_its_condition(
     nodes: Nodes, installed: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = node_pass.resource_slices
+    real = reconciler.resource_slices
 
     def odd(inventory: Inventory, **more: Any) -> tuple[ResourceSlice, ...]:
         if inventory.node == "odd":
             raise RecursionError
         return real(inventory, **more)
 
-    monkeypatch.setattr(node_pass, "resource_slices", odd)
+    monkeypatch.setattr(reconciler, "resource_slices", odd)
     nodes.add(ODD)
     with publishing(installed):
         eventually("the condition", lambda: nodes.published("odd").get("reason") == "InternalError")
@@ -152,7 +152,7 @@ def test_events_and_pods_that_fail_end_no_thread(
         raise OddError
 
     monkeypatch.setattr(HealthEvents, "write", fails)
-    monkeypatch.setattr(alignment_pass.AlignmentPass, "run", fails)
+    monkeypatch.setattr(AlignmentReconciler, "reconcile", fails)
     nodes.add(ODD)
     fault = {
         "device": "gpu-0000-10-00-0",

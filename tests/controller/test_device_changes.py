@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from layout.machines import gpu, nic, node
 
-from controller.cluster.stored_devices import containers_of, essence_of_device, is_same_but_status, stored_conditions
+from controller.cluster.stored_devices import containers_of, is_same_but_status, stored_conditions, transform_device
 from controller.devices.changes import device_changes, status_changes, timed
 from driver.api.rootport_v1alpha1 import DeviceStatus
 from driver.objects import device_objects
@@ -22,7 +22,7 @@ def there(body: dict[str, Any], **status: Any) -> dict[str, Any]:
 
 def stored(body: dict[str, Any]) -> dict[str, Any]:
     """What the watch keeps of it."""
-    return essence_of_device(there(body))
+    return transform_device(there(body))
 
 
 def test_what_is_applied_already_is_left_alone() -> None:
@@ -71,7 +71,7 @@ def wanted(**status: Any) -> dict[str, DeviceStatus]:
 def kept(**status: Any) -> dict[str, Any]:
     """What the watch keeps of the object with this status."""
     (body,) = device_changes(device_objects(node(gpu("10"))), [], node_uid="u").apply
-    return essence_of_device(there(body, **status))
+    return transform_device(there(body, **status))
 
 
 def condition(status: str, since: str = "", *, type_: str = "Healthy", reason: str = "Because") -> dict[str, str]:
@@ -132,10 +132,10 @@ def test_of_a_stored_object_little_is_kept() -> None:
     (body,) = device_changes(device_objects(node(gpu("10"))), [], node_uid="u").apply
     wire = there(body, state="Healthy", mode="mig", conditions=[condition("True", "2026-01-01T00:00:00Z")])
     wire["metadata"] |= {"managedFields": [{}] * 9, "resourceVersion": "7"}
-    of_it = essence_of_device(wire | {"spec": {"near": [1] * 64}})
+    of_it = transform_device(wire | {"spec": {"near": [1] * 64}})
     assert set(of_it) == {"metadata", "specDigest", "statusDigest", "conditions"}
     assert set(of_it["metadata"]) == {"name", "uid", "resourceVersion", "labels"}
-    again = essence_of_device(wire)
+    again = transform_device(wire)
     assert of_it["conditions"] is again["conditions"]
     assert of_it["metadata"]["labels"] is again["metadata"]["labels"]
 

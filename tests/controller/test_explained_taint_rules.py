@@ -11,8 +11,8 @@ from cluster.control_plane import TAINT_RULES, ControlPlane
 from cluster.driver import install
 from simulated_nodes import NAMESPACE, eventually
 
-from controller.explanations.mirror import Mirror
-from controller.explanations.watches import ExplanationWatches
+from controller.explanations.informers import ExplanationInformers
+from controller.explanations.shared_state import SharedClusterState
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import JsonObject
 
@@ -43,19 +43,19 @@ def rule(name: str, value: str) -> JsonObject:
 
 def test_the_controller_knows_a_rule_from_its_making_to_its_end(with_rules: ControlPlane) -> None:
     api = KubernetesApi.connect(kubeconfig=with_rules.kubeconfig)
-    mirror = Mirror()
+    cluster = SharedClusterState()
     kubeconfig = with_rules.service_account_kubeconfig(NAMESPACE, "rootport-controller")
-    watches = ExplanationWatches(KubernetesApi.connect(kubeconfig=kubeconfig), mirror)
+    informers = ExplanationInformers(KubernetesApi.connect(kubeconfig=kubeconfig), cluster)
     stop = threading.Event()
 
     def taints() -> dict[str, str]:
-        with mirror.use() as state:
+        with cluster.use() as state:
             return {name: f"{rule.pool} {rule.taint.value}" for name, rule in state.taint_rules.items()}
 
     api.create(TAINT_RULES, rule("from-before", "a"))
-    threads = watches.start(stop)
+    threads = informers.start(stop)
     try:
-        eventually("the first list", lambda: watches.are_synced)
+        eventually("the first list", lambda: informers.are_synced)
         assert taints() == {"from-before": "node-a a"}
         api.create(TAINT_RULES, rule("new", "b"))
         eventually("the new rule", lambda: taints().get("new") == "node-a b")

@@ -14,13 +14,13 @@ import pytest
 
 from controller.cluster.packed import pack
 from controller.cluster.pending_annotations import MESSAGE, REASON, AnnotatedClaims
-from controller.explanations.loop import ExplanationLoop, Pace
-from controller.explanations.mirror import BusyError, Mirror
-from controller.explanations.records import Outcome
-from controller.explanations.refusals import Refusals
-from controller.explanations.turns import Shares, Turns
-from controller.explanations.write_pace import WritePace
-from controller.explanations.writer import OutcomeWriter
+from controller.explanations.fair_sharing import FairShares, RequestLimiter
+from controller.explanations.loop import ExplanationLoop
+from controller.explanations.pending_pods import Pace
+from controller.explanations.reports import PendingReport
+from controller.explanations.shared_state import BusyError, SharedClusterState
+from controller.explanations.write_limits import RefusedWrites, WriteRateLimiter
+from controller.explanations.writer import ReportWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import (
     AlreadyExistsError,
@@ -99,8 +99,8 @@ def annotated() -> AnnotatedClaims:
 
 
 @pytest.fixture
-def writer(server: Server, annotated: AnnotatedClaims) -> OutcomeWriter:
-    return OutcomeWriter(
+def writer(server: Server, annotated: AnnotatedClaims) -> ReportWriter:
+    return ReportWriter(
         cast("KubernetesApi", server),
         annotated,
         instance="test",
@@ -110,9 +110,9 @@ def writer(server: Server, annotated: AnnotatedClaims) -> OutcomeWriter:
     )
 
 
-def outcome(message: str = "all are in use", reason: Reason = Reason.DEVICES_IN_USE) -> Outcome:
+def report(message: str = "all are in use", reason: Reason = Reason.DEVICES_IN_USE) -> PendingReport:
     pod = ObjectRef(kind="Pod", namespace="ml", name="train-0", uid="pod-uid")
-    return Outcome(pod=pod, claims=(("ml/train", "claim-uid"),), reason=reason, message=message)
+    return PendingReport(pod=pod, claims=(("ml/train", "claim-uid"),), reason=reason, message=message)
 
 
 def write_each_second(server: Server, seconds: int, write: Callable[[], None]) -> None:
@@ -122,67 +122,67 @@ def write_each_second(server: Server, seconds: int, write: Callable[[], None]) -
         server.now += 1
 
 
-def test_a_pod_that_waits_for_one_reason_has_an_event_each_half_hour(server: Server, writer: OutcomeWriter) -> None:
-    write_each_second(server, 3601, lambda: writer.write(outcome()))
+def test_a_pod_that_waits_for_one_reason_has_an_event_each_half_hour(server: Server, writer: ReportWriter) -> None:
+    write_each_second(server, 3601, lambda: writer.write(report()))
     assert [at for at, _, _ in server.events] == [0, 1800, 3600]
 
 
 def test_another_reason_is_told_at_once_and_one_that_comes_back_is_no_news(
-    server: Server, writer: OutcomeWriter
+    server: Server, writer: ReportWriter
 ) -> None:
     reasons = (Reason.DEVICES_IN_USE, Reason.NODE_TAINTED)
-    write_each_second(server, 100, lambda: writer.write(outcome(reason=reasons[int(server.now) // 5 % 2])))
+    write_each_second(server, 100, lambda: writer.write(report(reason=reasons[int(server.now) // 5 % 2])))
     assert [(at, reason) for at, _, reason in server.events] == [(0, "DevicesInUse"), (5, "NodeTainted")]
 
 
-def test_annotations_that_change_all_the_time_are_written_once_a_minute(server: Server, writer: OutcomeWriter) -> None:
-    write_each_second(server, 181, lambda: writer.write(outcome(f"{server.now:g} are in use")))
+def test_annotations_that_change_all_the_time_are_written_once_a_minute(server: Server, writer: ReportWriter) -> None:
+    write_each_second(server, 181, lambda: writer.write(report(f"{server.now:g} are in use")))
     assert [at for at, _ in server.patches] == [0, 60, 120, 180]
 
 
-def test_annotations_that_say_it_already_are_not_written(server: Server, writer: OutcomeWriter) -> None:
-    write_each_second(server, 300, lambda: writer.write(outcome()))
+def test_annotations_that_say_it_already_are_not_written(server: Server, writer: ReportWriter) -> None:
+    write_each_second(server, 300, lambda: writer.write(report()))
     assert [at for at, _ in server.patches] == [0]
 
 
 def test_annotations_of_an_allocated_claim_go_at_once(
-    server: Server, writer: OutcomeWriter, annotated: AnnotatedClaims
+    server: Server, writer: ReportWriter, annotated: AnnotatedClaims
 ) -> None:
-    writer.write(outcome())
+    writer.write(report())
     server.now += 1
     writer.clear("ml/train", "claim-uid")
     writer.clear("ml/train", "claim-uid")
     assert server.patches[1:] == [(1, None)]
-    assert annotated.all() == ()
+    assert annotated.claims() == ()
 
 
 def test_a_claim_whose_annotations_are_refused_is_asked_once_a_minute_and_stops_nobody(
-    server: Server, writer: OutcomeWriter
+    server: Server, writer: ReportWriter
 ) -> None:
     server.refuse_patch = ForbiddenError("ValidatingAdmissionPolicy 'theirs' denied request")
-    write_each_second(server, 121, lambda: writer.write(outcome()))
+    write_each_second(server, 121, lambda: writer.write(report()))
     assert [at for at, _ in server.patches] == [0, 60, 120]
 
 
 def test_an_event_that_did_not_come_through_is_written_when_the_server_is_back(
-    server: Server, writer: OutcomeWriter
+    server: Server, writer: ReportWriter
 ) -> None:
     server.refuse_event = UnavailableError("away")
     with pytest.raises(UnavailableError):
-        writer.write(outcome())
+        writer.write(report())
     assert not server.patches  # an annotation says that there is an Event
     server.refuse_event, server.now = None, 1
-    writer.write(outcome())
+    writer.write(report())
     assert ([at for at, _, _ in server.events], [at for at, _ in server.patches]) == ([1], [1])
 
 
 def test_who_leads_next_tells_a_pod_anew_only_after_half_an_hour(
-    server: Server, writer: OutcomeWriter, annotated: AnnotatedClaims
+    server: Server, writer: ReportWriter, annotated: AnnotatedClaims
 ) -> None:
     metadata = {"namespace": "ml", "name": "train", "uid": "claim-uid", "resourceVersion": "1"}
-    annotated.see(metadata | {"annotations": {REASON: "DevicesInUse", MESSAGE: "all are in use"}})
-    writer.inherit("pod-uid", "ml/train")
-    write_each_second(server, 1801, lambda: writer.write(outcome()))
+    annotated.observe(metadata | {"annotations": {REASON: "DevicesInUse", MESSAGE: "all are in use"}})
+    writer.assume_reported("pod-uid", "ml/train")
+    write_each_second(server, 1801, lambda: writer.write(report()))
     assert [at for at, _, _ in server.events] == [1800]
 
 
@@ -213,36 +213,36 @@ class Looped:
         self.messages: list[str] = []
         self.explained: list[float] = []
         self.cleared: list[tuple[float, str]] = []
-        self.go_first: Callable[[], None] = lambda: None
+        self.yield_to_slices: Callable[[], None] = lambda: None
         self.fails: Callable[[float], bool] = lambda _now: False
         self.takes_s = takes_s
         self.clear_s = clear_s
-        self.mirror = Mirror(clock=lambda: self.stop.now)
+        self.cluster = SharedClusterState(clock=lambda: self.stop.now)
         self.found: Callable[[ObjectRef], Explanation] = in_use
         for index in range(pods):
             self.put(f"p{index:02}")
         self.loop = ExplanationLoop(
-            self.mirror,
+            self.cluster,
             explain=self.explain,
-            writer=cast("OutcomeWriter", self) if server is None else self.writer(server),
-            go_first=self.take_turn,
+            writer=cast("ReportWriter", self) if server is None else self.writer(server),
+            yield_to_slices=self.take_turn,
             stop=self.stop,
             pace=Pace(**pace),
             clock=lambda: self.stop.now,
         )
 
-    def writer(self, server: Server) -> OutcomeWriter:
+    def writer(self, server: Server) -> ReportWriter:
         """One that writes to the server, as fast as the controller's does."""
-        writes = WritePace(self.stop, per_s=10, at_once=100, at_once_each=50, clock=lambda: self.stop.now)
+        writes = WriteRateLimiter(self.stop, per_s=10, burst=100, namespace_burst=50, clock=lambda: self.stop.now)
 
         def pause(namespace: str) -> bool:
             ended = writes.wait(namespace)
             server.now = self.stop.now
             return ended
 
-        return OutcomeWriter(
+        return ReportWriter(
             cast("KubernetesApi", server),
-            self.mirror.annotated,
+            self.cluster.annotated,
             instance="test",
             pause=pause,
             clock=lambda: self.stop.now,
@@ -256,13 +256,13 @@ class Looped:
             metadata = {"namespace": namespace, "name": of_claim, "uid": of_claim, "resourceVersion": "1"}
             request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev"}}
             claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
-            self.mirror.put(
+            self.cluster.put(
                 "ResourceClaim", f"{namespace}/{of_claim}", pack(claim | {"spec": {"devices": {"requests": [request]}}})
             )
         metadata = {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"}
         entries = [{"name": of_claim, "resourceClaimName": of_claim} for of_claim in names]
         pod = {"metadata": metadata | {"labels": labels}, "spec": {"resourceClaims": entries}}
-        self.mirror.put("Pod", f"{namespace}/{name}", pack(pod))
+        self.cluster.put("Pod", f"{namespace}/{name}", pack(pod))
 
     def annotate(self, count: int) -> list[str]:
         """Claims that no pod waits for, with annotations that stay; their keys."""
@@ -272,8 +272,8 @@ class Looped:
             metadata = {"namespace": "ml", "name": name, "uid": name, "resourceVersion": "1"}
             spec: dict[str, Any] = {"devices": {"requests": []}}
             claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
-            self.mirror.put("ResourceClaim", key, pack(claim))
-            self.mirror.see_claim(metadata | {"annotations": {REASON: "Mine"}})
+            self.cluster.put("ResourceClaim", key, pack(claim))
+            self.cluster.observe_claim(metadata | {"annotations": {REASON: "Mine"}})
         return keys
 
     def explain(self, subject: ObjectRef) -> Explanation:
@@ -282,13 +282,13 @@ class Looped:
         return self.found(subject)
 
     def take_turn(self) -> None:
-        self.go_first()
+        self.yield_to_slices()
 
     # What the loop asks of its writer.
 
-    def inherit(self, pod_uid: str, claim: str) -> None: ...
+    def assume_reported(self, pod_uid: str, claim: str) -> None: ...
 
-    def write(self, found: Outcome) -> None:
+    def write(self, found: PendingReport) -> None:
         self.written.append((self.stop.now, found.pod.name))
         self.messages.append(found.message)
         if self.fails(self.stop.now):
@@ -356,9 +356,9 @@ def test_changes_without_end_do_not_put_a_round_off() -> None:
 
     def change() -> None:
         metadata = {"name": "n", "labels": {"seen": str(next(seen))}}
-        looped.mirror.put("Node", "n", pack({"metadata": metadata, "spec": {}, "status": {}}))
+        looped.cluster.put("Node", "n", pack({"metadata": metadata, "spec": {}, "status": {}}))
 
-    looped.go_first = change
+    looped.yield_to_slices = change
     looped.run()
     assert [after - before for before, after in pairwise(looped.explained)] == pytest.approx([20] * 5, abs=1)
 
@@ -390,15 +390,15 @@ def test_tidying_that_takes_long_keeps_who_waits_to_be_explained_no_longer_than_
 
 def test_who_asks_by_http_rests_as_long_as_an_answer_took_and_only_some_wait() -> None:
     stop = Stop(1000)
-    turns = Turns(most=1, clock=lambda: stop.now, sleep=stop.wait)
-    with turns.turn():
+    limiter = RequestLimiter(most=1, clock=lambda: stop.now, sleep=stop.wait)
+    with limiter.slot():
         stop.now += 0.5
-        with pytest.raises(BusyError), turns.turn():
+        with pytest.raises(BusyError), limiter.slot():
             pass
-    with turns.turn():
+    with limiter.slot():
         assert stop.now == pytest.approx(1.0)
     stop.now += 10
-    with turns.turn():
+    with limiter.slot():
         assert stop.now == pytest.approx(11.0)
 
 
@@ -407,9 +407,9 @@ def change_all_the_time(looped: Looped) -> None:
 
     def change() -> None:
         metadata = {"name": "n", "labels": {"seen": str(next(seen))}}
-        looped.mirror.put("Node", "n", pack({"metadata": metadata, "spec": {}, "status": {}}))
+        looped.cluster.put("Node", "n", pack({"metadata": metadata, "spec": {}, "status": {}}))
 
-    looped.go_first = change
+    looped.yield_to_slices = change
 
 
 def test_what_took_too_long_is_looked_at_again_after_minutes_whatever_changes_and_says_so() -> None:
@@ -464,7 +464,7 @@ def test_a_namespace_with_thousands_of_pods_that_take_long_does_not_keep_others_
             for index in range(5):
                 looped.put(f"z{index}", namespace="quiet")
 
-    looped.found, looped.go_first = found, come
+    looped.found, looped.yield_to_slices = found, come
     looped.run()
     told = {name: at for at, name in reversed(looped.written)}
     # The five seconds that the scheduler has, and the explanations under way when they came and when these are over.
@@ -485,7 +485,7 @@ def test_pods_with_very_many_claims_keep_those_of_others_waiting_no_longer_than_
         findings=(Finding(reason=Reason.DEVICES_IN_USE, message=f"{looped.stop.now} in use"),),
     )
     change_all_the_time(looped)
-    change, came = looped.go_first, [20.0, 70.0, 80.0]
+    change, came = looped.yield_to_slices, [20.0, 70.0, 80.0]
     put: dict[str, float] = {}
 
     def change_and_come() -> None:
@@ -495,7 +495,7 @@ def test_pods_with_very_many_claims_keep_those_of_others_waiting_no_longer_than_
             put[f"quiet/{name}"] = came.pop(0)
             looped.put(name, namespace="quiet")
 
-    looped.go_first = change_and_come
+    looped.yield_to_slices = change_and_come
     looped.run()
     told = {key: at for at, key in reversed(server.patched)}
     waited_s = {key: told[key] - at for key, at in put.items()}
@@ -525,9 +525,9 @@ def test_a_claim_that_is_allocated_meanwhile_is_not_annotated_in_a_later_turn(se
             claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": {}}
             result = {"request": "gpu", "driver": "rootport.dev", "pool": "n", "device": "d"}
             claim["status"] = {"allocation": {"devices": {"results": [result]}}}
-            looped.mirror.put("ResourceClaim", "ml/many-0020", pack(claim))
+            looped.cluster.put("ResourceClaim", "ml/many-0020", pack(claim))
 
-    looped.go_first = allocate
+    looped.yield_to_slices = allocate
     looped.run()
     keys = [key for _, key in server.patched]
     assert "ml/many-0020" not in keys
@@ -580,16 +580,16 @@ def test_a_claim_that_cannot_be_annotated_is_tried_ever_more_seldom_and_keeps_no
 
 @pytest.mark.parametrize("refusal", REFUSALS_OF_ONE.values(), ids=REFUSALS_OF_ONE)
 def test_an_event_that_is_refused_is_tried_again_later_and_the_annotations_are_written(
-    server: Server, writer: OutcomeWriter, refusal: Exception
+    server: Server, writer: ReportWriter, refusal: Exception
 ) -> None:
     server.refuse_event = refusal
-    writer.write(outcome())
+    writer.write(report())
     assert len(server.patched) == 1
     server.refuse_event, server.now = None, 10
-    writer.write(outcome())
+    writer.write(report())
     assert not server.events
     server.now = 31
-    writer.write(outcome())
+    writer.write(report())
     assert len(server.events) == 1
 
 
@@ -602,19 +602,19 @@ def test_an_event_that_is_refused_is_tried_again_later_and_the_annotations_are_w
     ],
 )
 def test_nobody_is_warned_of_events_in_a_namespace_that_is_being_deleted(
-    server: Server, writer: OutcomeWriter, caplog: pytest.LogCaptureFixture, refusal: Exception, level: str
+    server: Server, writer: ReportWriter, caplog: pytest.LogCaptureFixture, refusal: Exception, level: str
 ) -> None:
     caplog.set_level("DEBUG")
     server.refuse_event = refusal
-    writer.write(outcome())
+    writer.write(report())
     assert [record.levelname for record in caplog.records if record.message == "event refused"] == [level]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS_OF_ONE.values(), ids=REFUSALS_OF_ONE)
 def test_a_claim_whose_annotations_cannot_be_removed_keeps_nobody_waiting(
-    server: Server, writer: OutcomeWriter, refusal: Exception
+    server: Server, writer: ReportWriter, refusal: Exception
 ) -> None:
-    writer.write(outcome())
+    writer.write(report())
     server.refuse_patch = refusal
     write_each_second(server, 100, lambda: writer.clear("ml/train", "claim-uid"))
     assert [at for at, _ in server.patches] == [0, 0, 30, 90]
@@ -622,21 +622,21 @@ def test_a_claim_whose_annotations_cannot_be_removed_keeps_nobody_waiting(
 
 @pytest.mark.parametrize("refusal", REFUSALS_OF_ALL.values(), ids=REFUSALS_OF_ALL)
 def test_what_every_write_would_meet_with_ends_the_round(
-    server: Server, writer: OutcomeWriter, refusal: Exception
+    server: Server, writer: ReportWriter, refusal: Exception
 ) -> None:
     server.refuse_event = refusal
     with pytest.raises(type(refusal)):
-        writer.write(outcome())
+        writer.write(report())
     server.refuse_event, server.refuse_patch = None, refusal
     with pytest.raises(type(refusal)):
-        writer.write(outcome())
+        writer.write(report())
     server.refuse_patch, server.now = None, 60
-    writer.write(outcome())
+    writer.write(report())
     assert (len(server.events), len(server.patched)) == (1, 1)
 
 
 def test_writes_that_the_server_takes_long_to_refuse_end_the_turn(
-    server: Server, writer: OutcomeWriter, monkeypatch: pytest.MonkeyPatch
+    server: Server, writer: ReportWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = tuple((f"ml/{index}", str(index)) for index in range(10))
 
@@ -645,11 +645,11 @@ def test_writes_that_the_server_takes_long_to_refuse_end_the_turn(
         raise UnavailableError("failed calling webhook", status=500)
 
     monkeypatch.setattr(server, "merge_patch", refuse)
-    assert writer.write(replace(outcome(), claims=claims)) == claims[1:]
+    assert writer.write(replace(report(), claims=claims)) == claims[1:]
 
 
 def test_no_more_than_some_thousand_refusals_are_remembered() -> None:
-    refusals = Refusals(lambda: 0.0)
+    refusals = RefusedWrites(lambda: 0.0)
     for index in range(20_000):
         refusals.add(index)
     remembered = [index for index in range(20_000) if refusals.is_too_early(index)]
@@ -664,13 +664,13 @@ def test_forty_pods_are_told_within_seconds() -> None:
 
 
 def test_who_had_least_is_next_and_who_was_away_has_saved_nothing() -> None:
-    shares = Shares()
-    turns = []
+    shares = FairShares()
+    limiter = []
     for _ in range(6):
         chosen = shares.next(["dear", "cheap"])
         shares.charge(chosen, 3.0 if chosen == "dear" else 1.0)
-        turns.append(chosen)
-    assert turns.count("cheap") == 4
+        limiter.append(chosen)
+    assert limiter.count("cheap") == 4
     assert shares.next(["dear", "cheap", "new"]) == "new"
     for _ in range(100):
         shares.charge(shares.next(["dear"]), 1.0)
@@ -681,7 +681,7 @@ def test_who_had_least_is_next_and_who_was_away_has_saved_nothing() -> None:
 
 def test_writes_are_made_at_once_up_to_a_number_and_slowly_behind_it() -> None:
     stop = Stop(1000)
-    pace = WritePace(stop, per_s=10, at_once=100, clock=lambda: stop.now)
+    pace = WriteRateLimiter(stop, per_s=10, burst=100, clock=lambda: stop.now)
     at = []
     for _ in range(120):
         assert not pace.wait()
@@ -695,7 +695,7 @@ def test_writes_are_made_at_once_up_to_a_number_and_slowly_behind_it() -> None:
 
 def test_a_namespace_leaves_to_others_some_of_what_may_be_written_at_once() -> None:
     stop = Stop(10_000)
-    pace = WritePace(stop, per_s=10, at_once=100, at_once_each=50, clock=lambda: stop.now)
+    pace = WriteRateLimiter(stop, per_s=10, burst=100, namespace_burst=50, clock=lambda: stop.now)
     for _ in range(500):
         pace.wait("crowd")
     assert stop.now == pytest.approx(45)
@@ -708,12 +708,12 @@ def test_a_namespace_leaves_to_others_some_of_what_may_be_written_at_once() -> N
 
 
 def test_who_waits_too_long_for_the_turn_is_told_so() -> None:
-    turns = Turns(wait_s=0.05)
+    limiter = RequestLimiter(wait_s=0.05)
     asked = threading.Event()
     done = threading.Event()
 
     def hold() -> None:
-        with turns.turn("a"):
+        with limiter.slot("a"):
             asked.set()
             done.wait(10)
 
@@ -721,23 +721,23 @@ def test_who_waits_too_long_for_the_turn_is_told_so() -> None:
     holder.start()
     try:
         assert asked.wait(10)
-        with pytest.raises(BusyError), turns.turn("b"):
+        with pytest.raises(BusyError), limiter.slot("b"):
             pass
     finally:
         done.set()
         holder.join()
-    with turns.turn("b"):
+    with limiter.slot("b"):
         pass
 
 
 def test_a_namespace_that_takes_all_places_loses_one_to_another_one() -> None:
-    turns = Turns(most=3, wait_s=30.0, sleep=lambda _s: None)
+    limiter = RequestLimiter(most=3, wait_s=30.0, sleep=lambda _s: None)
     done, asked = threading.Event(), threading.Event()
     order: list[str] = []
 
     def ask(who: str) -> None:
         try:
-            with turns.turn(who):
+            with limiter.slot(who):
                 order.append(who)
                 asked.set()
                 done.wait(10)
@@ -748,14 +748,14 @@ def test_a_namespace_that_takes_all_places_loses_one_to_another_one() -> None:
     for thread in threads:
         thread.start()
     assert asked.wait(10)
-    while len(turns.waiting) < 3:
+    while len(limiter.requests) < 3:
         time.sleep(0.01)
     other = threading.Thread(target=ask, args=("quiet",))
     other.start()
     threads.append(other)
     while "busy" not in order:
         time.sleep(0.01)
-    with pytest.raises(BusyError), turns.turn("crowd"):
+    with pytest.raises(BusyError), limiter.slot("crowd"):
         pass
     done.set()
     for thread in threads:

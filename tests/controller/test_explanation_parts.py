@@ -12,14 +12,14 @@ import pytest
 
 from controller.cluster.packed import pack, packed, unpacked
 from controller.cluster.pending_annotations import MESSAGE, REASON, UNKNOWN, AnnotatedClaims
-from controller.cluster.transforms import inventory_with_health, news_of_inventory, news_of_node, said_of_claim
-from controller.explanations.mirror import BusyError, Mirror
-from controller.explanations.names import hide_names
-from controller.explanations.pieces import ON_DEMAND, Pieces
-from controller.explanations.records import Outcome, annotations_patch, pending_event
-from controller.explanations.routes import explain_routes
-from controller.explanations.tidying import Tidying
-from controller.explanations.watches import pod_essence
+from controller.cluster.transforms import claim_metadata, inventory_event, node_event, transform_inventory
+from controller.explanations.budgeted import ON_DEMAND, BudgetedExplainer
+from controller.explanations.informers import transform_pod
+from controller.explanations.redaction import hide_names
+from controller.explanations.reports import PendingReport, annotations_patch, pending_event
+from controller.explanations.routes import explain_route
+from controller.explanations.shared_state import BusyError, SharedClusterState
+from controller.explanations.stale_annotations import StaleAnnotations
 from controller.serving.callers import Caller, NotAuthenticatedError
 from driver.adapters.http.exchange import Request, Response
 from driver.adapters.kubernetes.skipped import SkippedObjects
@@ -39,9 +39,9 @@ def explanation(message: str, **more: Any) -> Explanation:
     return Explanation(subject=CLAIM, findings=(Finding(reason=Reason.DEVICES_IN_USE, message=message),), **more)
 
 
-def outcome(reason: Reason = Reason.DEVICES_IN_USE) -> Outcome:
+def report(reason: Reason = Reason.DEVICES_IN_USE) -> PendingReport:
     pod = ObjectRef(kind="Pod", namespace="mine", name="train-0", uid="u1")
-    return Outcome(pod=pod, claims=(("mine/train", "u2"),), reason=reason, message="all are in use")
+    return PendingReport(pod=pod, claims=(("mine/train", "u2"),), reason=reason, message="all are in use")
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,19 @@ def test_a_proposal_to_end_others_claims_says_how_many_and_no_more() -> None:
 
 
 def test_an_event_has_one_name_for_a_pod_a_reason_and_half_an_hour() -> None:
-    def name(found: Outcome, later_s: float) -> str:
+    def name(found: PendingReport, later_s: float) -> str:
         event = pending_event(found, instance="test", now=NOW + timedelta(seconds=later_s))
         text: str = event["metadata"]["name"]
         return text
 
-    assert name(outcome(), 0) == name(outcome(), 600)
-    assert len({name(outcome(), 0), name(outcome(), 1800), name(outcome(Reason.NODE_TAINTED), 0)}) == 3
-    assert name(outcome(), 0).startswith("devices-in-use.u1.")
+    assert name(report(), 0) == name(report(), 600)
+    assert len({name(report(), 0), name(report(), 1800), name(report(Reason.NODE_TAINTED), 0)}) == 3
+    assert name(report(), 0).startswith("devices-in-use.u1.")
 
 
 @pytest.mark.parametrize("reason", [Reason.FITS, Reason.ALLOCATED, Reason.WAITING_FOR_POD], ids=str)
 def test_where_all_is_well_the_annotations_go(reason: Reason) -> None:
-    assert annotations_patch("u2", outcome(reason).annotations)["metadata"]["annotations"] == {
+    assert annotations_patch("u2", report(reason).annotations)["metadata"]["annotations"] == {
         REASON: None,
         MESSAGE: None,
     }
@@ -139,15 +139,15 @@ def metadata(version: int, reason: str | None, *, uid: str = "u") -> dict[str, A
 
 def test_a_late_event_of_the_watch_does_not_undo_an_own_write() -> None:
     claims = AnnotatedClaims()
-    claims.see(metadata(5, None))
-    assert claims.all() == ()
-    claims.see(metadata(9, "DevicesInUse"))
-    claims.see(metadata(7, "NodeTainted"))
-    assert claims.said("mine/a") == {REASON: "DevicesInUse", MESSAGE: "m"}
-    claims.see(metadata(8, "FeatureOff", uid="another"))  # made anew under the same name, as the watch shows it
-    assert claims.said("mine/a")[REASON] == "FeatureOff"
-    claims.see(metadata(12, None, uid="another"))
-    assert (claims.said("mine/a"), claims.all()) == ({}, ())
+    claims.observe(metadata(5, None))
+    assert claims.claims() == ()
+    claims.observe(metadata(9, "DevicesInUse"))
+    claims.observe(metadata(7, "NodeTainted"))
+    assert claims.annotations("mine/a") == {REASON: "DevicesInUse", MESSAGE: "m"}
+    claims.observe(metadata(8, "FeatureOff", uid="another"))  # made anew under the same name, as the watch shows it
+    assert claims.annotations("mine/a")[REASON] == "FeatureOff"
+    claims.observe(metadata(12, None, uid="another"))
+    assert (claims.annotations("mine/a"), claims.claims()) == ({}, ())
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,13 @@ def test_annotations_say_what_rootport_can_have_written_and_no_more(
     reason: str, message: str, said: tuple[str, str]
 ) -> None:
     claims = AnnotatedClaims()
-    claims.see(metadata(1, None) | {"annotations": {REASON: reason, MESSAGE: message}})
-    assert tuple(claims.said("mine/a").values()) == said
+    claims.observe(metadata(1, None) | {"annotations": {REASON: reason, MESSAGE: message}})
+    assert tuple(claims.annotations("mine/a").values()) == said
 
 
 def test_a_watch_keeps_nothing_else_of_a_claims_annotations() -> None:
     wire = metadata(1, None) | {"annotations": {"other": "x" * 10_000, REASON: "y" * 10_000, MESSAGE: "z" * 10_000}}
-    assert len(repr(said_of_claim({"metadata": wire}))) < 2000
+    assert len(repr(claim_metadata({"metadata": wire}))) < 2000
 
 
 def test_what_is_packed_comes_back_without_managed_fields() -> None:
@@ -189,7 +189,7 @@ def test_an_object_that_breaks_the_state_is_skipped_and_the_next_one_is_taken_ov
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     skipped = SkippedObjects()
-    mirror = Mirror(skipped=skipped)
+    cluster = SharedClusterState(skipped=skipped)
 
     def broken(state: ClusterState, kind: Kind, wire: dict[str, Any]) -> None:
         put(state, kind, wire)
@@ -199,14 +199,14 @@ def test_an_object_that_breaks_the_state_is_skipped_and_the_next_one_is_taken_ov
     put = ClusterState.put
     monkeypatch.setattr(ClusterState, "put", broken)
     for name in ("bad", "good"):
-        mirror.put("Node", name, pack({"metadata": {"name": name}}))
-    with mirror.use() as state:
+        cluster.put("Node", name, pack({"metadata": {"name": name}}))
+    with cluster.use() as state:
         assert state.nodes.keys() == {"good"}
         assert state.left_out.mattering(Kind.NODE) == (1, "bad")
     assert skipped.so_far() == {("nodes", "Failed"): 1}
     monkeypatch.undo()
-    mirror.put("Node", "bad", pack({"metadata": {"name": "bad"}, "spec": {"unschedulable": True}}))
-    with mirror.use() as state:
+    cluster.put("Node", "bad", pack({"metadata": {"name": "bad"}, "spec": {"unschedulable": True}}))
+    with cluster.use() as state:
         assert state.nodes.keys() == {"good", "bad"}
         assert state.left_out.mattering(Kind.NODE) == (0, "")
 
@@ -215,7 +215,7 @@ def test_an_explanation_that_an_unreadable_object_may_change_is_not_certain_and_
     request = {"name": "r", "exactly": {"deviceClassName": "any"}}
     broken = {"devices": {"results": [{"driver": "d", "pool": 5, "device": "x"}]}}
     slices = {"driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}
-    mirror = Mirror()
+    cluster = SharedClusterState()
     for kind, wire in (
         ("Node", {"metadata": {"name": "n"}}),
         ("DeviceClass", {"metadata": {"name": "any"}, "spec": {}}),
@@ -237,31 +237,31 @@ def test_an_explanation_that_an_unreadable_object_may_change_is_not_certain_and_
         ),
     ):
         metadata = wire["metadata"]
-        mirror.put(kind, "/".join(metadata[key] for key in ("namespace", "name") if key in metadata), pack(wire))
-    found = Pieces(mirror, threading.Event()).explain(CLAIM, ON_DEMAND)
+        cluster.put(kind, "/".join(metadata[key] for key in ("namespace", "name") if key in metadata), pack(wire))
+    found = BudgetedExplainer(cluster, threading.Event()).explain(CLAIM, ON_DEMAND)
     assert (found.reason, found.fits, found.is_known) == (Reason.OBJECT_UNREADABLE, False, False)
-    hidden = hide_names(found, namespace="mine", others=mirror.namespaces)
+    hidden = hide_names(found, namespace="mine", others=cluster.namespaces)
     assert "secret" not in json.dumps(to_wire(hidden))
-    mirror.remove("ResourceClaim", "theirs/secret")
-    assert Pieces(mirror, threading.Event()).explain(CLAIM, ON_DEMAND).fits
+    cluster.remove("ResourceClaim", "theirs/secret")
+    assert BudgetedExplainer(cluster, threading.Event()).explain(CLAIM, ON_DEMAND).fits
 
 
 def test_of_a_pod_with_extended_resources_what_it_requests_is_kept_and_of_one_without_devices_nothing() -> None:
     requests = {"cpu": "1", "nvidia.com/gpu": "2"}
     containers = [{"name": "side", "env": [1], "resources": {}}, {"name": "main", "resources": {"requests": requests}}]
     wire: dict[str, Any] = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}}
-    kept = pod_essence(json.loads(json.dumps(wire)))
+    kept = transform_pod(json.loads(json.dumps(wire)))
     assert kept is not None
     assert kept["spec"]["containers"] == [{}, {"resources": {"requests": requests}}]
     assert read_pod(kept).containers == read_pod(wire).containers
     wire["spec"]["containers"][1]["resources"] = {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}
-    assert pod_essence(wire) is None
+    assert transform_pod(wire) is None
 
 
 def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_looked_at() -> None:
     requests = {f"example.com/r{number}": "1" for number in range(100_000)}
     containers: list[dict[str, Any]] = [{"name": "main", "resources": {"requests": requests}}]
-    kept = pod_essence({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
+    kept = transform_pod({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
     assert kept is not None
     assert len(kept["spec"]["containers"][0]["resources"]["requests"]) == 257
     assert read_pod(kept).has_more_resources
@@ -270,45 +270,45 @@ def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_looked_at() ->
 def test_of_a_node_the_extended_resources_that_it_has_are_told() -> None:
     allocatable = {"cpu": "8", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"}
     wire = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
-    assert read_node(news_of_node(wire)).extended == {"nvidia.com/gpu": 4}
+    assert read_node(node_event(wire)).extended == {"nvidia.com/gpu": 4}
 
 
 def test_every_namespace_is_tidied_in_turn_however_much_another_annotates() -> None:
-    tidying = Tidying()
+    stale = StaleAnnotations()
     theirs = [f"theirs/{number:04}" for number in range(5000)]
-    for key in tidying.chosen([*theirs, "zzz/mine"], 10):
-        tidying.tried(key)
-    assert "zzz/mine" in tidying.chosen([*theirs, "zzz/mine", "zzz/other"], 10)
+    for key in stale.next([*theirs, "zzz/mine"], 10):
+        stale.attempted(key)
+    assert "zzz/mine" in stale.next([*theirs, "zzz/mine", "zzz/other"], 10)
     many = [f"n{number:03}/{claim}" for number in range(30) for claim in ("a", "b")]
     had: list[str] = []
     for _ in range(6):
-        chosen = tidying.chosen(many, 10)
+        chosen = stale.next(many, 10)
         for key in chosen:
-            tidying.tried(key)
+            stale.attempted(key)
         had += chosen
     assert sorted(had) == many
 
 
 def test_a_heartbeat_is_no_change_and_a_taint_is_one() -> None:
-    mirror = Mirror()
+    cluster = SharedClusterState()
 
     def node(**spec: object) -> bytes:
         return pack({"metadata": {"name": "n"}, "spec": spec, "status": {}})
 
-    mirror.put("Node", "n", node())
-    with mirror.use() as state:
+    cluster.put("Node", "n", node())
+    with cluster.use() as state:
         before = state.generation
-    mirror.put("Node", "n", node())
-    with mirror.use() as state:
+    cluster.put("Node", "n", node())
+    with cluster.use() as state:
         assert state.generation == before
-    mirror.put("Node", "n", node(unschedulable=True))
-    assert mirror.waiting == 1
-    assert not mirror.take_over(10)
-    with mirror.use() as state:
+    cluster.put("Node", "n", node(unschedulable=True))
+    assert cluster.queued == 1
+    assert not cluster.apply_changes(10)
+    with cluster.use() as state:
         assert state.generation > before
         assert state.nodes["n"].unschedulable
-    mirror.remove("Node", "n")
-    with mirror.use() as state:
+    cluster.remove("Node", "n")
+    with cluster.use() as state:
         assert not state.nodes
 
 
@@ -349,7 +349,7 @@ class Users:
 
 
 def ask(path: str, user: str, *, problem: str = "", method: str = "GET", **query: str) -> Response:
-    route = explain_routes(Explaining(problem), Users())[f"/{path.split('/')[1]}"]
+    route = explain_route(Explaining(problem), Users())
     return route(Request(method=method, path=path, query=query, headers={"authorization": user}))
 
 
@@ -445,7 +445,7 @@ def inventory(**status: Any) -> dict[str, Any]:
 
 def test_what_is_wrong_with_devices_reaches_explain() -> None:
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    word = read_inventory(news_of_inventory(inventory(conditions=[condition], faults=faults("Xid79"))))
+    word = read_inventory(inventory_event(inventory(conditions=[condition], faults=faults("Xid79"))))
     (fault,) = word.faults
     assert (fault.device, fault.reason, fault.message) == ("gpu-0", "Xid79", "it fell off the bus")
 
@@ -466,6 +466,6 @@ def test_what_is_wrong_with_devices_reaches_explain() -> None:
     ],
 )  # fmt: skip
 def test_only_a_change_of_the_devices_health_is_one(status: dict[str, Any], *, differs: bool) -> None:
-    before = inventory_with_health(inventory(watched=["a", "b"], faults=faults("X", "Y")))
-    after = inventory_with_health(inventory(**status))
+    before = transform_inventory(inventory(watched=["a", "b"], faults=faults("X", "Y")))
+    after = transform_inventory(inventory(**status))
     assert (before["health"] != after["health"]) is differs

@@ -11,8 +11,8 @@ from cluster.control_plane import ControlPlane
 from layout.machines import gpu, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
-from controller.explanations.loop import Pace
-from controller.explanations.routes import explain_routes
+from controller.explanations.pending_pods import Pace
+from controller.explanations.routes import explain_route
 from controller.explanations.service import Explanations
 from controller.publisher import Publisher, PublisherOptions
 from controller.serving.callers import Callers
@@ -200,7 +200,7 @@ def test_who_may_read_a_claim_has_it_explained_by_http(
     claim(nodes, "waits", count=2)
     leader = lead()
     eventually("the cluster is read", lambda: not leader.explanations.problem)
-    route = explain_routes(leader.explanations, Callers(nodes.api))["/claims"]
+    route = explain_route(leader.explanations, Callers(nodes.api))
 
     def ask(namespace: str, name: str = "waits") -> tuple[int, bytes]:
         token = installed.kubectl("create", "token", "default", f"--namespace={namespace}").strip()
@@ -230,7 +230,7 @@ def _is_seen(leader: Leader, namespace: str, name: str) -> bool:
 
 def test_who_does_not_lead_says_so_to_whom_it_may_concern(nodes: Nodes, installed: ControlPlane) -> None:
     follower = Explanations(nodes.api, instance="test", all_names=False)
-    route = explain_routes(follower, Callers(nodes.api))["/claims"]
+    route = explain_route(follower, Callers(nodes.api))
     token = installed.kubectl("create", "token", "default", "--namespace=mine").strip()
 
     def ask(**headers: str) -> tuple[int, bytes]:
@@ -241,7 +241,7 @@ def test_who_does_not_lead_says_so_to_whom_it_may_concern(nodes: Nodes, installe
     assert ask(authorization=f"Bearer {token}")[0] == 403
     edit = ("create", "rolebinding", "explain", "--namespace=mine", "--clusterrole=rootport-explain")
     installed.kubectl(*edit, "--serviceaccount=mine:default")
-    other = explain_routes(follower, Callers(nodes.api))["/claims"]  # answers are kept for some seconds
+    other = explain_route(follower, Callers(nodes.api))  # answers are kept for some seconds
 
     def leads() -> str:
         headers = {"authorization": f"Bearer {token}"}

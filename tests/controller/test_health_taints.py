@@ -13,8 +13,8 @@ from layout.machines import gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
+from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import LivenessTracker
-from controller.cluster.view import ClusterView
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES, JsonObject
@@ -297,33 +297,33 @@ def test_device_taint_rules_are_left_alone_and_their_taints_are_in_no_slice(
     nodes.api.delete(TAINT_RULES, "service")
 
 
-def test_health_makes_a_node_be_looked_at_and_conditions_do_not(nodes: Plugins) -> None:
-    looks: list[str] = []
-    device_looks: list[str] = []
-    view = ClusterView(
+def test_a_change_of_health_enqueues_the_node_and_one_of_conditions_does_not(nodes: Plugins) -> None:
+    nodes_due: list[str] = []
+    devices_due: list[str] = []
+    informers = ClusterInformers(
         KubernetesApi.connect(kubeconfig=nodes.kubeconfig),
         namespace=NAMESPACE,
         leader_lease="rootport-controller",
         liveness=LivenessTracker(fresh_for_s=600, grace_s=900, max_gap_s=600),
-        look_at=looks.append,
-        look_at_devices=device_looks.append,
+        enqueue_node=nodes_due.append,
+        enqueue_devices=devices_due.append,
     )
     stop = threading.Event()
     nodes.tell(MACHINE)
     nodes.tell(MACHINE.renamed("node-b"))
-    threads = view.start(stop)
+    threads = informers.start(stop)
     try:
-        eventually("the view", lambda: view.devices_are_synced)
-        eventually("both nodes", lambda: {"node-a", "node-b"} <= set(device_looks))
-        view.take_specs_due("node-a")
+        eventually("all objects", lambda: informers.devices_are_synced)
+        eventually("both nodes", lambda: {"node-a", "node-b"} <= set(devices_due))
+        informers.take_specs_due("node-a")
 
         def after(*faults: Fault, watched: tuple[str, ...] = (GPU,), ready: str = "well") -> tuple[int, int]:
-            """How often node-a is looked at for this, and its devices."""
-            slices, devices, seen = looks.count("node-a"), device_looks.count("node-a"), looks.count("node-b")
+            """How often this enqueues node-a, and its devices."""
+            slices, devices, seen = nodes_due.count("node-a"), devices_due.count("node-a"), nodes_due.count("node-b")
             nodes.say(*faults, watched=watched, ready=ready)
             nodes.say(node="node-b", watched=(GPU, f"gpu-{seen}"))  # comes behind it in the same watch
-            eventually("node-b", lambda: looks.count("node-b") > seen)
-            return looks.count("node-a") - slices, device_looks.count("node-a") - devices
+            eventually("node-b", lambda: nodes_due.count("node-b") > seen)
+            return nodes_due.count("node-a") - slices, devices_due.count("node-a") - devices
 
         assert after() == (1, 1)
         assert after(ready="still well") == (0, 0)
@@ -332,7 +332,7 @@ def test_health_makes_a_node_be_looked_at_and_conditions_do_not(nodes: Plugins) 
         assert after(xid(), xid("gpu-0000-11-00-0")) == (1, 1)
         assert after(xid(), xid("gpu-0000-11-00-0"), watched=(GPU, "gpu-0000-11-00-0")) == (1, 1)
         assert after(watched=(GPU, "gpu-0000-11-00-0")) == (1, 1)
-        assert not view.take_specs_due("node-a")
+        assert not informers.take_specs_due("node-a")
     finally:
         stop.set()
         for thread in threads:

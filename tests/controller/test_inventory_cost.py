@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 
 from controller.cluster.packed import unpacked
-from controller.cluster.stored_devices import essence_of_device
-from controller.cluster.transforms import inventory_with_health
+from controller.cluster.stored_devices import transform_device
+from controller.cluster.transforms import transform_inventory
 from controller.devices.changes import device_changes, status_changes, timed
 from controller.devices.offers import device_offers
 from controller.slices.changes import slice_changes
@@ -158,7 +158,7 @@ def inventory(genes: Genes) -> JsonObject:
 
 def publish(wire: JsonObject) -> None:
     """All that a pass over a node's slices computes."""
-    inventory = inventory_of(parse_node_inventory(unpacked(inventory_with_health(wire))))
+    inventory = inventory_of(parse_node_inventory(unpacked(transform_inventory(wire))))
     slices = resource_slices(inventory, health=node_health(wire), nic_policies=NAMED_VFS)
     slice_changes(slices, (), node_uid="1")
     left_out_notes(inventory)
@@ -166,10 +166,10 @@ def publish(wire: JsonObject) -> None:
 
 def show(wire: JsonObject) -> None:
     """All that a pass over a node's Device objects computes."""
-    inventory = inventory_of(parse_node_inventory(unpacked(inventory_with_health(wire))))
+    inventory = inventory_of(parse_node_inventory(unpacked(transform_inventory(wire))))
     reasons = left_out(inventory)
     changes = device_changes(device_objects(inventory, left_out=reasons), (), node_uid="1")
-    stored = [essence_of_device(body | {"metadata": body["metadata"] | {"uid": "1"}}) for body in changes.apply]
+    stored = [transform_device(body | {"metadata": body["metadata"] | {"uid": "1"}}) for body in changes.apply]
     offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, has_counters=True)
     by_name = {device.name: offer for device, offer in zip(inventory.devices(), offers, strict=True)}
     statuses = device_statuses(inventory, (), health=node_health(wire), offers=by_name)

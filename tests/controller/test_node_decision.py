@@ -1,4 +1,4 @@
-"""What is done about a node, case by case."""
+"""The decision about a node, case by case."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from controller.cluster.liveness import Liveness
-from controller.slices.decision import Action, NodeView, decide
+from controller.slices.decision import Action, NodeFacts, decide
 
-GOOD = NodeView(
+GOOD = NodeFacts(
     has_node=True,
     node_was_seen=True,
     missed_for_s=0,
@@ -21,7 +21,7 @@ GOOD = NodeView(
 
 
 @pytest.mark.parametrize(
-    ("view", "action"),
+    ("node", "action"),
     [
         pytest.param(GOOD, Action.PUBLISH, id="fresh"),
         pytest.param(replace(GOOD, has_beaten=False), Action.PUBLISH, id="first seen"),
@@ -31,7 +31,7 @@ GOOD = NodeView(
             replace(GOOD, was_withdrawn=True, has_beaten=False), Action.KEEP, id="dead node at a controller's start"
         ),
         pytest.param(replace(GOOD, was_withdrawn=True), Action.PUBLISH, id="a dead node is back"),
-        pytest.param(replace(GOOD, has_inventory=False), Action.WITHDRAW_UNTOLD, id="no inventory"),
+        pytest.param(replace(GOOD, has_inventory=False), Action.WITHDRAW_UNREPORTED, id="no inventory"),
         pytest.param(replace(GOOD, has_node=False), Action.FORGET, id="Node deleted"),
         pytest.param(
             replace(GOOD, has_node=False, node_was_seen=False, missed_for_s=59),
@@ -43,5 +43,5 @@ GOOD = NodeView(
         ),
     ],
 )
-def test_decision(view: NodeView, action: Action) -> None:
-    assert decide(view, node_grace_s=60) is action
+def test_decision(node: NodeFacts, action: Action) -> None:
+    assert decide(node, node_grace_s=60) is action

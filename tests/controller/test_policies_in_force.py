@@ -67,18 +67,18 @@ def test_a_change_is_seen_at_the_next_look_and_only_once(mount: Mount) -> None:
     mount.put(TWO)
     policies = in_force(mount.file)
     assert limit(policies) == 2
-    assert not policies.look()
+    assert not policies.reload()
     mount.put(THREE)
-    assert policies.look()
+    assert policies.reload()
     assert limit(policies) == 3
-    assert not policies.look()
+    assert not policies.reload()
 
 
 def test_the_same_rules_in_another_file_are_no_change(mount: Mount) -> None:
     mount.put(TWO)
     policies = in_force(mount.file)
     mount.put("# a comment\n" + TWO)
-    assert not policies.look()
+    assert not policies.reload()
 
 
 def test_a_wrong_file_is_logged_and_what_was_in_force_stays(mount: Mount, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,12 +86,12 @@ def test_a_wrong_file_is_logged_and_what_was_in_force_stays(mount: Mount, caplog
     policies = in_force(mount.file)
     mount.put(WRONG)
     with caplog.at_level(logging.ERROR):
-        assert not policies.look()
+        assert not policies.reload()
     assert limit(policies) == 2
     (record,) = caplog.records
     assert "policies[0].maxShares" in record.__dict__["error"]
     mount.put(THREE)
-    assert policies.look()
+    assert policies.reload()
     assert limit(policies) == 3
 
 
@@ -100,9 +100,9 @@ def test_a_file_that_goes_means_the_defaults_and_one_that_comes_is_read(mount: M
     policies = in_force(mount.file)
     assert policies.now == DEFAULT_POLICIES
     mount.put(TWO)
-    assert policies.look()
+    assert policies.reload()
     mount.put(None)
-    assert policies.look()
+    assert policies.reload()
     assert policies.now == DEFAULT_POLICIES
 
 
@@ -113,7 +113,7 @@ def test_a_file_is_read_again_after_a_minute_though_nothing_tells_that_it_is_ano
     policies = in_force(path, clock)
     policies._mark = "as if it were the same file"
     clock.now = 1.0
-    policies.look()
+    policies.reload()
     path.write_text(THREE)
     policies._mark = (
         path.stat().st_dev,
@@ -121,14 +121,14 @@ def test_a_file_is_read_again_after_a_minute_though_nothing_tells_that_it_is_ano
         path.stat().st_mtime_ns,
         path.stat().st_size,
     )
-    assert not policies.look()
+    assert not policies.reload()
     clock.now = 62.0
-    assert policies.look()
+    assert policies.reload()
 
 
 def test_without_a_file_the_defaults_hold_for_ever() -> None:
     policies = in_force(None)
-    assert not policies.look()
+    assert not policies.reload()
     assert policies.now == DEFAULT_POLICIES
 
 

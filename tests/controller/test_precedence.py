@@ -29,7 +29,7 @@ def parts() -> tuple[Clock, WorkQueue, Precedence]:
 
 def waited(clock: Clock, precedence: Precedence) -> float:
     began = clock.now
-    precedence.give()
+    precedence.wait()
     return clock.now - began
 
 

@@ -17,9 +17,9 @@ from layout.machines import fpga, gpu, nic, node
 from layout.mig_machines import mig_gpu
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
+from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import LivenessTracker
-from controller.cluster.view import ClusterView
-from controller.devices.reconciler import DevicePass
+from controller.devices.reconciler import DeviceReconciler
 from controller.slices.features import SliceFeatures
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES, JsonObject
 from driver.api.gpu_policies import DEFAULT_POLICIES
@@ -71,20 +71,20 @@ def machine(name: str = "node-a", *, model: str = "H100") -> Inventory:
 
 
 @contextmanager
-def watching(nodes: Nodes, look_at_devices: Callable[[str], None]) -> Iterator[ClusterView]:
-    """A controller's eyes in this process."""
-    view = ClusterView(
+def watching(nodes: Nodes, enqueue_devices: Callable[[str], None]) -> Iterator[ClusterInformers]:
+    """Run a controller's informers in this process."""
+    informers = ClusterInformers(
         nodes.api,
         namespace=NAMESPACE,
         leader_lease="rootport-controller",
         liveness=LivenessTracker(fresh_for_s=600, grace_s=900, max_gap_s=600),
-        look_at=lambda _node: None,
-        look_at_devices=look_at_devices,
+        enqueue_node=lambda _node: None,
+        enqueue_devices=enqueue_devices,
     )
     stop = threading.Event()
-    threads = view.start(stop)
+    threads = informers.start(stop)
     try:
-        yield view
+        yield informers
     finally:
         stop.set()
         for thread in threads:
@@ -510,31 +510,31 @@ def test_a_slice_in_a_pool_that_no_node_can_be_named_like_is_removed(
 def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Nodes) -> None:
     """Device objects are written slowly: those of thousands of VFs would take minutes."""
     nodes.add(machine())
-    with watching(nodes, lambda _label: None) as view:
-        work = DevicePass(
+    with watching(nodes, lambda _label: None) as informers:
+        reconciler = DeviceReconciler(
             nodes.api,
-            view=view,
+            informers=informers,
             policies=lambda: DEFAULT_POLICIES,
             features=SliceFeatures(nodes.api),
             stop=threading.Event(),
             pause=lambda: None,
             most_writes=2,
         )
-        eventually("the view", lambda: view.devices_are_synced)
-        assert work.run("node-a") is not None
+        eventually("all objects", lambda: informers.devices_are_synced)
+        assert reconciler.reconcile("node-a") is not None
         assert len(nodes.devices("node-a")) == 2
-        eventually("two devices seen", lambda: len(view.devices("node-a")) == 2)
-        assert work.run("node-a") is not None
+        eventually("two devices seen", lambda: len(informers.devices("node-a")) == 2)
+        assert reconciler.reconcile("node-a") is not None
         assert len(nodes.devices("node-a")) == 3
-        eventually("three devices seen", lambda: len(view.devices("node-a")) == 3)
-        eventually("all statuses", lambda: work.run("node-a") is None)
+        eventually("three devices seen", lambda: len(informers.devices("node-a")) == 3)
+        eventually("all statuses", lambda: reconciler.reconcile("node-a") is None)
         assert all("conditions" in item["status"] for item in nodes.devices("node-a"))
         nodes.api.delete(NODE_INVENTORIES, "node-a")
-        eventually("all gone", lambda: view.inventory("node-a") is None and len(view.devices("node-a")) == 3)
-        assert work.run("node-a") is not None
+        eventually("all gone", lambda: informers.inventory("node-a") is None and len(informers.devices("node-a")) == 3)
+        assert reconciler.reconcile("node-a") is not None
         assert len(nodes.devices("node-a")) == 1
-        eventually("one device seen", lambda: len(view.devices("node-a")) == 1)
-        assert work.run("node-a") is None
+        eventually("one device seen", lambda: len(informers.devices("node-a")) == 1)
+        assert reconciler.reconcile("node-a") is None
         assert not nodes.devices("node-a")
 
 
@@ -546,26 +546,26 @@ def test_a_pass_whose_writes_take_long_ends_after_a_second_and_the_next_goes_on(
         now += 0.6
 
     nodes.add(machine())
-    with watching(nodes, lambda _label: None) as view:
-        work = DevicePass(
+    with watching(nodes, lambda _label: None) as informers:
+        reconciler = DeviceReconciler(
             nodes.api,
-            view=view,
+            informers=informers,
             policies=lambda: DEFAULT_POLICIES,
             features=SliceFeatures(nodes.api),
             stop=threading.Event(),
             pause=pause,
             clock=lambda: now,
         )
-        eventually("the view", lambda: view.devices_are_synced)
-        assert work.run("node-a") is not None
+        eventually("all objects", lambda: informers.devices_are_synced)
+        assert reconciler.reconcile("node-a") is not None
         assert len(nodes.devices("node-a")) == 2
-        eventually("two devices seen", lambda: len(view.devices("node-a")) == 2)
-        eventually("everything", lambda: work.run("node-a") is None)
+        eventually("two devices seen", lambda: len(informers.devices("node-a")) == 2)
+        eventually("everything", lambda: reconciler.reconcile("node-a") is None)
         assert len(nodes.devices("node-a")) == 3
         assert all("conditions" in item["status"] for item in nodes.devices("node-a"))
 
 
-def test_device_objects_that_were_there_before_are_looked_at_however_late_they_are_read(nodes: Nodes) -> None:
+def test_device_objects_that_were_there_before_are_enqueued_however_late_they_are_read(nodes: Nodes) -> None:
     """Without an inventory nothing else names them: they would stay until the next resync."""
     nodes.add(machine("node-x"), with_node=False)
     body = device_objects(machine())[0].to_wire()
@@ -576,27 +576,27 @@ def test_device_objects_that_were_there_before_are_looked_at_however_late_they_a
         eventually("the orphan's label", lambda: "node-a" in labels)
 
 
-def test_a_status_that_this_process_wrote_is_no_news_and_another_is(nodes: Nodes) -> None:
+def test_a_status_that_this_process_wrote_enqueues_nothing_and_another_does(nodes: Nodes) -> None:
     body = device_objects(machine())[0].to_wire()
     body.pop("status")
     metadata = {"name": nodes.api.create(DEVICES, body)["metadata"]["name"]}
-    looked_at: list[str] = []
-    with watching(nodes, looked_at.append) as view:
-        eventually("the device", lambda: view.devices("node-a") and looked_at)
+    enqueued: list[str] = []
+    with watching(nodes, enqueued.append) as informers:
+        eventually("the device", lambda: informers.devices("node-a") and enqueued)
 
         def seen(state: str) -> None:
-            (before,) = view.devices("node-a")
+            (before,) = informers.devices("node-a")
             wanted = {"metadata": metadata, "status": {"state": state}}
             if state == "Healthy":
-                view.expect_status(wanted)
+                informers.expect_status(wanted)
             nodes.api.apply(DEVICES, wanted, field_manager="test", subresource="status")
-            eventually("the status", lambda: view.devices("node-a") != [before])
+            eventually("the status", lambda: informers.devices("node-a") != [before])
 
-        looked_at.clear()
+        enqueued.clear()
         seen("Healthy")
         seen("Unhealthy")
-        eventually("a look", lambda: looked_at)
-        assert looked_at == ["node-a"]
+        eventually("the label", lambda: enqueued)
+        assert enqueued == ["node-a"]
 
 
 def test_a_node_with_the_name_of_the_leaders_lease_does_not_take_it_along(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.slices.changes import AcceptedLoss, SliceChanges, loss, slice_changes, slice_name, withdrawal
+from controller.slices.changes import AcceptedLoss, SliceChanges, loss, slice_changes, withdrawal
 from controller.slices.taints import foreign_taints
 from driver.allocator.features import Features
 from driver.allocator.pools import PoolIndex, PoolState
@@ -31,6 +31,7 @@ from driver.api.resource_v1 import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from driver.layout import slice_name
 
 NODE = "node-a"
 UID = "11111111-2222-3333-4444-555555555555"

@@ -12,11 +12,10 @@ from layout.machines import gpu, nic, node
 from simulated_nodes import NAMESPACE, Controller, Nodes, eventually
 
 from controller.cluster.slice_cache import SliceCache
-from controller.slices.changes import slice_name
 from controller.slices.writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.errors import AlreadyExistsError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES, JsonObject
-from driver.layout import resource_slices
+from driver.layout import resource_slices, slice_name
 
 pytestmark = pytest.mark.needs_go
 

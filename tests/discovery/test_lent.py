@@ -12,16 +12,16 @@ from stub_nvml import Machine, StubNvml
 from sysfs_tree import SysfsTree, dgx, guid_of, vf_address
 
 from driver.adapters.host import HostRoot
-from driver.adapters.sysfs.discovery import discover
+from driver.adapters.sysfs import discovery as sysfs
 from driver.model.devices import LinkLayer, RdmaNetnsMode, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.lent import LentNames
 from driver.model.parts import vf_pool
-from kubeletplugin.node.discovery import Discovery, Sighting, look
+from kubeletplugin.node.discovery import DiscoveredNode, Discovery, discover
 from kubeletplugin.node.roots import Roots
-from kubeletplugin.publish.conditions import Findings
+from kubeletplugin.publish.conditions import ConditionReports
 
-LOOK = "kubeletplugin.node.discovery:look"
+LOOK = "kubeletplugin.node.discovery:discover"
 NICS = ("0000:14:00.0", "0000:24:00.0")
 VF = vf_address(NICS[0], 1)
 VF_NAME = "rdma-vf-0000-14-00-2"
@@ -46,15 +46,15 @@ def roce(tmp_path: Path) -> SysfsTree:
 
 
 def seen(tree: SysfsTree, *lent: str) -> Inventory:
-    return discover(HostRoot(tree.root), node="n", lent=lent)
+    return sysfs.discover(HostRoot(tree.root), node="n", lent=lent)
 
 
-def discovery_of(look: Callable[[], Sighting]) -> Discovery:
-    return Discovery(look, findings=Findings(on_change=lambda: None), on_change=lambda: None)
+def discovery_of(look: Callable[[], DiscoveredNode]) -> Discovery:
+    return Discovery(look, reports=ConditionReports(on_change=lambda: None), on_change=lambda: None)
 
 
-def sighting(tree: SysfsTree, *lent: str) -> Sighting:
-    return Sighting(inventory=seen(tree, *lent), lent={name: LentNames() for name in lent})
+def sighting(tree: SysfsTree, *lent: str) -> DiscoveredNode:
+    return DiscoveredNode(inventory=seen(tree, *lent), lent={name: LentNames() for name in lent})
 
 
 @pytest.mark.parametrize("mode", list(RdmaNetnsMode), ids=str)
@@ -183,7 +183,7 @@ def test_a_look_tells_what_was_lent_and_what_the_lender_says_of_it(tree: SysfsTr
         lent=partial(frozenset, {name, "rdma-gone"}),
         lent_names=partial(dict, {name: names}),
     )
-    assert isinstance(found, Sighting)
+    assert isinstance(found, DiscoveredNode)
     assert found.lent == {name: names, "rdma-gone": LentNames()}
 
 
@@ -198,6 +198,6 @@ def test_one_that_is_lent_while_sysfs_is_read_is_not_lost(roce: SysfsTree) -> No
             roce.hide_rdma_device(NICS[0])
         return answer
 
-    found = look(Roots.of(roce.root, ""), node="n", lent=lent)
+    found = discover(Roots.of(roce.root, ""), node="n", lent=lent)
     assert [nic.name for nic in found.inventory.nics] == [name]
     assert set(found.lent) == {name}

@@ -20,7 +20,7 @@ from stub_nvml import (
     dgx_h100,
 )
 
-from driver.adapters.nvml.gpus import NvmlReport
+from driver.adapters.nvml.discovery import NvmlReport
 from driver.model.devices import GpuLink, LinkKind, MigPlacement, MigSupport
 from driver.model.pci import PciAddress, PciePath
 
@@ -34,7 +34,7 @@ GIB = 1 << 30
 @pytest.fixture(scope="module")
 def read(nvml_stub: StubNvml) -> Read:
     def read_gpus(machine: Machine) -> NvmlReport:
-        report = nvml_stub.call(machine, "driver.adapters.nvml.gpus:read_gpus")
+        report = nvml_stub.call(machine, "driver.adapters.nvml.discovery:read_gpus")
         assert isinstance(report, NvmlReport)
         return report
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from stub_nvml import A100_40GB, L4, Link, LinkEnd, Machine, StubNvml, run
 
-from driver.adapters.nvml.gpus import NvmlReport, NvmlUnavailableError
+from driver.adapters.nvml.discovery import NvmlReport, NvmlUnavailableError
 from driver.errors import NodeError
 
 pytestmark = pytest.mark.needs_cc
 
-READ_GPUS = "driver.adapters.nvml.gpus:read_gpus"
+READ_GPUS = "driver.adapters.nvml.discovery:read_gpus"
 
 # All that is asked of one GPU, by the library's exported name, and which it cannot be reported without.
 NEEDED = ("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetPciInfo_v3")

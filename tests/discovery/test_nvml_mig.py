@@ -22,7 +22,7 @@ from stub_nvml import (
 )
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvml.gpus import NvmlReport
+from driver.adapters.nvml.discovery import NvmlReport
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigSupport
 from driver.model.pci import PciAddress
@@ -78,7 +78,7 @@ class Bench:
         self.stub.call(self.machine, "driver.adapters.nvml.mig:refuse_others", ADDRESS, **where)
 
     def read(self) -> NvmlReport:
-        report = self.stub.call(self.machine, "driver.adapters.nvml.gpus:read_gpus", HostRoot(self.folder))
+        report = self.stub.call(self.machine, "driver.adapters.nvml.discovery:read_gpus", HostRoot(self.folder))
         assert isinstance(report, NvmlReport)
         return report
 
@@ -380,7 +380,7 @@ def test_without_the_right_to_change_a_gpu_the_error_says_so(bench: Bench) -> No
 def test_the_compute_mode_is_set(bench: Bench, exclusive: bool, mode: int) -> None:
     bench.begin(StubState(compute_mode=2))
     set_compute_mode: Callable[..., None] = lambda machine: bench.stub.call(  # noqa: E731
-        machine, "driver.adapters.nvml.gpu:set_compute_mode", ADDRESS, exclusive_process=exclusive
+        machine, "driver.adapters.nvml.device:set_compute_mode", ADDRESS, exclusive_process=exclusive
     )
     set_compute_mode(bench.machine)
     assert bench.state().compute_mode == mode
@@ -395,7 +395,7 @@ def test_a_gpu_without_compute_modes_has_nothing_to_set_back(bench: Bench) -> No
     without = bench.failing(
         nvmlDeviceGetComputeMode="NVML_ERROR_NOT_SUPPORTED", nvmlDeviceSetComputeMode="NVML_ERROR_NOT_SUPPORTED"
     ).machine
-    call = partial(bench.stub.call, without, "driver.adapters.nvml.gpu:set_compute_mode", ADDRESS)
+    call = partial(bench.stub.call, without, "driver.adapters.nvml.device:set_compute_mode", ADDRESS)
     with pytest.raises(NodeError, match=f"GPU {ADDRESS}: its compute mode cannot be set"):
         call(exclusive_process=True)
     call(exclusive_process=False)
@@ -403,7 +403,7 @@ def test_a_gpu_without_compute_modes_has_nothing_to_set_back(bench: Bench) -> No
 
 @pytest.mark.parametrize(("uuid", "address"), [(GPU.uuid, ADDRESS), ("GPU-ffffffff", None)])
 def test_a_gpu_is_found_by_its_uuid(bench: Bench, uuid: str, address: PciAddress | None) -> None:
-    assert bench.stub.call(bench.machine, "driver.adapters.nvml.gpu:gpu_address", uuid) == address
+    assert bench.stub.call(bench.machine, "driver.adapters.nvml.device:gpu_address", uuid) == address
 
 
 def test_a_static_layout_is_read(bench: Bench) -> None:

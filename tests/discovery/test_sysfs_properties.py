@@ -16,7 +16,7 @@ from topologies import nccl_file
 
 from driver.adapters.host import HostRoot
 from driver.adapters.machines.topology import read_topology
-from driver.adapters.nccl.tree import Kind, read_pci_tree
+from driver.adapters.nccl.tree import EndpointKind, read_pci_tree
 from driver.adapters.nccl.xml import read_document
 from driver.adapters.sysfs.discovery import discover
 from driver.model.inventory import Inventory
@@ -171,9 +171,9 @@ def same_machine(topology: Path, folder: Path) -> SysfsTree:
         if endpoint.bridges:
             under = tree.bridge(under, f"eeee:{next(ports):02x}:00.0", DOWNSTREAM_PORT)
         numa_node = -1 if endpoint.numa_node is None else endpoint.numa_node
-        if endpoint.kind is Kind.GPU:
+        if endpoint.kind is EndpointKind.GPU:
             tree.nvidia_gpu(under, endpoint.address, numa_node=numa_node)
-        elif endpoint.kind is Kind.NIC:
+        elif endpoint.kind is EndpointKind.NIC:
             tree.rdma_nic(under, endpoint.address, numa_node=numa_node)
     return tree
 

@@ -8,7 +8,7 @@ import pytest
 from oracle.allocator.later_stages import LATER_FLAVOURS
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.files.problems import Problem
+from driver.adapters.files.allocation_problems import AllocationProblem
 from driver.allocator import AllocationError, Allocator, Features
 from driver.api.resource_v1 import Node
 from driver.api.validation import with_defaults
@@ -36,7 +36,7 @@ def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_fits_on_exactly_the_nodes_on_which_the_allocator_allocates(flavour: str) -> None:
     for seed in range(_SEEDS):
         made = random_problem(7_000_000 + seed, flavour=flavour)
-        problem = Problem.model_validate(made)
+        problem = AllocationProblem.model_validate(made)
         for node in problem.nodes:
             expected = _allocates(problem, node)
             explanation = _explained(made, problem, [node.metadata.name])
@@ -48,7 +48,7 @@ def test_it_fits_on_exactly_the_nodes_on_which_the_allocator_allocates(flavour: 
 def test_many_nodes_fit_where_each_of_them_does() -> None:
     for seed in range(_SEEDS):
         made = random_problem(8_000_000 + seed)
-        problem = Problem.model_validate(made)
+        problem = AllocationProblem.model_validate(made)
         names = [node.metadata.name for node in problem.nodes]
         explanation = _explained(made, problem, names)
         assert explanation.nodes_fitting == sum(_allocates(problem, node) for node in problem.nodes)
@@ -58,7 +58,7 @@ def test_many_nodes_fit_where_each_of_them_does() -> None:
 def test_a_second_explanation_after_a_claim_ended_is_that_of_a_new_explainer() -> None:
     for seed in range(_SEEDS):
         made = random_problem(9_000_000 + seed, flavour="allocated")
-        problem = Problem.model_validate(made)
+        problem = AllocationProblem.model_validate(made)
         names = [node.metadata.name for node in problem.nodes]
         state, subject = _state(made, problem, names)
         explainer = Explainer(state, proposals=False)
@@ -70,7 +70,7 @@ def test_a_second_explanation_after_a_claim_ended_is_that_of_a_new_explainer() -
             assert explainer.explain(subject) == Explainer(state, proposals=False).explain(subject)
 
 
-def _allocates(problem: Problem, node: Node) -> bool:
+def _allocates(problem: AllocationProblem, node: Node) -> bool:
     claims = problem.claims if problem.raw else tuple(with_defaults(claim) for claim in problem.claims)
     features = Features(**problem.features.model_dump())
     try:
@@ -81,12 +81,12 @@ def _allocates(problem: Problem, node: Node) -> bool:
         return "only one is allowed" in error.message
 
 
-def _explained(made: Json, problem: Problem, nodes: list[str]) -> Explanation:
+def _explained(made: Json, problem: AllocationProblem, nodes: list[str]) -> Explanation:
     state, subject = _state(made, problem, nodes)
     return Explainer(state, proposals=False).explain(subject, budget=Budget(600.0))
 
 
-def _state(made: Json, problem: Problem, nodes: list[str]) -> tuple[ClusterState, ObjectRef]:
+def _state(made: Json, problem: AllocationProblem, nodes: list[str]) -> tuple[ClusterState, ObjectRef]:
     state = ClusterState(features=Features(**problem.features.model_dump()))
     for item in made["nodes"]:
         if item["metadata"]["name"] in nodes:

@@ -15,8 +15,8 @@ from fuzzing import Target, check_message
 from mutation import json_mutated, mutated, spoilt
 from samples import DUMP, MACHINES, MANIFESTS, PROBLEMS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects, spoilt_yaml
 
+from driver.adapters.files.allocation_problems import answer_file
 from driver.adapters.files.policies_file import read_policies
-from driver.adapters.files.problems import answer_file
 from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_all_manifests, read_manifests

@@ -22,7 +22,7 @@ from controller.admission.review import BadReviewError, review
 from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
 from driver.adapters.http.exchange import Request, Response
-from driver.adapters.http.probe_server import HealthServer
+from driver.adapters.http.probe_server import ProbeServer
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.grpc_server import PluginServer
@@ -120,7 +120,7 @@ def _checked(
 def test_the_health_servers_port_answers_on(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server = HealthServer(
+    server = ProbeServer(
         0, {"/readyz": lambda: None}, pages={"/metrics": lambda accept: ("text/plain", accept.encode())}
     )
     server.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.overview.store import Overview
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
-from driver.status.overview import NodeState
+from driver.status.overview import ReadyState
 
 __all__ = ["GIB", "gpu", "nic", "put", "status"]
 
@@ -52,7 +52,7 @@ def put(
     node: str,
     *devices: Device,
     statuses: Mapping[str, DeviceStatus] | None = None,
-    state: NodeState = "Ready",
+    state: ReadyState = "Ready",
     reason: str = "",
 ) -> None:
     """Put a node in with one GPU, unless told."""

@@ -67,7 +67,7 @@ def test_devices_and_claims_are_rights_of_their_own(
     # "None" would be a lie before the claims have been read.
     said = explainer.get(_PENDING)
     assert (said.status, said.headers["retry-after"]) == (503, "2")
-    explanations._pending.look()
+    explanations._pending.refresh()
     said = explainer.get(_PENDING)
     assert (said.status, said.json) == (200, {"claims": []})
     fits(said.json, "PendingClaims")

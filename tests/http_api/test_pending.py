@@ -10,8 +10,8 @@ import pytest
 from controller.api.claims import pending_answer
 from controller.cluster.packed import pack
 from controller.cluster.pending_annotations import MESSAGE, REASON
-from controller.explanations.mirror import Mirror
-from controller.explanations.pending import PendingClaim, PendingClaims
+from controller.explanations.pending_claims import PendingClaim, PendingClaims
+from controller.explanations.shared_state import SharedClusterState
 from controller.serving.callers import Caller
 from driver.adapters.http.exchange import Request
 
@@ -20,9 +20,9 @@ class Cluster:
     """A mirror, and how often it was said that something changed."""
 
     def __init__(self) -> None:
-        self.mirror = Mirror()
+        self.state = SharedClusterState()
         self.told = 0
-        self.pending = PendingClaims(self.mirror, changed=self._changed)
+        self.pending = PendingClaims(self.state, changed=self._changed)
         self._version = 0
 
     def _changed(self) -> None:
@@ -36,13 +36,13 @@ class Cluster:
         result = {"request": "gpu", "driver": "rootport.dev", "pool": "n", "device": "gpu-0"}
         status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}} if allocated else {}
         wire = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status}
-        self.mirror.put("ResourceClaim", f"ml/{name}", pack(wire))
-        self.mirror.see_claim(metadata)
+        self.state.put("ResourceClaim", f"ml/{name}", pack(wire))
+        self.state.observe_claim(metadata)
 
     def pod(self, name: str, claim: str) -> None:
         metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}"}
         spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}], "containers": []}
-        self.mirror.put("Pod", f"ml/{name}", pack({"metadata": metadata, "spec": spec, "status": {}}))
+        self.state.put("Pod", f"ml/{name}", pack({"metadata": metadata, "spec": spec, "status": {}}))
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_pending_claims_are_told_with_their_pods_and_why(cluster: Cluster) -> No
     cluster.claim("c", allocated=True)
     cluster.pod("train-1", "b")
     cluster.pod("train-0", "b")
-    cluster.pending.look()
-    first, second = cluster.pending.now
+    cluster.pending.refresh()
+    first, second = cluster.pending.claims
     assert first == PendingClaim(namespace="ml", name="a")
     assert second.to_wire() == {
         "namespace": "ml",
@@ -71,14 +71,14 @@ def test_pending_claims_are_told_with_their_pods_and_why(cluster: Cluster) -> No
 def test_what_is_different_is_told_once(cluster: Cluster) -> None:
     cluster.claim("a")
     for _ in range(3):
-        cluster.pending.look()
+        cluster.pending.refresh()
     assert cluster.told == 1
     cluster.claim("a", said={REASON: "DevicesInUse", MESSAGE: "all are in use"})
-    cluster.pending.look()
+    cluster.pending.refresh()
     assert cluster.told == 2
     cluster.claim("a", allocated=True)
-    cluster.pending.look()
-    assert (cluster.told, cluster.pending.now) == (3, ())
+    cluster.pending.refresh()
+    assert (cluster.told, cluster.pending.claims) == (3, ())
 
 
 @pytest.mark.parametrize(("may", "pods"), [(True, ["p"]), (False, [])], ids=["may-list-pods", "may-not"])

@@ -162,7 +162,7 @@ def test_the_network_policies_name_the_pods_and_the_ports_that_there_are(
 
 @pytest.mark.needs_go
 def test_the_kustomization_in_the_guide_sets_the_image(control_plane: ControlPlane, tmp_path: Path) -> None:
-    guide = (FOLDER.parent / "docs/user/install.md").read_text()
+    guide = (FOLDER.parent / "docs/operator/install.md").read_text()
     kustomization = guide.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "rootport").symlink_to(FOLDER.parent)
     (tmp_path / "kustomization.yaml").write_text(kustomization)

@@ -16,11 +16,12 @@ import pytest
 from cluster.control_plane import ControlPlane
 
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.reflector import Reflector
+from driver.adapters.kubernetes.reflector import Reflector, keep, without_managed_fields
 from driver.adapters.kubernetes.resources import NODES, JsonObject, Resource
 
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-LABEL: Final = "reflected=yes"
+OURS: Final = "metadata.name!=kube-root-ca.crt"  # which kube-controller-manager makes in each namespace
+WHOLE: Final = keep(without_managed_fields)
 
 
 class Changes:
@@ -29,7 +30,7 @@ class Changes:
     def __init__(self) -> None:
         self.keys: queue.Queue[str] = queue.Queue()
 
-    def __call__(self, key: str) -> None:
+    def __call__(self, key: str, _event: object = None) -> None:
         self.keys.put(key)
 
     def next(self, timeout_s: float = 40) -> str:
@@ -42,12 +43,11 @@ class Changes:
 
 
 def config_map(name: str, namespace: str, **data: str) -> JsonObject:
-    metadata = {"name": name, "namespace": namespace, "labels": {"reflected": "yes"}}
-    return {"metadata": metadata, "data": data}
+    return {"metadata": {"name": name, "namespace": namespace}, "data": data}
 
 
 @contextmanager
-def running(reflector: Reflector) -> Iterator[threading.Event]:
+def running(reflector: Reflector[Any]) -> Iterator[threading.Event]:
     stop = threading.Event()
     thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
@@ -65,7 +65,9 @@ def running(reflector: Reflector) -> Iterator[threading.Event]:
 def test_it_keeps_what_the_server_keeps(api: KubernetesApi, namespace: str) -> None:
     api.create(CONFIG_MAPS, config_map("a", namespace, x="1"))
     changes = Changes()
-    reflector = Reflector(api, CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=changes)
+    reflector = Reflector(
+        api, CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=changes, transform=WHOLE
+    )
     assert not reflector.synced.is_set()
     with running(reflector):
         assert changes.next() == f"{namespace}/a"
@@ -90,14 +92,15 @@ def test_it_keeps_what_the_server_keeps(api: KubernetesApi, namespace: str) -> N
 
 
 def test_an_object_that_no_longer_matches_is_gone(api: KubernetesApi, namespace: str) -> None:
-    api.create(CONFIG_MAPS, config_map("a", namespace))
+    api.create(NODES, {"metadata": {"name": namespace}})
     changes = Changes()
-    reflector = Reflector(api, CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=changes)
+    reflector = Reflector(api, NODES, field_selector="spec.unschedulable=false", on_change=changes, transform=WHOLE)
     with running(reflector):
-        changes.wait_for(f"{namespace}/a")
-        api.merge_patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"reflected": None}}}, namespace=namespace)
-        changes.wait_for(f"{namespace}/a")
-        assert reflector.objects() == []
+        changes.wait_for(namespace)
+        api.merge_patch(NODES, namespace, {"spec": {"unschedulable": True}})
+        changes.wait_for(namespace)
+        assert reflector.get(namespace) is None
+    api.delete(NODES, namespace)
 
 
 def test_only_what_the_transform_keeps_is_kept(api: KubernetesApi, namespace: str) -> None:
@@ -106,8 +109,8 @@ def test_only_what_the_transform_keeps_is_kept(api: KubernetesApi, namespace: st
 
     api.create(CONFIG_MAPS, config_map("a", namespace, x="1"))
     changes = Changes()
-    arguments: dict[str, Any] = {"namespace": namespace, "label_selector": LABEL, "on_change": changes}
-    reflector = Reflector(api, CONFIG_MAPS, transform=least, metadata_only=True, **arguments)
+    arguments: dict[str, Any] = {"namespace": namespace, "field_selector": OURS, "on_change": changes}
+    reflector = Reflector(api, CONFIG_MAPS, transform=keep(least), metadata_only=True, **arguments)
     with running(reflector):
         changes.wait_for(f"{namespace}/a")
         api.create(CONFIG_MAPS, config_map("b", namespace))
@@ -121,7 +124,9 @@ def test_it_goes_on_after_the_server_was_away_and_says_so_once(
     caplog.set_level(logging.INFO)
     api.create(CONFIG_MAPS, config_map("a", namespace))
     changes = Changes()
-    reflector = Reflector(api, CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=changes)
+    reflector = Reflector(
+        api, CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=changes, transform=WHOLE
+    )
     with running(reflector):
         api.create(CONFIG_MAPS, config_map("c", namespace))
         changes.wait_for(f"{namespace}/a", f"{namespace}/c")
@@ -148,7 +153,9 @@ def test_what_vanished_while_the_history_was_lost_is_reported(
     for name in ("same", "gone", "changed"):
         api.create(CONFIG_MAPS, config_map(name, namespace))
     changes = Changes()
-    reflector = Reflector(_Halting(api), CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=changes)
+    reflector = Reflector(
+        _Halting(api), CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=changes, transform=WHOLE
+    )
     with running(reflector):
         changes.wait_for(*(f"{namespace}/{name}" for name in ("same", "gone", "changed")))
         same = reflector.get(f"{namespace}/same")
@@ -165,7 +172,7 @@ def test_what_vanished_while_the_history_was_lost_is_reported(
         reported = {changes.next() for _ in range(3)}
         assert reported == {f"{namespace}/{name}" for name in ("gone", "changed", "new")}
         assert reflector.get(f"{namespace}/gone") is None
-        assert reflector.get(f"{namespace}/same") is same  # whoever was told may have taken something out of it
+        assert reflector.get(f"{namespace}/same") is same
         assert {stored["metadata"]["name"] for stored in reflector.objects()} == {"same", "changed", "new"}
         assert changes.keys.empty()
     assert any('state="expired"' in record.getMessage() for record in caplog.records)
@@ -185,14 +192,26 @@ class _Halting(KubernetesApi):
         return super().watch(*args, **kwargs)
 
 
-def test_a_resync_reports_every_key_again(api: KubernetesApi, namespace: str) -> None:
-    for name in ("a", "b"):
-        api.create(CONFIG_MAPS, config_map(name, namespace))
-    changes = Changes()
-    arguments: dict[str, Any] = {"namespace": namespace, "label_selector": LABEL, "resync_s": 1}
-    with running(Reflector(api, CONFIG_MAPS, on_change=changes, **arguments)):
-        for _ in range(2):
-            changes.wait_for(f"{namespace}/a", f"{namespace}/b")
+def test_the_event_of_a_transform_goes_to_the_callback_and_is_not_kept(api: KubernetesApi, namespace: str) -> None:
+    seen: queue.Queue[tuple[str, str | None]] = queue.Queue()
+
+    def transform(stored: JsonObject) -> tuple[JsonObject, str]:
+        return {"metadata": stored["metadata"]}, stored["data"]["x"]
+
+    def on_change(key: str, event: str | None) -> None:
+        seen.put((key.partition("/")[2], event))
+
+    api.create(CONFIG_MAPS, config_map("a", namespace, x="listed"))
+    reflector = Reflector(
+        api, CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=on_change, transform=transform
+    )
+    with running(reflector):
+        assert seen.get(timeout=20) == ("a", "listed")
+        api.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "changed"}}, namespace=namespace)
+        assert seen.get(timeout=20) == ("a", "changed")
+        assert [set(kept) for kept in reflector.objects()] == [{"metadata"}]
+        api.delete(CONFIG_MAPS, "a", namespace=namespace)
+        assert seen.get(timeout=20) == ("a", None)
 
 
 def test_a_callback_that_fails_is_logged_and_stops_nothing(
@@ -200,12 +219,14 @@ def test_a_callback_that_fails_is_logged_and_stops_nothing(
 ) -> None:
     changes = Changes()
 
-    def on_change(key: str) -> None:
+    def on_change(key: str, _event: None) -> None:
         changes(key)
         if key.endswith("/bad"):
             raise RuntimeError("on purpose")
 
-    reflector = Reflector(api, CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=on_change)
+    reflector = Reflector(
+        api, CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=on_change, transform=WHOLE
+    )
     with running(reflector):
         for name in ("bad", "good"):
             api.create(CONFIG_MAPS, config_map(name, namespace))
@@ -227,7 +248,7 @@ def test_an_object_that_cannot_be_processed_is_absent_until_it_can(
     for name, x in (("a", "bad"), ("b", "good"), ("c", "good")):
         api.create(CONFIG_MAPS, config_map(name, namespace, x=x))
     changes = Changes()
-    arguments: dict[str, Any] = {"namespace": namespace, "label_selector": LABEL, "transform": picky}
+    arguments: dict[str, Any] = {"namespace": namespace, "field_selector": OURS, "transform": keep(picky)}
     reflector = Reflector(api, CONFIG_MAPS, on_change=changes, **arguments)
     with running(reflector):
         assert {stored["metadata"]["name"] for stored in reflector.objects()} == {"b", "c"}
@@ -273,7 +294,7 @@ def test_objects_of_no_shape_end_neither_list_nor_watch(
     watched = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     scripted.answers = [answer(listing), answer(watched), *[answer(status=503)] * 100]
     changes = Changes()
-    reflector = Reflector(scripted_api, NODES, on_change=changes)
+    reflector = Reflector(scripted_api, NODES, on_change=changes, transform=WHOLE)
     with running(reflector):
         changes.wait_for("first", "last")
         names = {str(stored["metadata"]["name"]) for stored in reflector.objects()}
@@ -288,7 +309,7 @@ def test_only_stop_ends_it(
         raise RecursionError("on purpose")
 
     monkeypatch.setattr(api, "list", broken)
-    with running(Reflector(api, CONFIG_MAPS, namespace=namespace, on_change=lambda _: None)):
+    with running(Reflector(api, CONFIG_MAPS, namespace=namespace, on_change=lambda *_: None, transform=WHOLE)):
         pass
     (record,) = [record for record in caplog.records if record.exc_info]
     assert record.getMessage() == "reflector resource=configmaps state=failed"
@@ -298,10 +319,12 @@ def test_a_callback_may_ask_the_cache(api: KubernetesApi, namespace: str) -> Non
     api.create(CONFIG_MAPS, config_map("a", namespace))
     seen: queue.Queue[tuple[JsonObject | None, int]] = queue.Queue()
 
-    def on_change(key: str) -> None:
+    def on_change(key: str, _event: None) -> None:
         seen.put((reflector.get(key), len(reflector.objects())))
 
-    reflector = Reflector(api, CONFIG_MAPS, namespace=namespace, label_selector=LABEL, on_change=on_change)
+    reflector = Reflector(
+        api, CONFIG_MAPS, namespace=namespace, field_selector=OURS, on_change=on_change, transform=WHOLE
+    )
     with running(reflector):
         stored, count = seen.get(timeout=10)
     assert stored is not None
@@ -329,7 +352,8 @@ def test_it_never_runs_hot(
     caplog.set_level(logging.INFO)
     scripted.answers = [answer(**always)] * 1000
     stop = threading.Event()
-    thread = threading.Thread(target=Reflector(scripted_api, NODES, on_change=lambda _: None).run, args=(stop,))
+    reflector = Reflector(scripted_api, NODES, on_change=lambda *_: None, transform=WHOLE)
+    thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
     time.sleep(2)
     stop.set()
@@ -346,7 +370,8 @@ def test_it_waits_as_long_as_a_busy_server_asks(
 ) -> None:
     scripted.answers = [answer(b"busy", 429, {"Retry-After": "30"})] * 10
     stop = threading.Event()
-    thread = threading.Thread(target=Reflector(scripted_api, NODES, on_change=lambda _: None).run, args=(stop,))
+    reflector = Reflector(scripted_api, NODES, on_change=lambda *_: None, transform=WHOLE)
+    thread = threading.Thread(target=reflector.run, args=(stop,))
     thread.start()
     time.sleep(1.5)
     stop.set()

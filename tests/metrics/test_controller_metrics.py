@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from monitoring.exported import EXPORTED
 
-from controller.explanations.pending import PendingClaim
+from controller.explanations.pending_claims import PendingClaim
 from controller.metrics import PASSES, ControllerSnapshot, controller_families, pending_by_reason
 from controller.metrics.nodes import gpu_figures
 from driver.adapters.http.durations import Durations
 from driver.adapters.kubernetes.write_counts import WriteCounts
 from driver.status.metric_family import Family
-from driver.status.overview import Amount, DeviceOverview, NodeOverview
+from driver.status.overview import DeviceOverview, NodeOverview, Usage
 
 GIB = 1 << 30
 Scrape = Callable[[Iterable[Family]], Any]
@@ -29,8 +29,8 @@ def gpu(index: int, used: int = 0, **facts: Any) -> DeviceOverview:
         "index": index,
         "state": "Healthy",
         "mode": "shared" if used else "",
-        "core": Amount(used=used, total=100),
-        "memory": Amount(used=used * GIB, total=80 * GIB),
+        "core": Usage(used=used, total=100),
+        "memory": Usage(used=used * GIB, total=80 * GIB),
         "free_memory": (80 - used) * GIB or None,
     }
     return DeviceOverview(**(defaults | facts))

@@ -13,16 +13,17 @@ from monitoring.exported import EXPORTED
 
 from driver.errors import NodeError
 from driver.health.readings import GpuReading, NicReading, PortReading, Slowdown
-from driver.model.devices import DeviceName, Fpga, Gpu, MigPlacement, MigSupport, RdmaNic, device_name
+from driver.model.devices import DeviceName, DeviceType, Fpga, Gpu, MigPlacement, MigSupport, RdmaNic, device_name
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.parts import MigPartition, gpu_parts
 from driver.model.pci import PciAddress, PciePath
+from driver.plan import GpuUse, Isolation, NicUse, PreparedDevice
 from driver.status.metric_family import Family
 from kubeletplugin.claims.timed import OperationCounts, TimedClaims
 from kubeletplugin.metrics import NodeMetrics, NodeSnapshot, node_families, shares_of
 from kubeletplugin.metrics.pod_resources import PodContainer
-from kubeletplugin.state.entry import Entry, EntryDevice, EntryIsolation, EntryNicUse, EntryUse
+from kubeletplugin.state.entry import Entry
 
 GIB = 1 << 30
 PATH = PciePath(root="pci0000:10", switches=(PciAddress("0000:11:00.0"),), numa_node=1)
@@ -45,10 +46,10 @@ OPERATIONS = TimedClaims(None).so_far()  # type: ignore[arg-type] # nobody calls
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def gpu_use(**changes: Any) -> EntryUse:
+def gpu_use(**changes: Any) -> GpuUse:
     facts: dict[str, Any] = {
         "gpu": GPU.name,
-        "mode": "gpu",
+        "mode": DeviceType.GPU,
         "whole": False,
         "sharing": "hamiCore",
         "core": 30,
@@ -56,10 +57,10 @@ def gpu_use(**changes: Any) -> EntryUse:
         "placement": None,
         "gpu_memory_bytes": 80 * GIB,
     }
-    return EntryUse(**(facts | changes))
+    return GpuUse(**(facts | changes))
 
 
-def device(name: str, **changes: Any) -> EntryDevice:
+def device(name: str, **changes: Any) -> PreparedDevice:
     facts: dict[str, Any] = {
         "request_names": ("gpu",),
         "pool": "n1",
@@ -73,10 +74,10 @@ def device(name: str, **changes: Any) -> EntryDevice:
         "nic_use": None,
         "distances": (),
     }
-    return EntryDevice(**(facts | changes))
+    return PreparedDevice(**(facts | changes))
 
 
-def entry(name: str, *devices: EntryDevice) -> Entry:
+def entry(name: str, *devices: PreparedDevice) -> Entry:
     return Entry(
         uid=f"uid-{name}",
         namespace="ml",
@@ -90,8 +91,8 @@ def entry(name: str, *devices: EntryDevice) -> Entry:
     )
 
 
-def isolation(*, enforced: bool) -> EntryIsolation:
-    return EntryIsolation(enforced=enforced, by="HAMi-core", version="2.6", message="")
+def isolation(*, enforced: bool) -> Isolation:
+    return Isolation(enforced=enforced, by="HAMi-core", version="2.6", message="")
 
 
 def snapshot(*entries: Entry, inventory: Inventory | None = NODE, **facts: Any) -> NodeSnapshot:
@@ -181,7 +182,7 @@ def test_partitions_of_one_request_are_told_apart_and_count_by_their_compute_sli
         and part.profile.name == "3g.40gb"
         and part.placement in (MigPlacement(start=0, size=4), MigPlacement(start=4, size=4))
     ]
-    uses = gpu_use(mode="mig", sharing="", core=None, memory_bytes=40 * GIB)
+    uses = gpu_use(mode=DeviceType.MIG, sharing="", core=None, memory_bytes=40 * GIB)
     page = scrape(node_families(snapshot(entry("c", *(device(part.name, use=uses) for part in parts)))))
     info = [labels for labels, _ in page.of("rootport_share_info")]
     assert [(labels["device"], labels["mode"]) for labels in info] == [(GPU.name, "mig")] * 2
@@ -195,21 +196,21 @@ def test_partitions_of_one_request_are_told_apart_and_count_by_their_compute_sli
     ("facts", "mode", "partition"),
     [
         pytest.param({"use": gpu_use(whole=True, core=100)}, "whole", "", id="whole GPU"),
-        pytest.param({"use": gpu_use(mode="gpu-ratio")}, "ratio", "", id="percent of memory"),
+        pytest.param({"use": gpu_use(mode=DeviceType.GPU_RATIO)}, "ratio", "", id="percent of memory"),
         pytest.param(
-            {"nic_use": EntryNicUse(nic=NIC.name, vf="rdma-vf-1", bandwidth=None, nic_bandwidth=None)},
+            {"nic_use": NicUse(nic=NIC.name, vf="rdma-vf-1", bandwidth=None, nic_bandwidth=None)},
             "vf",
             "rdma-vf-1",
             id="virtual function",
         ),
         pytest.param(
-            {"nic_use": EntryNicUse(nic=NIC.name, vf=None, bandwidth=10, nic_bandwidth=400)},
+            {"nic_use": NicUse(nic=NIC.name, vf=None, bandwidth=10, nic_bandwidth=400)},
             "shared",
             "",
             id="bandwidth",
         ),
         pytest.param(
-            {"nic_use": EntryNicUse(nic=NIC.name, vf=None, bandwidth=None, nic_bandwidth=None)}, "whole", "", id="NIC"
+            {"nic_use": NicUse(nic=NIC.name, vf=None, bandwidth=None, nic_bandwidth=None)}, "whole", "", id="NIC"
         ),
         pytest.param({}, "whole", "", id="FPGA"),
     ],

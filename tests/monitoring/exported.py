@@ -1,4 +1,4 @@
-"""What the plugin and the controller export: the metrics' names and labels, as docs/user/metrics.md promises them."""
+"""The metrics that plugin and controller export: their names and labels, as docs/operator/metrics.md promises them."""
 
 from __future__ import annotations
 

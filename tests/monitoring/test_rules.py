@@ -18,7 +18,7 @@ from monitoring.exported import EXPORTED, series_names
 REPO = Path(__file__).resolve().parents[2]
 RULES = REPO / "resourceclasses" / "monitoring" / "rules.yaml"
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
-GUIDE = REPO / "docs" / "user" / "monitoring.md"
+GUIDE = REPO / "docs" / "operator" / "monitoring.md"
 COMPONENT = REPO / "resourceclasses" / "components" / "monitoring"
 GROUPS = yaml.safe_load(RULES.read_text())["groups"]
 ALL = [rule for group in GROUPS for rule in group["rules"]]
@@ -86,7 +86,7 @@ def test_a_rule_uses_metrics_and_labels_that_are_exported(rule: dict[str, Any]) 
 def test_each_alert_says_what_to_do(alert: dict[str, Any]) -> None:
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert alert["annotations"].keys() == {"summary", "description", "runbook"}
-    assert alert["annotations"]["runbook"] == f"docs/user/monitoring.md#{alert['alert'].lower()}"
+    assert alert["annotations"]["runbook"] == f"docs/operator/monitoring.md#{alert['alert'].lower()}"
     section = GUIDE.read_text().partition(f"\n### {alert['alert']}\n")[2].partition("\n#")[0]
     assert "**To do:**" in section
 

@@ -9,7 +9,7 @@ import pytest
 from netdev.world import CLAIM, FUNCTION, POD, World
 
 from driver.errors import NodeError
-from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.network.netdev.records import InPod
 
 OTHER_POD = "33333333-3333-3333-3333-333333333333"
 
@@ -33,10 +33,10 @@ def test_attach_moves_the_interface_with_its_addresses_under_the_pods_name_and_m
     assert locals_of == [("10.10.0.1", 24), ("10.10.9.1", 32), ("fd00:10::1", 64)]
     lender.check(POD, pod)
     assert lender.network_data(CLAIM) == {
-        FUNCTION: NetworkData(
-            interface_name="net1",
-            hardware_address=str(before["address"]),
-            ips=("10.10.0.1/24", "10.10.9.1/32", "fd00:10::1/64"),
+        FUNCTION: InPod(
+            name="net1",
+            mac=str(before["address"]),
+            addresses=("10.10.0.1/24", "10.10.9.1/32", "fd00:10::1/64"),
         )
     }
 

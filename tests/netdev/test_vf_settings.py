@@ -136,7 +136,6 @@ def test_settings_are_set_once_and_restored(
 ) -> None:
     before = pf.vfs
     configurer = pf.configurer()
-    configurer.refuse_others(_effect(**settings))
     configurer.do(_effect(**settings))
     assert pf.commands() == commands
     assert pf.vfs[1] == {**before[1], **pf.vfs[1], **fields}

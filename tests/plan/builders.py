@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from driver.api import API_VERSION
 from driver.api.resource_v1 import (
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -18,7 +19,6 @@ from driver.api.resource_v1 import (
     ResourceClaimSpec,
     ResourceClaimStatus,
 )
-from driver.config import API_VERSION
 from driver.model.devices import Fpga, Gpu, MigInstance, MigPlacement, MigProfile, MigSupport, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath

@@ -75,11 +75,11 @@ def main(kind: str, folder: Path) -> None:
     for step in range(200):
         shutil.rmtree(folder, ignore_errors=True)
         if kind != "first":
-            write_spec(OLD, folder)
+            write_spec(OLD.claim, OLD.to_json(), folder)
         action = (
             functools.partial(remove_spec, "c1", folder)
             if kind == "remove"
-            else functools.partial(write_spec, NEW, folder)
+            else functools.partial(write_spec, NEW.claim, NEW.to_json(), folder)
         )
         code = attempt(action, step)
         seen = state(folder)

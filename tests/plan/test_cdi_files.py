@@ -36,7 +36,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_spec_is_written_where_the_runtime_reads_it(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "cdi"
-    path = write_spec(spec(), folder)
+    path = write_spec(spec().claim, spec().to_json(), folder)
     assert path == folder / "rootport.dev-claim_c1.json"
     assert path.read_bytes() == spec().to_json()
     assert names(folder) == [path.name]
@@ -45,16 +45,16 @@ def test_a_spec_is_written_where_the_runtime_reads_it(tmp_path: Path) -> None:
 def test_a_file_can_be_read_by_a_runtime_of_another_user_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        path = write_spec(spec(), tmp_path)
+        path = write_spec(spec().claim, spec().to_json(), tmp_path)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_the_same_spec_is_not_written_again(tmp_path: Path) -> None:
-    path = write_spec(spec(), tmp_path)
+    path = write_spec(spec().claim, spec().to_json(), tmp_path)
     before = path.stat()
-    assert write_spec(spec(), tmp_path) == path
+    assert write_spec(spec().claim, spec().to_json(), tmp_path) == path
     assert path.stat() == before
 
 
@@ -62,7 +62,7 @@ def test_the_same_spec_is_not_written_again(tmp_path: Path) -> None:
 def test_a_file_that_says_something_else_is_replaced(tmp_path: Path, existing: bytes | None) -> None:
     path = tmp_path / spec().file_name
     path.write_bytes(spec().to_json() + b" " if existing is None else existing)
-    write_spec(spec(), tmp_path)
+    write_spec(spec().claim, spec().to_json(), tmp_path)
     assert path.read_bytes() == spec().to_json()
     assert names(tmp_path) == [path.name]
 
@@ -74,7 +74,7 @@ def test_a_link_in_the_files_place_is_replaced_and_not_followed(tmp_path: Path) 
     folder.mkdir()
     (folder / spec().file_name).symlink_to(outside)
     for minor in (0, 1):
-        path = write_spec(spec(minor=minor), folder)
+        path = write_spec(spec(minor=minor).claim, spec(minor=minor).to_json(), folder)
         assert not path.is_symlink()
         assert path.read_bytes() == spec(minor=minor).to_json()
         assert outside.read_bytes() == spec().to_json()
@@ -84,19 +84,19 @@ def test_a_link_in_the_files_place_is_replaced_and_not_followed(tmp_path: Path) 
 
 def test_a_fifo_in_the_files_place_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / spec().file_name)
-    assert write_spec(spec(), tmp_path).read_bytes() == spec().to_json()
+    assert write_spec(spec().claim, spec().to_json(), tmp_path).read_bytes() == spec().to_json()
 
 
 def test_a_linked_folder_is_the_admins_choice(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "var-run").symlink_to("run")
-    write_spec(spec(), tmp_path / "var-run")
+    write_spec(spec().claim, spec().to_json(), tmp_path / "var-run")
     assert names(tmp_path / "run") == [spec().file_name]
 
 
 def test_only_the_named_claims_file_is_removed_and_again_is_fine(tmp_path: Path) -> None:
     for uid in ("c1", "c2"):
-        write_spec(spec(uid), tmp_path)
+        write_spec(spec(uid).claim, spec(uid).to_json(), tmp_path)
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu")
     for _ in range(2):
         remove_spec("c1", tmp_path)
@@ -106,7 +106,7 @@ def test_only_the_named_claims_file_is_removed_and_again_is_fine(tmp_path: Path)
 
 def test_the_claims_of_a_folder_are_listed_and_other_files_left_out(tmp_path: Path) -> None:
     for uid in ("c2", "c1"):
-        write_spec(spec(uid), tmp_path)
+        write_spec(spec(uid).claim, spec(uid).to_json(), tmp_path)
     for other in (
         "nvidia.yaml",
         "rootport.dev-claim_C1.json",
@@ -151,7 +151,7 @@ def failure(act: Callable[[], object]) -> str:
 def test_a_folder_that_is_a_file_is_told_with_claim_and_file(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("")
     path = tmp_path / "cdi" / "rootport.dev-claim_c1.json"
-    message = failure(lambda: write_spec(spec(), tmp_path / "cdi"))
+    message = failure(lambda: write_spec(spec().claim, spec().to_json(), tmp_path / "cdi"))
     assert message.startswith(f"claim ml/train (uid c1): the CDI spec {path} cannot be written: ")
     for act in (lambda: claim_uids(tmp_path / "cdi"), lambda: remove_leftovers(tmp_path / "cdi")):
         assert "Not a directory" in failure(act)
@@ -159,7 +159,7 @@ def test_a_folder_that_is_a_file_is_told_with_claim_and_file(tmp_path: Path) -> 
 
 def test_a_folder_in_the_files_place_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / spec().file_name).mkdir()
-    assert "Is a directory" in failure(lambda: write_spec(spec(), tmp_path))
+    assert "Is a directory" in failure(lambda: write_spec(spec().claim, spec().to_json(), tmp_path))
     failure(lambda: remove_spec("c1", tmp_path))
     assert names(tmp_path) == [spec().file_name]
 
@@ -199,16 +199,16 @@ def test_an_error_of_any_system_call_leaves_the_old_file_or_the_new_one(
     for index in range(30):
         folder = tmp_path / str(index)
         if existing:
-            write_spec(old, folder)
+            write_spec(old.claim, old.to_json(), folder)
         with monkeypatch.context() as patch:
             faulty = FaultyOs(patch, index, number)
             try:
-                write_spec(new, folder)
+                write_spec(new.claim, new.to_json(), folder)
             except NodeError as error:
                 told.append(error.message)
         held = [path.read_bytes() for path in folder.iterdir()] if folder.exists() else []
         assert held in ([old.to_json()] if existing else [], [new.to_json()])
-        assert write_spec(new, folder).read_bytes() == new.to_json()
+        assert write_spec(new.claim, new.to_json(), folder).read_bytes() == new.to_json()
         if not faulty.failed:
             break
     assert not faulty.failed
@@ -242,7 +242,7 @@ spec = prepare_plan(claim(given("gpu", "gpu-0000-10-00-0"), uid="c1"), node(gpu(
 
 TRY = """
 try:
-    write_spec(spec, Path())
+    write_spec(spec.claim, spec.to_json(), Path())
 except NodeError as error:
     print(error)
 """

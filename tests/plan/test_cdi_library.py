@@ -67,7 +67,7 @@ def everything(inventory: Inventory, uid: str) -> PreparePlan:
 
 def write(plan: PreparePlan, folder: Path) -> None:
     assert plan.spec is not None
-    write_spec(plan.spec, folder)
+    write_spec(plan.spec.claim, plan.spec.to_json(), folder)
 
 
 def test_a_container_gets_what_the_requests_it_names_were_given(oracle: Path, tmp_path: Path) -> None:

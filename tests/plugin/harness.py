@@ -16,21 +16,21 @@ from cluster.control_plane import ControlPlane
 from cluster.driver import NAMESPACE
 from cluster.processes import wait_until
 
-from kubeletplugin.node.discovery import Sighting, look
+from kubeletplugin.node.discovery import DiscoveredNode, discover
 from kubeletplugin.node.roots import Roots
 
 GPUS = ("0000:13:00.0", "0000:23:00.0")
 NICS = ("0000:14:00.0", "0000:24:00.0")
 
 
-def look_before_and_after_a_driver_update(roots: Roots) -> tuple[Sighting, Sighting]:
+def look_before_and_after_a_driver_update(roots: Roots) -> tuple[DiscoveredNode, DiscoveredNode]:
     """In one process: what is loaded stays so. To be run in one of its own."""
     version = roots.hardware.path / "sys/module/nvidia/version"
     version.parent.mkdir(parents=True, exist_ok=True)
     version.write_text("580.95.05\n")
-    before = look(roots, node="n")
+    before = discover(roots, node="n")
     version.write_text("590.10.01\n")
-    return before, look(roots, node="n")
+    return before, discover(roots, node="n")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
 from driver.plan import PreparePlan
 from driver.plan.effects import RunMpsDaemon
-from driver.plan.nic_host import NicHost
+from driver.plan.host import NicHost
 from kubeletplugin.claims.planner import ClaimPlanner
 from kubeletplugin.node.roots import Roots
 

@@ -19,13 +19,13 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
-from driver.plan.nic_use import NicUse
-from kubeletplugin.claims.device_status import device_statuses, is_told
-from kubeletplugin.claims.status import ClaimStatusPublisher, TellingClaims
+from driver.plan.uses import NicUse
+from kubeletplugin.claims.device_status import device_statuses, is_published
+from kubeletplugin.claims.status import ClaimStatusPublisher, NotifyingClaims
 from kubeletplugin.internal_errors import InternalError
-from kubeletplugin.network.network_data import NetworkData
+from kubeletplugin.network.netdev.records import InPod
 from kubeletplugin.service import ClaimPrepared
-from kubeletplugin.state.entry import Entry, EntryDevice
+from kubeletplugin.state.entry import Entry
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 MOMENT = "2026-03-04T05:06:07Z"
@@ -191,10 +191,10 @@ def test_the_nic_of_a_virtual_function_that_an_older_version_prepared_is_not_tol
     assert entry["data"].keys() == {"apiVersion", "kind", "vf"}
 
 
-def test_how_the_pod_sees_its_interface_is_told_while_it_has_it() -> None:
+def test_how_the_pod_sees_its_interface_is_published_while_it_has_it() -> None:
     devices = [nic(VF_USE)]
     claim = allocated(*devices)
-    inside = NetworkData(interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24",))
+    inside = InPod(name="net1", mac="02:00:00:00:00:01", addresses=("10.0.0.7/24",))
     with_it = device_statuses(devices, claim, now=NOW, network={VF: inside})
     assert with_it[0]["networkData"] == {
         "interfaceName": "net1",
@@ -204,12 +204,12 @@ def test_how_the_pod_sees_its_interface_is_told_while_it_has_it() -> None:
     without = device_statuses(devices, claim, now=NOW)
     assert "networkData" not in without[0]
     for said, stored in ((with_it, without), (without, with_it)):
-        assert is_told(said, {"status": {"devices": said}})
-        assert not is_told(said, {"status": {"devices": stored}})
+        assert is_published(said, {"status": {"devices": said}})
+        assert not is_published(said, {"status": {"devices": stored}})
 
 
 def test_no_more_addresses_are_told_than_the_api_takes() -> None:
-    many = NetworkData(interface_name="net1", hardware_address="", ips=tuple(f"10.0.0.{n}/24" for n in range(1, 20)))
+    many = InPod(name="net1", mac="", addresses=tuple(f"10.0.0.{n}/24" for n in range(1, 20)))
     (entry,) = device_statuses([nic(VF_USE)], allocated(nic(VF_USE)), now=NOW, network={VF: many})
     assert len(entry["networkData"]["ips"]) == 16
     assert "hardwareAddress" not in entry["networkData"]
@@ -235,14 +235,14 @@ def test_a_conditions_time_moves_with_its_status_alone() -> None:
     assert other["conditions"][0]["lastTransitionTime"] == "2026-03-04T06:06:07Z"
 
 
-def test_what_stands_there_is_told_whatever_others_say() -> None:
+def test_what_stands_there_is_published_whatever_others_say() -> None:
     entries = told(prepared())
     mine = entries[0] | {"conditions": [*entries[0]["conditions"], UP], "networkData": {"interfaceName": "x"}}
     by_hand = {"driver": "rootport.dev", "pool": NODE, "device": "rdma-0", "conditions": [UP]}
-    assert is_told(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
-    assert not is_told(entries, {"status": {"devices": [THEIRS]}})
-    assert not is_told(entries, {"status": {"devices": [mine, mine | {"device": "gpu-1"}]}})
-    assert not is_told(entries, {"status": {"devices": [mine | {"data": {}}]}})
+    assert is_published(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
+    assert not is_published(entries, {"status": {"devices": [THEIRS]}})
+    assert not is_published(entries, {"status": {"devices": [mine, mine | {"device": "gpu-1"}]}})
+    assert not is_published(entries, {"status": {"devices": [mine | {"data": {}}]}})
 
 
 def test_an_entry_is_far_below_the_api_servers_limit() -> None:
@@ -298,7 +298,7 @@ class Claims:
             name=metadata["name"],
             state="prepared",
             boot_id="b",
-            devices=tuple(EntryDevice.of(device) for device in devices),
+            devices=devices,
             effects=effects,
             cdi_spec="{}",
             files=(),
@@ -373,7 +373,9 @@ def publisher(api: Counted, claims: Claims) -> ClaimStatusPublisher:
 
 
 @pytest.mark.needs_go
-def test_a_prepared_claims_status_is_told_once(claims: Claims, publisher: ClaimStatusPublisher, api: Counted) -> None:
+def test_a_prepared_claims_status_is_published_once(
+    claims: Claims, publisher: ClaimStatusPublisher, api: Counted
+) -> None:
     claims.add("status-one", prepared(), others=True)
     publisher.publish()
     stored = claims.get("status-one")["status"]["devices"]
@@ -396,7 +398,7 @@ def test_a_restart_reads_and_writes_nothing(claims: Claims, publisher: ClaimStat
 
 
 @pytest.mark.needs_go
-def test_a_claim_that_is_allocated_and_prepared_anew_is_told_anew(
+def test_a_claim_that_is_allocated_and_prepared_anew_is_published_anew(
     claims: Claims, publisher: ClaimStatusPublisher
 ) -> None:
     made = claims.add("status-again", prepared())
@@ -410,7 +412,7 @@ def test_a_claim_that_is_allocated_and_prepared_anew_is_told_anew(
 
 
 @pytest.mark.needs_go
-def test_what_changed_is_told_with_its_time(claims: Claims, api: Counted, publisher: ClaimStatusPublisher) -> None:
+def test_what_changed_is_published_with_its_time(claims: Claims, api: Counted, publisher: ClaimStatusPublisher) -> None:
     made = claims.add("status-change", prepared())
     publisher.publish()
     claims.prepare(made, prepared(isolation=TURNS))
@@ -481,9 +483,9 @@ def test_one_claim_on_which_the_plugin_stumbles_keeps_no_other_back(claims: Clai
     made = claims.add("status-a-stumble", nic(VF_USE))
     claims.prepare(made, nic(VF_USE), effects=(lent,))
     claims.add("status-b-other", prepared())
-    networks: list[Mapping[str, NetworkData]] = []
+    networks: list[Mapping[str, InPod]] = []
 
-    def network(_: str) -> Mapping[str, NetworkData]:
+    def network(_: str) -> Mapping[str, InPod]:
         return networks[0]  # IndexError: a mistake
 
     publisher = ClaimStatusPublisher(api, entries=claims.current, network=network, wall=lambda: NOW)
@@ -506,7 +508,7 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
             self.calls += 1
             raise UnavailableError("away")
 
-    devices = (EntryDevice.of(prepared()),)
+    devices = (prepared(),)
     entries = [
         Entry(
             uid=f"u{at}",
@@ -528,7 +530,7 @@ def test_an_api_server_that_is_away_ends_the_attempt_at_once() -> None:
 
 
 @pytest.mark.needs_go
-def test_an_interface_is_told_once_it_is_in_the_pod_and_when_it_has_left(claims: Claims, api: Counted) -> None:
+def test_an_interface_is_published_once_it_is_in_the_pod_and_when_it_has_left(claims: Claims, api: Counted) -> None:
     lent = LendInterface(
         function=VF,
         address="0000:41:00.2",
@@ -541,15 +543,13 @@ def test_an_interface_is_told_once_it_is_in_the_pod_and_when_it_has_left(claims:
     )
     made = claims.add("status-lent", nic(VF_USE))
     claims.prepare(made, nic(VF_USE), effects=(lent,))
-    network: dict[str, NetworkData] = {}
+    network: dict[str, InPod] = {}
     publisher = ClaimStatusPublisher(
         api, entries=claims.current, network=lambda uid: network if uid == made["metadata"]["uid"] else {}
     )
     publisher.publish()
     assert "networkData" not in claims.told("status-lent")[0]
-    network[VF] = NetworkData(
-        interface_name="net1", hardware_address="02:00:00:00:00:01", ips=("10.0.0.7/24", "fd00::7/64")
-    )
+    network[VF] = InPod(name="net1", mac="02:00:00:00:00:01", addresses=("10.0.0.7/24", "fd00::7/64"))
     api.calls.clear()
     for _ in range(2):
         publisher.publish()
@@ -586,7 +586,7 @@ class Service:
 )
 def test_the_publisher_is_woken_by_a_claim_that_was_prepared(answer: ClaimPrepared | RootportError, calls: int) -> None:
     woken: list[None] = []
-    claims = TellingClaims(Service(answer), lambda: woken.append(None))
+    claims = NotifyingClaims(Service(answer), lambda: woken.append(None))
     reference = ClaimReference(namespace="n", name="c", uid="u")
     assert claims.prepare([reference]) == {"u": answer}
     assert claims.unprepare([reference]) == {"u": None}

@@ -31,15 +31,15 @@ from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory, InventorySource
 from kubeletplugin.health.pod_status import DevicesHealth
 from kubeletplugin.loop import ProcessOutdatedError
-from kubeletplugin.node.discovery import Discovery, Sighting
+from kubeletplugin.node.discovery import DiscoveredNode, Discovery
 from kubeletplugin.node.own_devices import HiddenDevice, hidden_device
 from kubeletplugin.node.roots import Roots
-from kubeletplugin.publish.conditions import Concern, Finding, Findings, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionReports, ConditionStatus, ConditionType
 
-LOOK = "kubeletplugin.node.discovery:look"
+LOOK = "kubeletplugin.node.discovery:discover"
 MACHINE = Machine(gpus=tuple(H100_80GB.at(number, f"0000{address}") for number, address in enumerate(GPUS)))
 BROKEN = Machine(fail={"nvmlInitWithFlags": "NVML_ERROR_LIB_RM_VERSION_MISMATCH"})
-Look = Callable[..., Sighting]
+Look = Callable[..., DiscoveredNode]
 
 
 @pytest.fixture
@@ -49,20 +49,20 @@ def host(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def look(nvml_stub: StubNvml, host: Path) -> Look:
-    def look_at(machine: Machine = MACHINE) -> Sighting:
+    def look_at(machine: Machine = MACHINE) -> DiscoveredNode:
         found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n")
-        assert isinstance(found, Sighting)
+        assert isinstance(found, DiscoveredNode)
         return found
 
     return look_at
 
 
-def look_without_library(host: Path, hidden: Path) -> Sighting:
+def look_without_library(host: Path, hidden: Path) -> DiscoveredNode:
     """As in a container that does not see NVIDIA's library, whatever this machine has."""
     hidden.mkdir()
     (hidden / "libnvidia-ml.so.1").write_bytes(b"no library")
     found = run({**os.environ, "LD_LIBRARY_PATH": str(hidden)}, LOOK, Roots.of(host, ""), node="n")
-    assert isinstance(found, Sighting)
+    assert isinstance(found, DiscoveredNode)
     return found
 
 
@@ -212,9 +212,9 @@ def test_an_exchanged_driver_needs_a_new_process(host: Path, nvml_stub: StubNvml
     assert (after.outdated, "another driver runs" in str(after.unseen)) == (True, True)
 
 
-def look_from_container(host: Path, own: Path, environment: dict[str, str]) -> Sighting:
+def look_from_container(host: Path, own: Path, environment: dict[str, str]) -> DiscoveredNode:
     found = run(environment, LOOK, Roots.of(host, ""), node="n", own=own)
-    assert isinstance(found, Sighting)
+    assert isinstance(found, DiscoveredNode)
     return found
 
 
@@ -252,10 +252,10 @@ def test_a_node_that_the_process_has_as_well_is_not_hidden(host: Path, tmp_path:
 class Looks:
     """Gives one sighting, or error, after the other."""
 
-    def __init__(self, *results: Sighting | RootportError) -> None:
+    def __init__(self, *results: DiscoveredNode | RootportError) -> None:
         self._results = list(results)
 
-    def __call__(self) -> Sighting:
+    def __call__(self) -> DiscoveredNode:
         result = self._results.pop(0)
         if isinstance(result, RootportError):
             raise result
@@ -263,50 +263,54 @@ class Looks:
 
 
 @pytest.fixture
-def whole(look: Look) -> Sighting:
+def whole(look: Look) -> DiscoveredNode:
     return look()
 
 
 UNSEEN = NodeError("2 NVIDIA GPUs cannot be looked at: no library")
 
 
-def discovery(*results: Sighting | RootportError) -> tuple[Discovery, list[Finding], list[None]]:
+def discovery(*results: DiscoveredNode | RootportError) -> tuple[Discovery, list[ConditionReport], list[None]]:
     changes: list[None] = []
-    findings = Findings(lambda: None)
-    findings.settle()
-    found = Discovery(Looks(*results), findings=findings, on_change=lambda: changes.append(None))
-    told: list[Finding] = []
+    reports = ConditionReports(lambda: None)
+    reports.settle()
+    found = Discovery(Looks(*results), reports=reports, on_change=lambda: changes.append(None))
+    told: list[ConditionReport] = []
 
     for _ in results:
         with suppress(RootportError):
             found.run()
-        told.append(findings.latest()[1])
+        told.append(reports.latest()[1])
     return found, told, changes
 
 
 def test_before_the_first_look_nothing_can_be_prepared() -> None:
     with pytest.raises(NodeError, match="not known yet"):
-        Discovery(Looks(), findings=Findings(lambda: None), on_change=lambda: None).inventory()
+        Discovery(Looks(), reports=ConditionReports(lambda: None), on_change=lambda: None).inventory()
 
 
 def test_why_nothing_is_known_is_told() -> None:
     found, told, _ = discovery(InputError("no sysfs there"))
-    assert (told[0].state, told[0].reason, told[0].message) == (State.FALSE, "DiscoveryFailed", "no sysfs there")
+    assert (told[0].status, told[0].reason, told[0].message) == (
+        ConditionStatus.FALSE,
+        "DiscoveryFailed",
+        "no sysfs there",
+    )
     with pytest.raises(NodeError, match="not known yet: no sysfs there"):
         found.inventory()
 
 
 @pytest.mark.needs_cc
-def test_a_look_that_fails_loses_no_device(whole: Sighting) -> None:
+def test_a_look_that_fails_loses_no_device(whole: DiscoveredNode) -> None:
     found, told, _ = discovery(whole, NodeError("sysfs cannot be listed"))
-    assert [item.state for item in told] == [State.TRUE, State.FALSE]
+    assert [item.status for item in told] == [ConditionStatus.TRUE, ConditionStatus.FALSE]
     assert found.inventory() == whole.inventory
     assert not found.certain()
 
 
 @pytest.mark.needs_cc
-def test_gpus_that_cannot_be_looked_at_any_more_stay_as_they_were(whole: Sighting) -> None:
-    without = Sighting(inventory=replace(whole.inventory, gpus=()), unseen=UNSEEN)
+def test_gpus_that_cannot_be_looked_at_any_more_stay_as_they_were(whole: DiscoveredNode) -> None:
+    without = DiscoveredNode(inventory=replace(whole.inventory, gpus=()), unseen=UNSEEN)
     found, told, changes = discovery(whole, without, whole)
     assert [item.reason for item in told] == ["Discovered", "GpusNotSeen", "Discovered"]
     assert "what was known of them before is kept" in told[1].message
@@ -316,31 +320,31 @@ def test_gpus_that_cannot_be_looked_at_any_more_stay_as_they_were(whole: Sightin
 
 
 @pytest.mark.needs_cc
-def test_gpus_that_were_never_seen_are_not_published(whole: Sighting) -> None:
-    without = Sighting(inventory=replace(whole.inventory, gpus=()), unseen=UNSEEN)
+def test_gpus_that_were_never_seen_are_not_published(whole: DiscoveredNode) -> None:
+    without = DiscoveredNode(inventory=replace(whole.inventory, gpus=()), unseen=UNSEEN)
     found, told, _ = discovery(without)
     assert found.inventory().gpus == ()
     assert (told[0].reason, "they are not published" in told[0].message) == ("GpusNotSeen", True)
 
 
 @pytest.mark.needs_cc
-def test_a_device_that_is_seen_to_be_gone_is_gone(whole: Sighting) -> None:
-    fewer = Sighting(inventory=replace(whole.inventory, gpus=whole.inventory.gpus[:1]))
+def test_a_device_that_is_seen_to_be_gone_is_gone(whole: DiscoveredNode) -> None:
+    fewer = DiscoveredNode(inventory=replace(whole.inventory, gpus=whole.inventory.gpus[:1]))
     found, _, changes = discovery(whole, fewer, fewer)
     assert len(found.inventory().gpus) == 1
     assert len(changes) == 2, "the third look saw nothing new"
 
 
-OUTDATED = Sighting(inventory=Inventory(node="n", source=InventorySource.LIVE), unseen=UNSEEN, outdated=True)
+OUTDATED = DiscoveredNode(inventory=Inventory(node="n", source=InventorySource.LIVE), unseen=UNSEEN, outdated=True)
 
 
 def test_an_outdated_process_tells_it_before_it_ends() -> None:
-    findings = Findings(lambda: None)
-    findings.settle()
-    found = Discovery(Looks(*[OUTDATED] * 2), findings=findings, on_change=lambda: None, told_for_s=0)
+    reports = ConditionReports(lambda: None)
+    reports.settle()
+    found = Discovery(Looks(*[OUTDATED] * 2), reports=reports, on_change=lambda: None, told_for_s=0)
     with pytest.raises(NodeError, match="no library"):
         found.run()
-    assert findings.latest()[1].reason == "ContainerOutdated"
+    assert reports.latest()[1].reason == "ContainerOutdated"
     with pytest.raises(ProcessOutdatedError, match="no library"):
         found.run()
 
@@ -352,30 +356,32 @@ def test_an_outdated_process_that_has_not_been_told_for_long_goes_on() -> None:
 
 
 @pytest.mark.needs_cc
-def test_a_look_that_hangs_is_told_until_it_ends(whole: Sighting) -> None:
+def test_a_look_that_hangs_is_told_until_it_ends(whole: DiscoveredNode) -> None:
     told = threading.Event()
     may_end = threading.Event()
-    findings = Findings(lambda: told.set() if findings.latest()[1].reason == "LookHangs" else None)
-    findings.settle(Finding(concern=Concern.DISCOVERED, state=State.TRUE, reason="Discovered", message=""))
+    reports = ConditionReports(lambda: told.set() if reports.latest()[1].reason == "LookHangs" else None)
+    reports.settle(
+        ConditionReport(type=ConditionType.DISCOVERED, status=ConditionStatus.TRUE, reason="Discovered", message="")
+    )
     health = DevicesHealth("n")
 
-    def look_again() -> Sighting:
+    def look_again() -> DiscoveredNode:
         assert may_end.wait(10)
         return whole
 
     found = Discovery(
         look_again,
-        findings=findings,
+        reports=reports,
         on_change=lambda: health.update(found.latest(), certain=found.certain()),
         late_s=0.01,
     )
     thread = threading.Thread(target=found.run)
     thread.start()
     assert told.wait(10)
-    assert findings.latest()[1].state is State.FALSE
+    assert reports.latest()[1].status is ConditionStatus.FALSE
     may_end.set()
     thread.join(10)
-    assert findings.latest()[1].reason == "Discovered"
+    assert reports.latest()[1].reason == "Discovered"
     assert found.certain()
     assert all(item.healthy for item in health.current())
 

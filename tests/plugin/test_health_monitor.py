@@ -23,11 +23,11 @@ from driver.health.readings import GpuReading, NicReading, PortReading, XidEvent
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from kubeletplugin.health import HEALTH_FILE, HealthMonitor, HealthWatch, MemoryFile
+from kubeletplugin.health import HEALTH_FILE, FaultHistoryFile, HealthMonitor, HealthWatch
 from kubeletplugin.loop import Loop
-from kubeletplugin.node.discovery import Discovery, Sighting
+from kubeletplugin.node.discovery import DiscoveredNode, Discovery
 from kubeletplugin.node.roots import Roots
-from kubeletplugin.publish.conditions import Findings
+from kubeletplugin.publish.conditions import ConditionReports
 
 GPU = "gpu-0000-13-00-0"
 NIC = "rdma-0000-14-00-0"
@@ -74,7 +74,7 @@ class Case:
 
     def monitor(self, boot_id: str = "b") -> HealthMonitor:
         return HealthMonitor(
-            MemoryFile(self.file, boot_id=boot_id),
+            FaultHistoryFile(self.file, boot_id=boot_id),
             inventory=lambda: self.inventory,
             certain=lambda: True,
             reader=self.devices,
@@ -319,7 +319,7 @@ def test_many_threads_leave_the_file_as_the_last_word(case: Case) -> None:
 
 def test_of_two_threads_the_last_to_tell_does_not_tell_what_is_older(inventory: Inventory, tmp_path: Path) -> None:
     discovery = Discovery(
-        lambda: Sighting(inventory=inventory), findings=Findings(lambda: None), on_change=lambda: None
+        lambda: DiscoveredNode(inventory=inventory), reports=ConditionReports(lambda: None), on_change=lambda: None
     )
     discovery.run()
     telling, go_on = threading.Event(), threading.Event()
@@ -335,7 +335,7 @@ def test_of_two_threads_the_last_to_tell_does_not_tell_what_is_older(inventory: 
     watch = HealthWatch(
         Roots.of(tmp_path, ""),
         discovery=discovery,
-        memory=MemoryFile(tmp_path / HEALTH_FILE, boot_id="b"),
+        history=FaultHistoryFile(tmp_path / HEALTH_FILE, boot_id="b"),
         interval_s=10,
         hold_s=0,
         make_loop=partial(Loop, on_outdated=lambda: None),

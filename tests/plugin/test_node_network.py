@@ -18,7 +18,7 @@ from driver.plan.effects import LendInterface
 from kubeletplugin.network.netdev.records import InPod, Record, Records
 from kubeletplugin.network.node_network import NodeNetwork
 from kubeletplugin.node.roots import Roots
-from kubeletplugin.publish.conditions import State
+from kubeletplugin.publish.conditions import ConditionStatus
 
 POD = "0d9ac3e4-7b12-4c5e-9d0f-a1b2c3d4e5f6"
 VF = "rdma-vf-0000-41-00-1"
@@ -115,7 +115,7 @@ def test_what_is_lent_is_known_by_name_from_before_it_moves_until_it_is_back(nod
     assert network.of_claim("claim") == {}
     records.write(record.model_copy(update={"in_pod": InPod(name="net1", mac="02:00:00:00:00:01", addresses=())}))
     (told,) = network.of_claim("claim").values()
-    assert (told.interface_name, told.hardware_address, told.ips) == ("net1", "02:00:00:00:00:01", ())
+    assert (told.name, told.mac, told.addresses) == ("net1", "02:00:00:00:00:01", ())
     assert network.of_claim("another") == {}
     records.lose(record)
     records.remove(record)
@@ -139,14 +139,14 @@ def test_the_plugin_is_chained_and_chained_again_where_the_networks_owner_took_i
     assert not network.has_cni_plugin()
     missing = network.check()
     assert missing is not None
-    assert (missing.state, missing.reason) == (State.FALSE, "NotChained")
+    assert (missing.status, missing.reason) == (ConditionStatus.FALSE, "NotChained")
     assert "no network configuration yet" in missing.message
     path = node.configure()
     assert node.unchained == 0
     for times in (1, 2):
         found = network.check()
         assert found is not None
-        assert found.state is State.TRUE
+        assert found.status is ConditionStatus.TRUE
         assert network.has_cni_plugin()
         assert json.loads(path.read_text())["plugins"] == [{"type": "bridge"}, {"type": "rootport-cni"}]
         node.configure()
@@ -170,7 +170,7 @@ def test_calls_are_served_and_changes_told_until_the_end(node: Node) -> None:
     (node.state / "cni.sock").unlink()
     found = network.check()
     assert found is not None
-    assert found.state is State.TRUE
+    assert found.status is ConditionStatus.TRUE
     assert json.loads(node.call("ADD")) == {"version": 1, "result": {}}
     network.stop()
     assert not (node.state / "cni.sock").exists()
@@ -202,9 +202,9 @@ def test_a_socket_that_cannot_be_made_is_told_and_keeps_nobody_from_starting(
     assert "the CNI plugin's calls cannot be served" in caplog.text
     found = network.check()
     assert found is not None
-    assert found.state is State.FALSE
+    assert found.status is ConditionStatus.FALSE
     (node.state / "cni.lock").rmdir()
     found = network.check()
     assert found is not None
-    assert found.state is State.TRUE
+    assert found.status is ConditionStatus.TRUE
     network.stop()

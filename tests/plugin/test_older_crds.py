@@ -17,12 +17,15 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
-from kubeletplugin.publish.conditions import Concern, Finding, State
+from driver.objects import node_inventory
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 from kubeletplugin.publish.inventory import NodePublisher
 
 GPU = DeviceName("gpu-0000-13-00-0")
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
-FINDINGS = (Finding(concern=Concern.READY, state=State.TRUE, reason="Ready", message="all is well"),)
+FINDINGS = (
+    ConditionReport(type=ConditionType.READY, status=ConditionStatus.TRUE, reason="Ready", message="all is well"),
+)
 SICK = NodeHealth(
     watched=frozenset({GPU}),
     faults=(Fault(device=GPU, reason="Xid79", effect=Effect.NO_EXECUTE, since=NOW, message="gone"),),
@@ -83,12 +86,12 @@ def publisher(server: OldApiServer, tmp_path: Path) -> NodePublisher:
     config = {"clusters": [cluster], "contexts": [named], "users": [{"name": "x", "user": {}}], "current-context": "x"}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
-    inventory = Inventory(node="n", source=InventorySource.LIVE)
+    spec = node_inventory(Inventory(node="n", source=InventorySource.LIVE)).spec
     return NodePublisher(
         KubernetesApi.connect(kubeconfig=kubeconfig),
         node="n",
-        inventory=lambda: inventory,
-        findings=lambda: FINDINGS,
+        spec=lambda: spec,
+        reports=lambda: FINDINGS,
         health=lambda: SICK,
         now=lambda: NOW,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletplugin.publish.conditions import Finding, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus
 from kubeletplugin.publish.host_checks import folder_facts
 from kubeletplugin.publish.preflight import (
     FolderFacts,
@@ -24,47 +24,49 @@ def node(*, runtime: str = "containerd://2.2.3", kubelet: str = "v1.36.3") -> No
 
 
 @pytest.mark.parametrize(
-    ("runtime", "state", "says"),
+    ("runtime", "status", "says"),
     [
-        ("containerd://2.2.3", State.TRUE, "by default"),
-        ("containerd://2.0.0-rc.1", State.TRUE, "by default"),
-        ("containerd://1.7.27", State.UNKNOWN, "enable_cdi = true"),
-        ("containerd://1.6.38", State.FALSE, "update to containerd 2"),
-        ("containerd://1.10.0", State.UNKNOWN, "enable_cdi = true"),
-        ("cri-o://1.34.1", State.TRUE, "by default"),
-        ("cri-o://1.28.0", State.TRUE, "by default"),
-        ("cri-o://1.27.9", State.FALSE, "1.28"),
-        ("docker://28.0.1", State.UNKNOWN, "not known"),
-        ("containerd://Unknown", State.UNKNOWN, "not known"),
-        ("", State.UNKNOWN, "not known"),
+        ("containerd://2.2.3", ConditionStatus.TRUE, "by default"),
+        ("containerd://2.0.0-rc.1", ConditionStatus.TRUE, "by default"),
+        ("containerd://1.7.27", ConditionStatus.UNKNOWN, "enable_cdi = true"),
+        ("containerd://1.6.38", ConditionStatus.FALSE, "update to containerd 2"),
+        ("containerd://1.10.0", ConditionStatus.UNKNOWN, "enable_cdi = true"),
+        ("cri-o://1.34.1", ConditionStatus.TRUE, "by default"),
+        ("cri-o://1.28.0", ConditionStatus.TRUE, "by default"),
+        ("cri-o://1.27.9", ConditionStatus.FALSE, "1.28"),
+        ("docker://28.0.1", ConditionStatus.UNKNOWN, "not known"),
+        ("containerd://Unknown", ConditionStatus.UNKNOWN, "not known"),
+        ("", ConditionStatus.UNKNOWN, "not known"),
     ],
 )
-def test_whether_the_runtime_reads_cdi(runtime: str, state: State, says: str) -> None:
+def test_whether_the_runtime_reads_cdi(runtime: str, status: ConditionStatus, says: str) -> None:
     found = check_runtime(node(runtime=runtime), "/var/run/cdi")
-    assert found.state is state
+    assert found.status is status
     assert says in found.message
 
 
-@pytest.mark.parametrize(("folder", "state"), [("/etc/cdi", State.TRUE), ("/srv/cdi", State.UNKNOWN)])
-def test_a_folder_that_no_runtime_reads_by_default_must_be_named_to_it(folder: str, state: State) -> None:
+@pytest.mark.parametrize(
+    ("folder", "status"), [("/etc/cdi", ConditionStatus.TRUE), ("/srv/cdi", ConditionStatus.UNKNOWN)]
+)
+def test_a_folder_that_no_runtime_reads_by_default_must_be_named_to_it(folder: str, status: ConditionStatus) -> None:
     found = check_runtime(node(), folder)
-    assert found.state is state
-    assert (f"cdi_spec_dirs must name {folder}" in found.message) is (state is State.UNKNOWN)
+    assert found.status is status
+    assert (f"cdi_spec_dirs must name {folder}" in found.message) is (status is ConditionStatus.UNKNOWN)
 
 
 @pytest.mark.parametrize(
-    ("version", "state"),
+    ("version", "status"),
     [
-        ("v1.36.3", State.TRUE),
-        ("v1.34.0-gke.1", State.TRUE),
-        ("v1.33.9", State.FALSE),
-        ("v2.0.0", State.TRUE),
-        ("", State.UNKNOWN),
-        ("latest", State.UNKNOWN),
+        ("v1.36.3", ConditionStatus.TRUE),
+        ("v1.34.0-gke.1", ConditionStatus.TRUE),
+        ("v1.33.9", ConditionStatus.FALSE),
+        ("v2.0.0", ConditionStatus.TRUE),
+        ("", ConditionStatus.UNKNOWN),
+        ("latest", ConditionStatus.UNKNOWN),
     ],
 )
-def test_whether_the_kubelet_is_new_enough(version: str, state: State) -> None:
-    assert check_kubelet(node(kubelet=version)).state is state
+def test_whether_the_kubelet_is_new_enough(version: str, status: ConditionStatus) -> None:
+    assert check_kubelet(node(kubelet=version)).status is status
 
 
 @pytest.mark.parametrize(
@@ -79,10 +81,10 @@ def test_whether_the_kubelet_is_new_enough(version: str, state: State) -> None:
 )
 @pytest.mark.parametrize("check", [check_cdi_folder, check_state_folder])
 def test_a_folder_is_good_while_it_can_be_written_and_has_room(
-    facts: FolderFacts, reason: str, says: str, check: Callable[[FolderFacts], Finding]
+    facts: FolderFacts, reason: str, says: str, check: Callable[[FolderFacts], ConditionReport]
 ) -> None:
     found = check(facts)
-    assert (found.reason, found.state is State.TRUE) == (reason, reason == "Writable")
+    assert (found.reason, found.status is ConditionStatus.TRUE) == (reason, reason == "Writable")
     assert says in found.message
 
 

@@ -10,7 +10,7 @@ from driver.adapters.sysfs import discovery as sysfs
 from driver.api.resource_v1 import ResourceSlice
 from driver.layout import resource_slices
 from driver.model.inventory import Inventory, InventorySource
-from kubeletplugin.publish.conditions import Finding, State
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus
 from kubeletplugin.publish.rivals import check_rivals
 
 NOTHING = Inventory(node="n", source=InventorySource.LIVE)
@@ -29,13 +29,13 @@ def slice_of(driver: str, **attributes: object) -> ResourceSlice:
     )
 
 
-def check(inventory: Inventory, capacity: dict[str, str] | None = None, *slices: ResourceSlice) -> Finding:
+def check(inventory: Inventory, capacity: dict[str, str] | None = None, *slices: ResourceSlice) -> ConditionReport:
     return check_rivals(inventory, capacity or {}, slices, "n")
 
 
 def test_cpu_and_memory_and_our_own_slices_are_no_rivals(inventory: Inventory) -> None:
     ours = resource_slices(inventory)
-    assert check(inventory, {"cpu": "8", "memory": "1Ti", "example.com/gpu": "1"}, *ours).state is State.TRUE
+    assert check(inventory, {"cpu": "8", "memory": "1Ti", "example.com/gpu": "1"}, *ours).status is ConditionStatus.TRUE
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_a_device_plugin_for_the_same_devices_is_named_with_what_to_do(
     inventory: Inventory, resource: str, helps: str
 ) -> None:
     found = check(inventory, {resource: "8"})
-    assert found.state is State.FALSE
+    assert found.status is ConditionStatus.FALSE
     assert f"{resource}: 8" in found.message
     assert helps in found.message
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "rdma/hca", "koordinator.sh/gpu-core"])
 def test_a_device_plugin_for_devices_that_we_do_not_publish_is_none_of_our_business(resource: str) -> None:
-    assert check(NOTHING, {resource: "8"}).state is State.TRUE
+    assert check(NOTHING, {resource: "8"}).status is ConditionStatus.TRUE
 
 
 def test_amds_plugin_is_no_rival_on_a_node_of_nvidia_gpus(inventory: Inventory) -> None:
-    assert check(inventory, {"amd.com/gpu": "8"}).state is State.TRUE
+    assert check(inventory, {"amd.com/gpu": "8"}).status is ConditionStatus.TRUE
 
 
 def test_what_a_removed_plugin_left_at_zero_is_no_rival(inventory: Inventory) -> None:
-    assert check(inventory, {"nvidia.com/gpu": "0"}).state is State.TRUE
+    assert check(inventory, {"nvidia.com/gpu": "0"}).status is ConditionStatus.TRUE
 
 
 @pytest.mark.parametrize("attribute", ["resource.kubernetes.io__pciBusID", "dra.net__pciAddress", "pciBusID", "uuid"])
@@ -78,14 +78,14 @@ def test_another_driver_that_publishes_one_of_our_devices_is_named(inventory: In
     gpu = inventory.gpus[0]
     value = gpu.uuid if attribute == "uuid" else gpu.address
     found = check(inventory, {}, slice_of("gpu.nvidia.com", **{attribute: value}))
-    assert found.state is State.FALSE
+    assert found.status is ConditionStatus.FALSE
     assert f"DRA driver gpu.nvidia.com publishes {gpu.address}" in found.message
 
 
 def test_another_driver_for_other_devices_is_no_rival(inventory: Inventory) -> None:
     attributes = {"resource.kubernetes.io__pciBusID": "0000:ff:00.0", "model": inventory.gpus[0].address}
     other = slice_of("gpu.nvidia.com", **attributes)
-    assert check(inventory, {}, other).state is State.TRUE
+    assert check(inventory, {}, other).status is ConditionStatus.TRUE
 
 
 def test_many_rivals_are_counted(inventory: Inventory) -> None:

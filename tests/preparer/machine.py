@@ -18,10 +18,9 @@ from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, LinkLayer, MigInstance, RdmaPort
 from driver.model.inventory import Inventory
 from driver.plan import Decision, IsolationHost, PreparePlan, decide, finish
-from driver.plan.nic_host import NicHost
+from driver.plan.host import NicHost
 from kubeletplugin.claims.effects import Mended
-from kubeletplugin.claims.gone import ClaimGoneError
-from kubeletplugin.claims.preparer import Preparer
+from kubeletplugin.claims.preparer import ClaimGoneError, Preparer
 from kubeletplugin.claims.recovery import RecoveryReport, recover
 from kubeletplugin.effects import HostEffects
 from kubeletplugin.service import ClaimPrepared

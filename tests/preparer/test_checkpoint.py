@@ -18,6 +18,8 @@ from preparer.machine import Machine, device, failed, gpu_claim, prepared, uid
 from preparer.sharing import mig_claim, share_claim
 
 from driver.errors import NodeError
+from driver.model.devices import DeviceName, DeviceType, MigPlacement
+from driver.plan import GpuUse, Isolation, NicUse, PreparedDevice
 from driver.plan.effects import CreateMigDevice, RunMpsDaemon, SetTimeSlice
 from kubeletplugin.claims.recovery import recover
 from kubeletplugin.state import checkpoint as checkpoint_module
@@ -29,15 +31,15 @@ from kubeletplugin.state.checkpoint import (
     decode,
     encode,
 )
-from kubeletplugin.state.entry import (
-    Entry,
-    EntryDevice,
-    EntryFile,
-    EntryIsolation,
-    EntryNicUse,
-    EntryPlacement,
-    EntryUse,
-)
+from kubeletplugin.state.entry import Entry, EntryFile
+
+
+def gpu_uses(of: Entry) -> list[GpuUse]:
+    return [item.gpu_use for item in of.holdings if item.gpu_use is not None]
+
+
+def nic_uses(of: Entry) -> list[NicUse]:
+    return [item.nic_use for item in of.holdings if item.nic_use is not None]
 
 
 def entry(number: int) -> Entry:
@@ -49,26 +51,28 @@ def entry(number: int) -> Entry:
         state="prepared",
         boot_id="boot-1",
         devices=(
-            EntryDevice(
+            PreparedDevice(
                 request_names=("gpu",),
                 pool="node-a",
                 device=f"gpu-{number}",
                 cdi_device_ids=(f"rootport.dev/claim={claim_uid}_gpu_gpu-{number}",),
                 share_id=None,
                 admin_access=False,
-                use=EntryUse(
-                    gpu="gpu-0",
-                    mode="mig",
+                use=GpuUse(
+                    gpu=DeviceName("gpu-0"),
+                    mode=DeviceType.MIG,
                     whole=False,
                     sharing="",
                     core=None,
                     memory_bytes=10 << 30,
-                    placement=EntryPlacement(start=0, size=1),
+                    placement=MigPlacement(start=0, size=1),
                     gpu_memory_bytes=80 << 30,
                 ),
-                isolation=EntryIsolation(enforced=True, by="MIG", version="580.1", message="kept"),
+                isolation=Isolation(enforced=True, by="MIG", version="580.1", message="kept"),
                 mig_uuid="MIG-1",
-                nic_use=EntryNicUse(nic="rdma-0", vf="rdma-vf-1", bandwidth=None, nic_bandwidth=None),
+                nic_use=NicUse(
+                    nic=DeviceName("rdma-0"), vf=DeviceName("rdma-vf-1"), bandwidth=None, nic_bandwidth=None
+                ),
                 distances=(("rdma-vfs-0", "PIX"),),
             ),
         ),
@@ -161,6 +165,12 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         _with(lambda item: item["devices"][0]["use"].update(mode="rdma")),
         _with(lambda item: item["devices"][0].pop("mig_uuid")),
         _with(lambda item: item["devices"][0].pop("nic_use")),
+        _with(lambda item: item["devices"][0]["use"].pop("placement")),
+        _with(lambda item: item["devices"][0]["use"].update(more=1)),
+        _with(lambda item: item["devices"][0]["isolation"].pop("version")),
+        _with(lambda item: item["devices"][0]["nic_use"].pop("bandwidth")),
+        _with(lambda item: item["devices"][0]["use"]["placement"].update(start="0")),
+        _with(lambda item: item["devices"][0]["use"]["placement"].update(start=True)),
         _with(lambda item: item["effects"][0].update(kind="Unknown")),
         _with(lambda item: item["effects"][0].pop("start")),
     ],
@@ -184,6 +194,12 @@ def _with(change: Callable[[dict[str, Any]], object]) -> bytes:
         "unknown-mode",
         "no-mig-uuid",
         "no-nic-use",
+        "use-without-placement",
+        "more-in-a-use",
+        "isolation-without-version",
+        "nic-use-without-bandwidth",
+        "placement-is-text",
+        "placement-is-true",
         "unknown-effect",
         "effect-without-a-place",
     ],
@@ -284,10 +300,10 @@ def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version
 def test_version_1_gave_gpus_whole(machine: Machine) -> None:
     before(machine, 1)
     entries = machine.entries()
-    assert [use.gpu for use in entries[uid(1)].uses] == [device(0), device(1)]
-    assert all(use.whole and use.mode == "gpu" for use in entries[uid(1)].uses)
+    assert [use.gpu for use in gpu_uses(entries[uid(1)])] == [device(0), device(1)]
+    assert all(use.whole and use.mode == "gpu" for use in gpu_uses(entries[uid(1)]))
     # Watching over one is no use of it, and a NIC is none.
-    assert entries[uid(2)].uses == entries[uid(3)].uses == ()
+    assert gpu_uses(entries[uid(2)]) == gpu_uses(entries[uid(3)]) == []
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["checkpoint", "cdi-specs-alone"])
@@ -296,10 +312,12 @@ def test_version_2_gave_each_function_of_a_nic_by_its_name(machine: Machine, los
     if lost:
         machine.checkpoint.write_text("")
     entries = machine.entries()
-    assert [(use.nic, use.vf, use.bandwidth) for use in entries[uid(1)].nic_uses] == [("rdma-0000-40-00-0", None, None)]
-    assert [(use.nic, use.vf) for use in entries[uid(2)].nic_uses] == [("", "rdma-vf-0000-41-00-1")]
-    assert entries[uid(3)].nic_uses == ()  # it only watches over one
-    assert [use.gpu for use in entries[uid(1)].uses] == [device(1)]
+    assert [(use.nic, use.vf, use.bandwidth) for use in nic_uses(entries[uid(1)])] == [
+        ("rdma-0000-40-00-0", None, None)
+    ]
+    assert [(use.nic, use.vf) for use in nic_uses(entries[uid(2)])] == [("", "rdma-vf-0000-41-00-1")]
+    assert nic_uses(entries[uid(3)]) == []  # it only watches over one
+    assert [use.gpu for use in gpu_uses(entries[uid(1)])] == [device(1)]
     assert len(entries[uid(1)].effects) == 1
 
 

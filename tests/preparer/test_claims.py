@@ -16,7 +16,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS, JsonObject
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
-from kubeletplugin.claims.gone import ClaimGoneError
+from kubeletplugin.claims.preparer import ClaimGoneError
 from kubeletplugin.claims.reader import ClaimReader
 
 NAMESPACE = "preparer-claims"

@@ -17,7 +17,7 @@ MOVED: dict[str, object] = {"name": "net1"}
 
 
 def given_vf(machine: Machine, claim: ClaimReference) -> list[str | None]:
-    return [use.vf for use in machine.entries()[claim.uid].nic_uses]
+    return [item.nic_use.vf for item in machine.entries()[claim.uid].holdings if item.nic_use is not None]
 
 
 # Which virtual function

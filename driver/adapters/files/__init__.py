@@ -1,1 +1,1 @@
-"""Reads and writes files: YAML, policies, CDI specs, folders of results."""
+"""Reads and writes files: YAML with lines, policies, CDI specs, folders of results."""

@@ -2,7 +2,7 @@
 
 A runtime sees a whole file or none: it reads ``*.json`` and ``*.yaml`` of the folder whenever that changes, so a file
 is made under another suffix and renamed (container-device-interface v1.1.1, pkg/cdi/spec-dirs.go and cache.go). Each
-function can be called again after a crash at any instruction.
+function is idempotent, also after a crash at any instruction.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 from driver.adapters.files.durable_files import (
     entries,
     file_holds,
+    os_errors_as_node_errors,
     remove_file,
     remove_temporary_files,
     replace_file,
     sync_folder,
-    told,
 )
 from driver.api.resource_v1 import ClaimReference
-from driver.plan import CdiSpec, claim_uid_of, spec_file_name
+from driver.plan import claim_uid_of, spec_file_name
 
-__all__ = ["claim_uids", "remove_leftovers", "remove_spec", "spec_path", "write_content", "write_spec"]
+__all__ = ["claim_uids", "remove_leftovers", "remove_spec", "spec_path", "write_spec"]
 
 
 def spec_path(claim_uid: str, directory: Path) -> Path:
-    """Where a claim's spec file is.
+    """Return where a claim's spec file is.
 
     Raises:
         InputError: ``claim_uid`` could not come from Kubernetes.
@@ -33,33 +33,23 @@ def spec_path(claim_uid: str, directory: Path) -> Path:
     return directory / spec_file_name(claim_uid)
 
 
-def write_spec(spec: CdiSpec, directory: Path) -> Path:
-    """Write a claim's spec file, durably, and return its path. A file that already says the same is left as it is.
+def write_spec(claim: ClaimReference, content: bytes, directory: Path) -> Path:
+    """Write a claim's spec file, durably. A file that has the same content already is left as it is.
 
     Args:
-        spec: What to write.
-        directory: The runtime's folder for dynamic specs (``/var/run/cdi``), or any other; made where missing.
+        claim: The claim.
+        content: The file's content.
+        directory: The runtime's folder for dynamic specs (``/var/run/cdi``), or any other; created if missing.
 
-    Raises:
-        NodeError: The file could not be written; what stood there before still stands, and nothing half written does.
-    """
-    return write_content(spec.claim, spec.to_json(), directory)
-
-
-def write_content(claim: ClaimReference, content: bytes, directory: Path) -> Path:
-    """Write a claim's spec file from its bytes, as :func:`write_spec` does from the spec.
-
-    Args:
-        claim: Whose spec it is.
-        content: The file's content: what the plugin remembers of a spec.
-        directory: As for :func:`write_spec`.
+    Returns:
+        The file's path.
 
     Raises:
         InputError: The claim's UID could not come from Kubernetes.
-        NodeError: As for :func:`write_spec`.
+        NodeError: The file could not be written; the former file is still there, and no half-written one.
     """
     path = spec_path(claim.uid, directory)
-    with told(f"claim {claim}: the CDI spec {path} cannot be written"):
+    with os_errors_as_node_errors(f"claim {claim}: the CDI spec {path} cannot be written"):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not file_holds(path, content):
             replace_file(path, content)
@@ -76,17 +66,17 @@ def remove_spec(claim_uid: str, directory: Path) -> None:
         NodeError: The file could not be removed.
     """
     path = spec_path(claim_uid, directory)
-    with told(f"claim with UID {claim_uid}: the CDI spec {path} cannot be removed"):
+    with os_errors_as_node_errors(f"claim with UID {claim_uid}: the CDI spec {path} cannot be removed"):
         remove_file(path)
 
 
 def claim_uids(directory: Path) -> tuple[str, ...]:
-    """The UIDs of the claims that have a spec file in the folder, sorted.
+    """Return the UIDs of the claims that have a spec file in the folder, sorted.
 
     Raises:
         NodeError: The folder could not be read; one that is not there holds none.
     """
-    with told(f"the CDI folder {directory} cannot be read"):
+    with os_errors_as_node_errors(f"the CDI folder {directory} cannot be read"):
         uids = (claim_uid_of(path.name) for path in entries(directory))
         return tuple(sorted(uid for uid in uids if uid is not None))
 
@@ -94,7 +84,7 @@ def claim_uids(directory: Path) -> tuple[str, ...]:
 def remove_leftovers(directory: Path) -> tuple[Path, ...]:
     """Remove the temporary files of writes that a crash cut short, and return them.
 
-    Not to be called while another call may be writing to the folder: its file would be taken for a leftover.
+    Must not run while another call writes to the folder: its file would be taken for a leftover.
 
     Raises:
         NodeError: The folder could not be read, or a file not be removed.

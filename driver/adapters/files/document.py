@@ -1,4 +1,4 @@
-"""One object of a YAML or JSON file with its lines, and what can be wrong with it."""
+"""An object of a YAML or JSON file with its lines, and the problems that such a file can have."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Document", "Problem", "ProblemKind", "Report", "field_path", "printa
 _MAX_PATH: Final = 500
 _PLAIN_FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAPS: Final = frozenset({("capacity", "requests"), ("metadata", "labels"), ("metadata", "annotations")})
-"""Objects whose names are data; Kubernetes writes such a name in brackets: ``capacity.requests[core]``."""
+"""Objects whose field names are data; Kubernetes writes those in brackets: ``capacity.requests[core]``."""
 
 _Fields: TypeAlias = dict[Any, tuple[yaml.Node, yaml.Node]]
 
 
 class ProblemKind(StrEnum):
-    """What is wrong with a file or an object of it. Each is a code of the linter as well."""
+    """What is wrong with a file or an object in it. Each is also a code of the linter."""
 
     UNREADABLE = "unreadable"
     NOT_AN_OBJECT = "not-an-object"
@@ -35,19 +35,19 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a file, or an object of it, cannot be used, and where that is.
+    """Why a file, or an object in it, cannot be used, and where that is.
 
     Attributes:
         kind: What is wrong.
         source: The file's name.
         message: What is wrong, in words.
-        line: From 1; None where it is about the file as a whole.
-        item: Where in a ``List`` the object stands, such as ``items[0]: ``; None where it is about no object.
-        object_kind: The object's kind; empty where it has none.
-        name: The object's name, likewise.
-        path: The field.
+        line: The line, from 1; None if the problem is the file as a whole.
+        item: The object's place in a ``List``, such as ``items[0]: ``; None if the problem is no object's.
+        object_kind: The object's kind; empty if it has none.
+        name: The object's name; empty if it has none.
+        path: The field at fault.
         hint: What to do next.
-        is_harmless: Whether the API server would take it all the same.
+        is_harmless: Whether the API server would accept the object.
     """
 
     kind: ProblemKind
@@ -71,11 +71,11 @@ class Problem:
 
 
 Report: TypeAlias = Callable[[Problem], None]
-"""Takes the problems of a file one by one. It may raise, and then nothing more is read."""
+"""Called for each problem of a file. If it raises, nothing more is read."""
 
 
 def refuse(problem: Problem) -> None:
-    """The report of who uses a file as a whole or not at all.
+    """Raise the problem as an error: the report function for files that must be valid as a whole.
 
     Raises:
         InputError: Always.
@@ -85,13 +85,13 @@ def refuse(problem: Problem) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of a file: its data, and the YAML nodes that know the lines.
+    """An object of a file: its data, and the YAML nodes that know the lines.
 
     Attributes:
         source: The file's name, for messages.
         node: The object's YAML node.
-        data: The same as plain data.
-        prefix: Where the object stands in a ``List``, for messages.
+        data: The object as plain data.
+        prefix: The object's place in a ``List``, for messages.
     """
 
     source: str
@@ -102,22 +102,22 @@ class Document:
 
     @property
     def where(self) -> str:
-        """``file:line`` of the object's start."""
+        """The start of the object as ``file:line``."""
         return f"{self.source}:{self.node.start_mark.line + 1}"
 
     @property
     def kind(self) -> str:
-        """The object's kind; empty where it has none."""
+        """The object's kind; empty if it has none."""
         kind = self.data.get("kind")
         return kind if isinstance(kind, str) else ""
 
     def items(self, item_kinds: Mapping[tuple[str, str], str], report: Report = refuse) -> Iterator[Document]:
-        """The object itself, or what a ``List`` holds, also in lists within.
+        """Yield the object itself, or the items of a ``List``, also of nested lists.
 
         Args:
-            item_kinds: By apiVersion and kind of a list of one kind: what its items are, where they do not say so
+            item_kinds: The kind of the items, by apiVersion and kind of their list, for items that do not name it
                 (the API server leaves kind and apiVersion out of them).
-            report: Takes what is in a list and is no object.
+            report: Called for items that are no objects.
         """
         version = self.data.get("apiVersion")
         item_kind = item_kinds.get((version, self.kind)) if isinstance(version, str) else None
@@ -141,14 +141,14 @@ class Document:
 
     @property
     def name(self) -> str:
-        """The object's name; empty where it has none."""
+        """The object's name; empty if it has none."""
         metadata = self.data.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         return name if isinstance(name, str) else ""
 
     @property
     def namespace(self) -> str:
-        """The object's namespace; empty where it names none."""
+        """The object's namespace; empty if it names none."""
         metadata = self.data.get("metadata")
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         return namespace if isinstance(namespace, str) else ""
@@ -162,12 +162,12 @@ class Document:
         kind: ProblemKind = ProblemKind.INVALID_OBJECT,
         hint: str = "",
     ) -> Problem:
-        """A problem with a field of this object.
+        """Return a problem with a field of this object.
 
         Args:
             loc: The steps that lead to the field.
             message: What is wrong with it.
-            path: The field as it is to be shown; None makes it of ``loc``.
+            path: The field as messages show it; by default it is made from ``loc``.
             kind: What is wrong.
             hint: What to do next.
         """
@@ -184,11 +184,11 @@ class Document:
         )
 
     def error(self, loc: Sequence[str | int], message: str) -> str:
-        """The same as a line of text."""
+        """Return a problem with a field of this object as a line of text."""
         return str(self.problem(loc, message))
 
     def line(self, loc: Sequence[str | int]) -> int:
-        """The line of a field, or of the nearest thing around it that was written."""
+        """Return the line of a field, or of the nearest enclosing one that was written."""
         node: Any = self.node
         line = node.start_mark.line
         for step in loc:
@@ -205,14 +205,14 @@ class Document:
         return int(line) + 1
 
     def _pair(self, node: yaml.MappingNode, name: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-        """A field of a mapping that was constructed: PyYAML then has what ``<<`` merges in before the mapping's own."""
+        """Return a field of a mapping that was constructed: PyYAML then has merged fields (``<<``) before its own."""
         if id(node) not in self._fields:
             self._fields[id(node)] = {key.value: (key, value) for key, value in node.value}
         return self._fields[id(node)].get(name)
 
 
 def field_path(loc: Sequence[str | int]) -> str:
-    """A field as Kubernetes writes it; a name that is data, or no field's name, in brackets."""
+    """Return a field as Kubernetes writes it; names that are data, or not plain, in brackets."""
     path = ""
     for index, step in enumerate(loc):
         if isinstance(step, int):
@@ -226,5 +226,5 @@ def field_path(loc: Sequence[str | int]) -> str:
 
 
 def printable(text: str) -> str:
-    """A text for a message: as it is, or escaped where it holds what a terminal would act on."""
+    """Return a text for a message, escaped if it holds what a terminal would act on."""
     return text if text.isprintable() else shown(text)

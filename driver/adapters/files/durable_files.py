@@ -1,8 +1,8 @@
 """Writes and removes single files so that a crash, a full disk or a power cut leaves the old file or the new one.
 
 A file is written under a temporary name that no reader takes for its own, synced, and renamed into place; then the
-folder is synced, since the rename itself is only on disk after that (rename(2), fsync(2)). What cannot be done is told
-as a NodeError: which file, why, and what helps.
+folder is synced, since the rename itself is only on disk after that (rename(2), fsync(2)). A failure
+becomes a NodeError that names the file, the reason and what helps.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = [
     "entries",
     "file_holds",
     "file_signature",
+    "os_errors_as_node_errors",
     "read_regular_file",
     "remove_file",
     "remove_temporary_files",
     "replace_file",
     "sync_folder",
-    "told",
 ]
 
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[a-z0-9_]+\.tmp", re.ASCII)
-"""What :func:`replace_file` makes of a file's name."""
+"""The names of the temporary files that :func:`replace_file` makes."""
 
 _MODE: Final = 0o644
 _HINTS: Final = {
@@ -48,14 +48,14 @@ _HINTS: Final = {
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def os_errors_as_node_errors(what: str) -> Iterator[None]:
     """Turn an OSError into a NodeError that says what could not be done, why, and what helps.
 
     Args:
-        what: A clause such as ``claim a/b (uid c): the CDI spec /x cannot be written``.
+        what: What failed, as a clause such as ``claim a/b (uid c): the CDI spec /x cannot be written``.
 
     Raises:
-        NodeError: In place of any OSError of the body.
+        NodeError: The body raised an OSError.
     """
     try:
         yield
@@ -65,14 +65,14 @@ def told(what: str) -> Iterator[None]:
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = _MODE, sync: bool = True) -> None:
-    """Make ``path`` a file with this content: the whole of it or, after an error, what was there before.
+    """Replace a file by one with this content, or leave the old one in place if that fails.
 
     The folder is not synced: see :func:`sync_folder`, once for several files.
 
     Args:
         path: Its folder exists. A link or a FIFO in its place is replaced, never followed.
-        content: All of it.
-        mode: Permissions, whatever the umask.
+        content: The new content.
+        mode: The permissions, independent of the umask.
         sync: Whether the content must be on disk before the name. Without it a power cut, and nothing less, may leave
             an empty file.
 
@@ -120,13 +120,13 @@ def sync_folder(directory: Path) -> None:
 
 
 def read_regular_file(path: Path, limit: int) -> bytes | None:
-    """The first ``limit`` bytes of a regular file, or None where something else stands in its place.
+    """Return the first ``limit`` bytes of a regular file, or None if the path is something else.
 
-    Nothing but a regular file is read: a link is not followed, and a FIFO does not block.
+    A link is not followed, and a FIFO does not block.
 
     Raises:
-        FileNotFoundError: There is nothing.
-        OSError: It could not be read.
+        FileNotFoundError: The file does not exist.
+        OSError: The file could not be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -147,7 +147,7 @@ def file_holds(path: Path, content: bytes) -> bool:
     """Whether the path is a regular file with exactly this content.
 
     Raises:
-        OSError: It is there and could not be read.
+        OSError: The file exists and could not be read.
     """
     try:
         return read_regular_file(path, len(content) + 1) == content
@@ -156,10 +156,10 @@ def file_holds(path: Path, content: bytes) -> bool:
 
 
 def file_signature(path: Path) -> tuple[int, ...] | None:
-    """What changes when another file stands in a path's place, or its content; None where there is nothing.
+    """Return a value that changes with the file's identity or content; None if there is no file.
 
     Raises:
-        OSError: It could not be found out.
+        OSError: The file's status could not be read.
     """
     try:
         status = path.lstat()
@@ -169,7 +169,7 @@ def file_signature(path: Path) -> tuple[int, ...] | None:
 
 
 def entries(directory: Path) -> list[Path]:
-    """What is in a folder, in no order; nothing where there is no folder.
+    """Return what a folder contains, in no order; nothing if the folder does not exist.
 
     Raises:
         OSError: The folder could not be read.
@@ -180,22 +180,22 @@ def entries(directory: Path) -> list[Path]:
 
 
 def remove_temporary_files(directory: Path, is_ours: Callable[[str], bool]) -> tuple[Path, ...]:
-    """Remove what writes that a crash cut short have left in a folder, and return it, sorted.
+    """Remove the temporary files that a crash left in a folder, and return them, sorted.
 
-    Not to be called while another call may be writing to the folder: its file would be taken for a leftover.
+    Must not run while another call writes to the folder: its file would be taken for a leftover.
 
     Args:
-        directory: The folder; one that is not there holds none.
-        is_ours: Whether a file of that final name is the caller's to write.
+        directory: The folder; it need not exist.
+        is_ours: Whether the caller owns files of that final name.
 
     Raises:
         NodeError: The folder could not be read, or a file not be removed.
     """
-    with told(f"the folder {directory} cannot be read"):
+    with os_errors_as_node_errors(f"the folder {directory} cannot be read"):
         found = [
             path for path in entries(directory) if (match := _TEMPORARY.fullmatch(path.name)) and is_ours(match[1])
         ]
     for path in found:
-        with told(f"the leftover {path} cannot be removed"):
+        with os_errors_as_node_errors(f"the leftover {path} cannot be removed"):
             path.unlink(missing_ok=True)
     return tuple(sorted(found))

@@ -1,4 +1,4 @@
-"""Opens the files that a user names: regular files alone, and every reason why one cannot be read is one message."""
+"""Opens the files that a user names, regular files only, and turns every failure into one message."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ _MIB: Final = 1024**2
 
 
 def path_name(path: Path) -> str:
-    """A path for a message: as it is, or escaped where a terminal could not show it."""
+    """Return a path for a message, escaped if a terminal could not show it."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 def unreadable(path: Path, error: OSError, what: str) -> InputError:
-    """The error for a path that the system does not let us read; ``what`` is what it should name."""
+    """Return the error for a path that cannot be read.
+
+    ``what`` is what the user should name instead.
+    """
     return InputError(f"{path_name(path)}: cannot be read: {error.strerror or error}", hint=f"name {what}")
 
 
@@ -30,14 +33,14 @@ def open_input(path: Path, what: str, *, pipe: bool = False) -> BinaryIO:
 
     Args:
         path: The file.
-        what: What it should be, with its article, for messages: ``a file of manifests``.
-        pipe: Whether it may be a pipe as well, which is read until its writers have closed it.
+        what: What the file should be, with its article, for messages: ``a file of manifests``.
+        pipe: Whether it may also be a pipe, which is read until its writers have closed it.
 
     Raises:
-        InputError: It cannot be opened, or is a folder, a pipe, a socket or a device.
+        InputError: The path cannot be opened, or is a folder, a pipe, a socket or a device.
     """
     try:
-        # Asked before it is opened, as to open is an act on some devices; and after, as the name may mean another file.
+        # Checked before it is opened, since opening acts on some devices; and after, as the name may mean another file.
         # A pipe without a writer would block, were it not for O_NONBLOCK, which means nothing to a regular file.
         is_right = _can_be_read(path.stat().st_mode, pipe=pipe)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if is_right else None
@@ -60,16 +63,16 @@ def _can_be_read(mode: int, *, pipe: bool) -> bool:
 
 
 def read_input(path: Path, limit: int, what: str, *, too_large: str | None = None) -> bytes:
-    """All bytes of a regular file.
+    """Return all bytes of a regular file.
 
     Args:
         path: The file.
-        limit: The most bytes that are read, in whole MiB.
-        what: What it should be, with its article, for messages.
-        too_large: What to do about a file that is larger, for the message.
+        limit: The most bytes to read, in whole MiB.
+        what: What the file should be, with its article, for messages.
+        too_large: What to do about a larger file, for the message.
 
     Raises:
-        InputError: It cannot be read, is no regular file, or is larger than ``limit``.
+        InputError: The file cannot be read, is no regular file, or is larger than ``limit``.
     """
     try:
         with open_input(path, what) as stream:
@@ -79,18 +82,18 @@ def read_input(path: Path, limit: int, what: str, *, too_large: str | None = Non
 
 
 def read_all(stream: BinaryIO, source: str, limit: int, what: str, *, too_large: str | None = None) -> bytes:
-    """All bytes of an open file.
+    """Return all bytes of an open file.
 
     Args:
         stream: The file.
         source: Its name in messages.
-        limit: The most bytes that are read, in whole MiB.
-        what: What it should be, with its article, for messages.
-        too_large: What to do about a file that is larger, for the message.
+        limit: The most bytes to read, in whole MiB.
+        what: What the file should be, with its article, for messages.
+        too_large: What to do about a larger file, for the message.
 
     Raises:
-        InputError: It is larger than ``limit``.
-        OSError: It cannot be read.
+        InputError: The file is larger than ``limit``.
+        OSError: The file cannot be read.
     """
     data = stream.read(limit + 1)
     if len(data) > limit:
@@ -99,7 +102,7 @@ def read_all(stream: BinaryIO, source: str, limit: int, what: str, *, too_large:
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
-    """A regular file's text; the arguments are those of :func:`read_input`.
+    """Return a regular file's text; the arguments are those of :func:`read_input`.
 
     Raises:
         InputError: As for :func:`read_input`, and where the file is not UTF-8.

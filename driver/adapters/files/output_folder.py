@@ -1,4 +1,4 @@
-"""Writes a whole folder of results, or nothing of it.
+"""Writes a whole folder of results, or leaves the old one as it is.
 
 The files are written into a new folder beside the target and take its place by rename, so that a reader, or the next
 run after a crash, never sees half a result. A folder that holds anything not made by this module is never replaced.
@@ -34,7 +34,7 @@ _NOT_MOVABLE: Final = frozenset({errno.EBUSY, errno.EXDEV})
 
 
 def check_replaceable(target: Path) -> None:
-    """Refuse a target whose content is not ours, before any work is done for it.
+    """Refuse a target whose content this module did not write, before any work is done for it.
 
     Raises:
         InputError: The target is a file, a link, the current folder or one above it, a folder with content that this

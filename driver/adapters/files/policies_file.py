@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from driver.adapters.files.input_file import path_name, read_text
 from driver.adapters.files.yaml_documents import Document, read_documents
-from driver.api.policies import API_VERSION, PoliciesDocument
-from driver.api.validation.wording import in_words, known_fields, unknown_field
+from driver.api import API_VERSION
+from driver.api.policies import PoliciesDocument
+from driver.api.validation.wording import in_words
 from driver.errors import InputError
 
 __all__ = ["parse_policies", "read_policies", "validated"]
@@ -24,26 +24,26 @@ _LIMIT: Final = 1024**2
 
 
 def read_policies(path: Path, kind: type[P]) -> P:
-    """Read the file.
+    """Read policies from a file.
 
     Args:
         path: The file.
-        kind: Which policies it must hold.
+        kind: The kind of policies that is expected.
 
     Raises:
-        InputError: It cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with file,
-            line and field.
+        InputError: The file cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with
+            file, line and field.
     """
     return parse_policies(read_text(path, _LIMIT, f"a file of {kind.KIND}"), path_name(path), kind)
 
 
 def parse_policies(text: str, source: str, kind: type[P]) -> P:
-    """Read the object from a file's text.
+    """Parse policies from a file's text.
 
     Args:
-        text: YAML.
+        text: The YAML text.
         source: The file's name in messages.
-        kind: Which policies it must hold.
+        kind: The kind of policies that is expected.
 
     Raises:
         InputError: As for :func:`read_policies`.
@@ -77,10 +77,4 @@ def validated(document: Document, model: type[M]) -> M:
         inner = {item["loc"][:length] for item in details for length in range(len(item["loc"]))}
         told = [item for item in details if item["type"] != "too_short" or item["loc"] not in inner]
         told.sort(key=lambda item: document.line(item["loc"]))
-        raise InputError.of_all([document.error(item["loc"], _message(item, model)) for item in told]) from error
-
-
-def _message(details: ErrorDetails, model: type[BaseModel]) -> str:
-    if details["type"] != "extra_forbidden":
-        return in_words(details)
-    return unknown_field(details["loc"][-1], known_fields(model, details["loc"][:-1]))
+        raise InputError.of_all([document.error(item["loc"], in_words(item, model)) for item in told]) from error

@@ -1,4 +1,4 @@
-"""The administrator's policies in force: read from a file at the start, and again when the file changes."""
+"""Holds the administrator's policies in force: read from a file at start, and again when the file changes."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from driver.errors import InputError
 __all__ = ["PoliciesInForce"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LOOK_ANYWAY_S: Final = 60.0
+_RELOAD_ANYWAY_S: Final = 60.0
 
 P = TypeVar("P", bound=PoliciesDocument)
 
 
 class PoliciesInForce(Generic[P]):
-    """What a file says, as long as it is right; what it said last, while it is wrong.
+    """Keeps what a policies file says while it is valid, and its last valid content while it is not.
 
-    A file that is not there in a folder that is there means the defaults: so is a ConfigMap mounted that is optional.
-    (A folder that is not there either is a wrong path.)
+    A missing file in an existing folder means the defaults, as with a ConfigMap mounted as optional. (A missing folder
+    is a wrong path.)
 
     Args:
-        path: The file; None for the defaults, always.
-        default: The defaults. They say as well which kind of policies the file holds.
-        flag: The flag by which a person names the file, for messages.
+        path: The file; None to use the defaults always.
+        default: The defaults. Their type is the kind of policies that the file holds.
+        flag: The flag that names the file, for messages.
         clock: Monotonic seconds.
 
     Raises:
-        InputError: The file is wrong, or its folder is not there.
+        InputError: The file is not valid, or its folder does not exist.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PoliciesInForce(Generic[P]):
         self._default = default
         self._clock = clock
         self._lock = threading.Lock()
-        self._looked_at = clock()
+        self._read_at = clock()
         self._mark: object = None
         self._now = default
         if path is not None:
@@ -56,46 +56,49 @@ class PoliciesInForce(Generic[P]):
 
     @property
     def now(self) -> P:
-        """What is in force."""
+        """The policies in force."""
         with self._lock:
             return self._now
 
-    def look(self) -> bool:
-        """Read the file if it is another one than before, or a minute has passed; whether other rules are in force now.
+    def reload(self) -> bool:
+        """Read the file again if it has changed or a minute has passed.
 
-        A wrong file is logged each time it is read, and what was in force stays.
+        An invalid file is logged each time it is read, and the former policies stay in force.
+
+        Returns:
+            Whether other policies are in force now.
         """
         if self._path is None:
             return False
         mark, now = _mark(self._path), self._clock()
-        if mark == self._mark and now - self._looked_at < _LOOK_ANYWAY_S:
+        if mark == self._mark and now - self._read_at < _RELOAD_ANYWAY_S:
             return False
-        self._mark, self._looked_at = mark, now
+        self._mark, self._read_at = mark, now
         try:
             found = self._read(self._path)
         except InputError as error:
-            _LOG.error("policies are wrong: what was in force stays", extra=self._told | {"error": str(error)})
+            _LOG.error("policies are wrong: what was in force stays", extra=self._fields | {"error": str(error)})
             return False
         with self._lock:
             changed = found != self._now
             self._now = found
         if changed:
-            _LOG.info("other policies are in force", extra=self._told | {"policies": len(found.policies)})
+            _LOG.info("other policies are in force", extra=self._fields | {"policies": len(found.policies)})
         return changed
 
     @property
-    def _told(self) -> dict[str, object]:
+    def _fields(self) -> dict[str, object]:
         return {"kind": self._default.KIND}
 
     def _read(self, path: Path) -> P:
         if not path.exists():
-            _LOG.warning("no policies file: the defaults hold", extra=self._told | {"file": str(path)})
+            _LOG.warning("no policies file: the defaults hold", extra=self._fields | {"file": str(path)})
             return self._default
         return read_policies(path, type(self._default))
 
 
 def _mark(path: Path) -> object:
-    """What tells one file from another; a ConfigMap's file is a link to a folder that is swapped."""
+    """Identify a file's version; a ConfigMap's file is a link to a folder that is swapped."""
     try:
         found = path.stat()
     except OSError:

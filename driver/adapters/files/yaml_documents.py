@@ -1,7 +1,8 @@
-"""Reads YAML (and JSON, which is YAML) from untrusted files into plain data that remembers its lines.
+"""Reads YAML (and JSON, which is YAML) that people wrote, into plain data that remembers its lines.
 
 Size, depth and expansion are bounded before anything is built: a 10,000-deep nesting, an alias bomb or a cyclic alias
-is one error with its line. Duplicate fields are errors, as for ``kubectl apply --validate=strict``.
+is one error with its line. Duplicate fields are errors, as with ``kubectl apply --validate=strict``. Large files that
+programs wrote are read by :mod:`driver.adapters.files.yaml_values`, which is faster and keeps no lines.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MAX_NODES: Final = 200_000
 _TAG: Final = "tag:yaml.org,2002:"
 _KEY_TAGS: Final = frozenset({_TAG + "str", _TAG + "merge"})
 _VALUE_TAGS: Final = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
-"""What JSON has, and so what an object of Kubernetes can hold."""
+"""The types of JSON, which are all that an object of Kubernetes can contain."""
 
 _NUMBER_TAGS: Final = frozenset({_TAG + "int", _TAG + "float"})
 
@@ -59,10 +60,10 @@ class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml'
 
 
 class _DocumentError(Exception):
-    """A document is valid YAML, and yet no object of Kubernetes.
+    """A document is valid YAML, but no object of Kubernetes.
 
     Args:
-        node: Where.
+        node: The node at fault.
         problem: What is wrong.
     """
 
@@ -86,13 +87,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_documents(text: str, source: str, report: Report = refuse) -> Iterator[Document]:
-    """The documents of a YAML stream, empty ones left out.
+    """Yield the documents of a YAML stream, empty ones left out.
 
     Args:
         text: The stream.
         source: Its name in messages.
-        report: Takes what is no YAML, is nested or expands beyond bounds, repeats a field, or is something else than a
-            mapping. Of a stream that is no YAML, nothing is read; of others, the documents that can be.
+        report: Called for what is not YAML, is nested or expands beyond bounds, repeats a field, or is no mapping. Of a
+            stream that is not YAML nothing is read; of others, the valid documents.
     """
 
     def error(kind: ProblemKind, line: int | None, message: str, hint: str = "") -> None:
@@ -144,7 +145,7 @@ class _StreamError(Exception):
 
 
 def _json_mistake(text: str) -> tuple[int | None, str]:
-    """The line, and what is wrong with JSON; nothing where it is JSON, or only nested too deeply."""
+    """Return the line and what is wrong with JSON; nothing if it is valid, or only nested too deeply."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:

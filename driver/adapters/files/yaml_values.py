@@ -1,10 +1,12 @@
 """Reads large YAML and JSON that programs wrote, such as ``kubectl get -o yaml``, as plain values.
 
-Four times as fast as :mod:`driver.adapters.files.yaml_documents`, which is for what people write: lines are not kept,
-and a scalar that is not quoted is a JSON number, ``true``, ``false``, ``null``, or else a string (kubectl quotes all
+It is four times as fast as :mod:`driver.adapters.files.yaml_documents`, which reads what people write: lines are not
+kept, and a scalar without quotes is a JSON number, ``true``, ``false``, ``null``, or else a string (kubectl quotes all
 others).
-Nothing recurses or expands: depth is bounded, and aliases and tags, which kubectl never writes, are refused. Of JSON,
-what is nested too deeply is left out: anybody's claim may hold it, and would spoil the dump of a whole cluster.
+
+Nothing recurses or expands: depth is bounded, and aliases and tags, which kubectl never writes, are refused. In JSON,
+what is nested too deeply is left out: any user's claim may contain it, and would otherwise spoil the dump of a whole
+cluster.
 """
 
 from __future__ import annotations
@@ -32,16 +34,17 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_values(text: str, source: str, *, notes: list[str], is_json: bool = False) -> Iterator[Any]:
-    """The documents of a YAML stream, or of JSON values one after the other; empty ones are left out.
+    """Yield the documents of a YAML stream, or consecutive JSON values; empty ones are left out.
 
     Args:
-        text: What was read.
+        text: The stream.
         source: The file's name, for messages.
-        notes: Takes what was left out.
-        is_json: It says that it is JSON: a mistake is told as one of JSON.
+        notes: Gets a note for what was left out.
+        is_json: Whether the file claims to be JSON, so that mistakes are reported as mistakes in JSON.
 
     Raises:
-        InputError: It is no YAML (or JSON), nested deeper than 64 levels, or has aliases or tags; names the line.
+        InputError: The stream is no YAML (or JSON), nested deeper than 64 levels, or has aliases or tags. Names the
+            line.
     """
     values = None
     begin = _end_of_space(text, 0)
@@ -64,12 +67,12 @@ def read_values(text: str, source: str, *, notes: list[str], is_json: bool = Fal
 
 
 def _json_values(text: str) -> tuple[list[Any], bool]:
-    """The values, and whether they are complete."""
+    """Return the values, and whether they are complete."""
     for parts in ([text], _json_parts(text)):
         with suppress(JsonError):
             found = [_json_value(part) for part in parts]
             return [value for value, _ in found], not any(is_pruned for _, is_pruned in found)
-    return _with_place(text), True
+    return _decoded_with_position(text), True
 
 
 def _json_value(text: str) -> tuple[Any, bool]:
@@ -78,7 +81,7 @@ def _json_value(text: str) -> tuple[Any, bool]:
 
 
 def _json_parts(text: str) -> Iterator[str]:
-    """Objects and lists that stand one after the other."""
+    """Yield the texts of consecutive objects and lists."""
     begin = depth = 0
     for token in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
@@ -89,8 +92,8 @@ def _json_parts(text: str) -> Iterator[str]:
         yield text[begin:]
 
 
-def _with_place(text: str) -> list[Any]:
-    """As the standard library's decoder has it: of a mistake it tells the place."""
+def _decoded_with_position(text: str) -> list[Any]:
+    """Decode with the standard library's decoder, which reports where a mistake is."""
     decoder = json.JSONDecoder()
     values: list[Any] = []
     position = _end_of_space(text, 0)
@@ -123,14 +126,14 @@ def _yaml_values(text: str, source: str) -> Iterator[Any]:
 
 
 class _OpenValues:
-    """The mappings and sequences that have begun and not ended."""
+    """The mappings and sequences that have begun and not ended yet."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._open: list[tuple[Any, Any]] = []  # with the field that its next value is for
 
     def take(self, event: Any) -> Any:
-        """The value of a document that ends with this event, else ``_MISSING``."""
+        """Take an event; return the value of the document that ends with it, else ``_MISSING``."""
         match event:
             case yaml.ScalarEvent():
                 self._refuse_tag(event)

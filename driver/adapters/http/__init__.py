@@ -1,6 +1,6 @@
-"""The one HTTP server of controller and plugin, on which nobody's slowness becomes another's.
+"""The HTTP server that the controller and the plugin share, in which a slow client delays no other client.
 
-Whoever reaches the port may send anything, at any pace, over any number of connections. So one thread does all reading
-and writing and waits for nobody (:mod:`.server`); threads, of which there are few, only ever work on requests that are
-there in whole; and wherever something runs short, whoever takes the most of it makes room.
+Anybody who reaches the port may send anything, at any pace, over any number of connections. So one thread does all
+reading and writing and never blocks (:mod:`.server`); a small pool of threads works only on requests that have arrived
+whole; and where something runs short, the client that uses the most of it loses first.
 """

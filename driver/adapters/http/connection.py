@@ -1,4 +1,4 @@
-"""One client's connection: its socket, what has come in and what is to go out. Nothing here ever waits."""
+"""One client's connection: its socket and its buffers. Nothing here blocks."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from enum import Enum
 from typing import Final, Protocol
 
 from driver.adapters.http.exchange import Request
-from driver.adapters.http.head import RequestHead
+from driver.adapters.http.http1 import RequestHead
 
 __all__ = ["Channel", "Connection", "Phase", "PlainChannel"]
 
 _RECEIVED_BYTES: Final = 64 * 1024
 _SENT_BYTES: Final = 64 * 1024
-_SENDS_AT_ONCE: Final = 16  # then others have their turn
+_SENDS_AT_ONCE: Final = 16  # then other connections are served
 
 
 class Channel(Protocol):
-    """What is between the bytes on the network and HTTP: nothing, or TLS."""
+    """Translates between the bytes on the network and HTTP: nothing to do, or TLS."""
 
     def receive(self, data: bytes) -> bytes:
-        """What the bytes that came say; what is to go out for them is in :meth:`reply`.
+        """Return the HTTP bytes within what has arrived. What must be sent in reply is in :meth:`reply`.
 
         Raises:
-            OSError: They are not what the channel expects, or the client has ended it.
+            OSError: The bytes are not what the channel expects, or the client has ended it.
         """
 
     def reply(self) -> bytes:
-        """What the channel itself has to say, such as its part of a handshake."""
+        """Return the channel's own bytes to send, such as its part of a handshake."""
 
     def send(self, data: memoryview) -> bytes | memoryview:
-        """The bytes to put on the network for these."""
+        """Return the bytes to put on the network for these HTTP bytes."""
 
     def end(self) -> bytes:
-        """The last bytes to put on the network."""
+        """Return the last bytes to put on the network."""
 
 
 class PlainChannel:
-    """HTTP as it is."""
+    """HTTP without TLS."""
 
     def receive(self, data: bytes) -> bytes:
-        """The same bytes."""
+        """Return the same bytes."""
         return data
 
     def reply(self) -> bytes:
-        """Nothing."""
+        """Return nothing."""
         return b""
 
     def send(self, data: memoryview) -> bytes | memoryview:
-        """The same bytes."""
+        """Return the same bytes."""
         return data
 
     def end(self) -> bytes:
-        """Nothing."""
+        """Return nothing."""
         return b""
 
 
 class Phase(Enum):
-    """Whose turn it is. Told by who has to act next: the client, or this server."""
+    """Who has to act next: the client, or this server."""
 
     READING = "the client sends its request"
-    PAUSED = "its large body waits for a place"
+    PAUSED = "its large body waits for the slot"
     QUEUED = "the request waits for a thread"
     WORKING = "a thread works on the answer"
     WRITING = "the client takes its answer"
@@ -74,29 +74,29 @@ class Phase(Enum):
 
 
 class Connection:
-    """A client's connection. The server's loop alone calls its methods; other threads may look at ``phase``.
+    """A client's connection. Only the server's loop calls its methods; other threads may read ``phase``.
 
     Args:
-        plain: The socket, accepted.
-        source: Whose it is.
-        open_channel: Makes how it speaks, once the client has said something.
+        plain: The accepted socket.
+        client: The client's name, as :func:`~driver.adapters.http.clients.client_of` makes it.
+        open_channel: Makes the channel, once the client has sent something.
         now: Monotonic seconds.
         timeout_s: How long the request may take in all.
 
     Attributes:
-        phase: Whose turn it is.
-        began: When it was accepted.
-        since: When the client last did something, or its turn began.
-        deadline: When it is cut, whatever it does; infinity for never.
-        head: The request's head, once it is there.
-        inbox: What came and was not made a request yet.
-        request: The request, once it is there.
+        phase: Who has to act next.
+        accepted_at: When it was accepted, in monotonic seconds.
+        last_activity: When the client last did something, or the phase began.
+        deadline: When it is closed in any case; infinity for never.
+        head: The request's head, once it has arrived.
+        inbox: What has arrived and is not part of ``head`` or ``request`` yet.
+        request: The request, once it has arrived whole.
     """
 
     def __init__(
         self,
         plain: socket.socket,
-        source: str,
+        client: str,
         open_channel: Callable[[], Channel],
         *,
         now: float,
@@ -104,9 +104,9 @@ class Connection:
     ) -> None:
         plain.settimeout(0)
         self.socket = plain
-        self.source = source
+        self.client = client
         self.phase = Phase.READING
-        self.began = self.since = now
+        self.accepted_at = self.last_activity = now
         self.deadline = now + timeout_s
         self.head: RequestHead | None = None
         self.inbox = bytearray()
@@ -119,13 +119,16 @@ class Connection:
         self._is_written: threading.Event | None = None
 
     @property
-    def weight(self) -> int:
-        """How many bytes it keeps in memory."""
+    def buffered_bytes(self) -> int:
+        """How many bytes are kept in memory for the client."""
         body = len(self.request.body) if self.request is not None else 0
         return len(self.inbox) + len(self._raw) + len(self._plain) + body
 
     def receive(self) -> bool:
-        """Take what has come into ``inbox``; False where the client has closed its side.
+        """Move what has arrived into ``inbox``.
+
+        Returns:
+            False if the client has closed its side.
 
         Raises:
             OSError: The connection is broken.
@@ -136,7 +139,7 @@ class Connection:
             return True
         if not data:
             return False
-        channel = self._speaking()
+        channel = self._opened_channel()
         try:
             self.inbox += channel.receive(data)
         finally:
@@ -145,7 +148,10 @@ class Connection:
         return True
 
     def discard(self) -> bool:
-        """Take what has come and forget it; False where the client has closed its side.
+        """Read what has arrived and forget it.
+
+        Returns:
+            False if the client has closed its side.
 
         Raises:
             OSError: The connection is broken.
@@ -156,23 +162,26 @@ class Connection:
             return True
 
     def find(self, mark: bytes) -> int:
-        """Where the mark is in ``inbox``, or -1; what was searched before is not searched again."""
+        """Return where the mark is in ``inbox``, or -1. What was searched before is not searched again."""
         at = self.inbox.find(mark, max(0, self._searched - len(mark) + 1))
         self._searched = len(self.inbox)
         return at
 
     def write(self, data: bytes, is_written: threading.Event | None = None) -> None:
-        """Send after what was not sent yet.
+        """Add to what is to be sent.
 
         Args:
             data: What to send.
-            is_written: Set when the network has taken it, or the connection is closed.
+            is_written: Set when the network has taken the data, or the connection is closed.
         """
         self._plain = memoryview(bytes(self._plain) + data if self._plain else data)
         self._is_written = is_written
 
     def flush(self) -> bool:
-        """Send what the network takes now; whether all is sent.
+        """Send what the network takes now.
+
+        Returns:
+            Whether all is sent.
 
         Raises:
             OSError: The connection is broken.
@@ -183,7 +192,7 @@ class Connection:
                     if self._is_written is not None:
                         self._is_written.set()
                     return True
-                self._raw = self._speaking().send(self._plain[:_SENT_BYTES])
+                self._raw = self._opened_channel().send(self._plain[:_SENT_BYTES])
                 self._plain = self._plain[_SENT_BYTES:]
             try:
                 sent = self.socket.send(self._raw)
@@ -193,23 +202,23 @@ class Connection:
         return False
 
     def end(self) -> None:
-        """Tell the client that nothing more comes.
+        """Close the sending side, so that the client knows the end.
 
         Raises:
             OSError: The connection is broken.
         """
-        self._raw = self._speaking().end()
+        self._raw = self._opened_channel().end()
         self.flush()
         self.socket.shutdown(socket.SHUT_WR)
 
-    def _speaking(self) -> Channel:
-        # Not before the client has said something: a silent one costs as little as may be.
+    def _opened_channel(self) -> Channel:
+        # Not before the client has sent something: a silent one must cost as little as possible.
         if self._channel is None:
             self._channel = self._open_channel()
         return self._channel
 
     def close(self) -> None:
-        """Let the socket and all that is in memory go."""
+        """Close the socket and free all buffers."""
         self.phase = Phase.CLOSED
         self.deadline = math.inf
         with contextlib.suppress(OSError):

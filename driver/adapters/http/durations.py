@@ -1,6 +1,6 @@
-"""Counts how long things take until somebody asks, in buckets: what a Prometheus histogram shows, without its library.
+"""Counts durations in the buckets of a Prometheus histogram, without Prometheus' library.
 
-The plugin loads that at its first scrape only, and what came before must not be lost.
+The plugin loads that library at its first scrape only, and durations from before that must not be lost.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from driver.status.metric_family import Distribution
 __all__ = ["BOUNDS_S", "Durations"]
 
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""From a prepare without effects to the longest that anybody waits for: the kubelet gives a call 45 s."""
+"""From a prepare without effects to the longest wait there is: the kubelet gives a call 45 s."""
 
 
 class Durations:
-    """Counts durations by the name of what took them. Safe to use from any thread.
+    """Counts durations by the name of what took them. Thread-safe.
 
     Args:
-        names: What is timed; each is there from the start, with nothing counted.
-        bounds_s: The upper bounds of the buckets, rising.
+        names: The names of what is timed; each has a histogram from the start.
+        bounds_s: The upper bounds of the buckets, in ascending order.
         clock: Monotonic seconds.
     """
 
@@ -43,10 +43,10 @@ class Durations:
         self._sums_s = dict.fromkeys(self._counts, 0.0)
 
     def add(self, name: str, seconds: float, *, times: int = 1) -> None:
-        """Count a duration, or several that were the same.
+        """Count a duration, or several equal ones.
 
         Raises:
-            KeyError: The name is none of those given at the start.
+            KeyError: The name is not among those given at the start.
         """
         with self._lock:
             self._counts[name][bisect_left(self._bounds_s, seconds)] += times
@@ -54,7 +54,7 @@ class Durations:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Count how long what stands in the ``with`` takes, also where it fails."""
+        """Count how long the ``with`` block takes, also if it fails."""
         began = self._clock()
         try:
             yield
@@ -62,7 +62,7 @@ class Durations:
             self.add(name, self._clock() - began)
 
     def so_far(self) -> dict[str, Distribution]:
-        """What was counted until now, by name."""
+        """Return what has been counted until now, by name."""
         with self._lock:
             return {
                 name: Distribution(bounds_s=self._bounds_s, counts=tuple(counts), sum_s=self._sums_s[name])

@@ -1,4 +1,4 @@
-"""What a server takes upon itself."""
+"""The bounds of one HTTP server."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of one server.
+    """What a server accepts and keeps at most.
 
     Attributes:
         threads: How many requests are worked on at once, besides ``own_threads``.
-        own_threads: By path prefix: so many requests of these paths, in threads of their own.
+        own_threads: How many requests below a path prefix are worked on at once, in threads of their own.
         streams: How many streams may be open at once, besides; one thread each.
-        timeout_s: For a request in all, and for each piece of a stream.
-        silence_s: How long a client may say or take nothing.
-        connections: How many may be open, besides streams.
-        connections_of_source: How many of these one source may have.
-        head_bytes: Of a request's head.
-        body_bytes: Of a request's body.
-        small_body_bytes: A larger body is read on only when it has the one place for large bodies.
-        buffered_bytes: What may be kept in memory for clients in all: requests, and answers that they do not take.
+        timeout_s: The time for a request in all, and for each piece of a stream.
+        silence_s: How long a client may neither send nor take anything.
+        connections: How many connections may be open, besides streams.
+        connections_per_client: How many of these one client may have.
+        head_bytes: The size of a request's head.
+        body_bytes: The size of a request's body.
+        small_body_bytes: A larger body must have the one slot for large bodies to be read further.
+        buffered_bytes: The memory for all clients' requests, and for responses that they have not taken yet.
     """
 
     threads: int
@@ -32,7 +32,7 @@ class Limits:
     timeout_s: float
     silence_s: float = 5.0
     connections: int = 256
-    connections_of_source: int = 64
+    connections_per_client: int = 64
     head_bytes: int = 8 * 1024
     body_bytes: int = 0
     small_body_bytes: int = 256 * 1024

@@ -1,6 +1,6 @@
 """Makes the page that Prometheus scrapes, with Prometheus' own client, which is loaded at the first scrape.
 
-Formats: https://prometheus.io/docs/instrumenting/exposition_formats/; which one is chosen by the Accept header.
+The Accept header chooses the format: https://prometheus.io/docs/instrumenting/exposition_formats/.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["MetricsPage"]
 
 
 class MetricsPage:
-    """A page of metrics for the probe server. Safe for several threads; one scrape at a time.
+    """A page of metrics for the probe server. Thread-safe; serves one scrape at a time.
 
     Args:
-        families: What is to be shown, asked at each scrape. The facts of this process (``process_*``) are added.
+        families: Returns the metrics to show; called at each scrape. Those of this process (``process_*``) are added.
     """
 
     def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
@@ -30,12 +30,12 @@ class MetricsPage:
         self._lock = threading.Lock()
 
     def __call__(self, accept: str) -> tuple[str, bytes]:
-        """The page's content type and its text.
+        """Return the page's content type and its text.
 
         Args:
             accept: The request's Accept header.
         """
-        # Not before: it costs the plugin megabytes, and many a node is never scraped.
+        # Not before: the library costs the plugin megabytes, and many nodes are never scraped.
         from prometheus_client.exposition import choose_encoder  # noqa: PLC0415
         from prometheus_client.process_collector import ProcessCollector  # noqa: PLC0415
         from prometheus_client.registry import Collector  # noqa: PLC0415
@@ -76,6 +76,6 @@ def _metric(family: Family) -> Metric:
 
 
 def _buckets(distribution: Distribution) -> list[tuple[str, float]]:
-    """With counts that add up, as Prometheus has them."""
+    """Return buckets with cumulative counts, as Prometheus has them."""
     bounds = (*map(str, distribution.bounds_s), "+Inf")
     return [(bound, float(count)) for bound, count in zip(bounds, accumulate(distribution.counts), strict=True)]

@@ -1,4 +1,4 @@
-"""Reads what Prometheus would scrape, with Prometheus' own client.
+"""Reads a page that Prometheus would scrape, with Prometheus' own client.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format.
 """
@@ -16,14 +16,14 @@ __all__ = ["read_samples"]
 
 
 def read_samples(text: str, names: Collection[str]) -> tuple[MetricSample, ...]:
-    """The samples of these names, in the text's order.
+    """Return the samples of these names, in the text's order.
 
     Args:
         text: A page of metrics.
-        names: The wanted samples. Other lines are not even read, which most of a page is.
+        names: The names of the samples. Other lines, most of a page, are not parsed.
 
     Raises:
-        NodeError: It is no such page.
+        NodeError: The text is no page of metrics.
     """
     # A name ends where its labels or its value begin.
     wanted = [line for line in text.splitlines() if line.partition("{")[0].partition(" ")[0] in names]
@@ -34,5 +34,5 @@ def read_samples(text: str, names: Collection[str]) -> tuple[MetricSample, ...]:
             for sample in family.samples
         )
     except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
-        # The parser meets a malformed line with whatever its code stumbles over.
+        # The parser has no error of its own for a malformed line.
         raise NodeError(f"the metrics cannot be read: {' '.join(str(error).split())[:200]}") from error

@@ -1,4 +1,4 @@
-"""Plain HTTP of the controller's and the plugin's pods: ``/healthz`` and ``/readyz`` for the kubelet, ``/metrics``."""
+"""The plain HTTP port of controller and plugin: ``/healthz`` and ``/readyz`` for the kubelet, and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
+from driver.adapters.http.clients import Readers, is_local
 from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.http.limits import Limits
 from driver.adapters.http.server import HttpServer
-from driver.adapters.http.sources import Readers, is_local
 from driver.errors import NodeError, RootportError
 
-__all__ = ["HealthServer", "Page", "page_response"]
+__all__ = ["Page", "ProbeServer", "page_response"]
 
 Page: TypeAlias = Callable[[str], tuple[str, bytes]]
-"""Gives a page's content type and body, by the request's Accept header."""
+"""Takes the request's Accept header, and returns the page's content type and body."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -25,14 +25,15 @@ _CHECK_THREADS: Final = 4
 _PAGE_THREADS: Final = 2  # of their own: however long a page takes, a probe is answered
 
 
-class HealthServer:
-    """Answers probes: 200 ``ok``, or 503 with the reason. And gives pages.
+class ProbeServer:
+    """Answers probes with 200 ``ok`` or with 503 and the reason, and serves pages.
 
     Args:
-        port: TCP port, on all addresses; 0 for any free one.
-        checks: By path, such as ``/readyz``: why not, in a line of text, or None or an empty text where all is well.
-        pages: By path, such as ``/metrics``: what makes the page; what it raises is answered with 500.
-        readers: Who is given the pages; probes are answered to everyone.
+        port: The TCP port, on all addresses; 0 for any free one.
+        checks: For each path, such as ``/readyz``, a function that returns what is wrong in a line of text, or None or
+            an empty text if all is well.
+        pages: For each path, such as ``/metrics``, what makes the page; what it raises is answered with 500.
+        readers: Who may read the pages; probes are answered to everyone.
 
     Raises:
         NodeError: The port is taken.
@@ -46,10 +47,10 @@ class HealthServer:
         pages: Mapping[str, Page] | None = None,
         readers: Readers = "everyone",
     ) -> None:
-        given = {} if readers == "nobody" else dict(pages or {})
+        pages = {} if readers == "nobody" else dict(pages or {})
         routes = {path: _check_route(path, check) for path, check in checks.items()}
-        routes |= {path: _page_route(path, page, readers) for path, page in given.items()}
-        limits = Limits(threads=_CHECK_THREADS, own_threads=dict.fromkeys(given, _PAGE_THREADS), timeout_s=_TIMEOUT_S)
+        routes |= {path: _page_route(path, page, readers) for path, page in pages.items()}
+        limits = Limits(threads=_CHECK_THREADS, own_threads=dict.fromkeys(pages, _PAGE_THREADS), timeout_s=_TIMEOUT_S)
         try:
             self._server = HttpServer(port, routes, limits=limits, name="health")
         except OSError as error:
@@ -57,30 +58,25 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The TCP port that it listens on."""
         return self._server.port
 
     def start(self) -> None:
-        """Answer from now on, in threads of its own."""
+        """Start answering, in threads of its own."""
         self._server.start()
 
     def stop(self) -> None:
-        """End at once."""
+        """Stop at once; work under way is not waited for."""
         self._server.stop()
 
 
 def page_response(request: Request, page: Page) -> Response:
-    """The page; where it cannot be made, why not.
-
-    Args:
-        request: Asks for it.
-        page: Makes it.
-    """
+    """Return the page, or 500 with the reason why it cannot be made."""
     try:
         content_type, body = page(request.headers.get("accept", ""))
     except RootportError as error:
         return Response.of_text(str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR)
-    except Exception:  # noqa: BLE001 - who asks is not to be left without an answer, nor to be shown a traceback
+    except Exception:  # noqa: BLE001 - the client gets an answer, and no traceback
         _LOG.exception("a page cannot be made", extra={"path": request.path[:200]})
         return Response.of_text("the page cannot be made: see the log", status=HTTPStatus.INTERNAL_SERVER_ERROR)
     return Response(body=body, content_type=content_type)
@@ -100,7 +96,7 @@ def _page_route(path: str, page: Page, readers: Readers) -> Route:
     def route(request: Request) -> Response:
         if (refusal := _refusal(request, path)) is not None:
             return refusal
-        if readers == "localhost" and not is_local(request.source):
+        if readers == "localhost" and not is_local(request.client):
             text = f"{path} is for localhost alone here (--metrics-readers)"
             return Response.of_text(text, status=HTTPStatus.FORBIDDEN)
         return page_response(request, page)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from driver.adapters.kubernetes.connection import Connection, in_cluster, of_kubeconfig
-from driver.adapters.kubernetes.pages import METADATA_LIST, Listing, listed
+from driver.adapters.kubernetes.pages import METADATA_LIST, Listing, list_all
 from driver.adapters.kubernetes.request import JSON, OnWrite, Request
 from driver.adapters.kubernetes.resources import PODS, JsonObject, Resource
 from driver.adapters.kubernetes.skipped import SkippedObjects
@@ -28,14 +28,14 @@ _LARGEST_TEXT: Final = 64 * 1024**2
 
 
 class KubernetesApi:
-    """The API server. One for a process: safe for threads, connections are kept alive.
+    """Calls the API server. One for a process: thread-safe, and connections are kept alive.
 
-    Every call raises an :class:`~driver.adapters.kubernetes.errors.ApiServerError`: UnavailableError where a retry
-    helps, and otherwise what the server refused. Objects go in and come out as the server's JSON, of which what is
-    nested too deeply or no Unicode is left out.
+    Every call raises an :class:`~driver.adapters.kubernetes.errors.ApiServerError`: UnavailableError if a retry helps,
+    and otherwise what the server refused. Objects go in and come out as the server's JSON, without what is nested too
+    deeply or is no Unicode.
 
     Args:
-        connection: To the API server.
+        connection: The connection to the API server.
         skipped: As for :meth:`connect`.
 
     Attributes:
@@ -54,12 +54,12 @@ class KubernetesApi:
         on_write: OnWrite | None = None,
         skipped: SkippedObjects | None = None,
     ) -> KubernetesApi:
-        """The API server of a kubeconfig's current context, or of the pod that this process runs in.
+        """Connect to the API server of a kubeconfig's current context, or of the pod that this process runs in.
 
         Nothing is sent yet. The environment's proxies are not used, only the kubeconfig's own ``proxy-url``.
 
         Args:
-            kubeconfig: None for the pod's service account.
+            kubeconfig: The kubeconfig file; None for the pod's service account.
             timeout_s: The limit for connecting, and for each wait for an answer.
             on_write: Called after each write, from the thread that made it.
             skipped: Counts the objects that lists and watches leave out; None for one of its own.
@@ -83,10 +83,10 @@ class KubernetesApi:
         self._connection.close()
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> JsonObject:
-        """One object.
+        """Return one object.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such object.
         """
         return self._connection.call(Request(verb="get", resource=resource, namespace=namespace, name=name))
 
@@ -100,23 +100,23 @@ class KubernetesApi:
         metadata_only: bool = False,
         transform: Callable[[JsonObject], JsonObject] | None = None,
     ) -> Listing:
-        """All objects that match, read in pages and consistent with each other.
+        """Return all objects that match, read in pages and consistent with each other.
 
         Args:
-            resource: Their kind.
-            namespace: None for all namespaces.
+            resource: The kind of object.
+            namespace: The namespace; None for all.
             label_selector: As kubectl's ``--selector``.
             field_selector: As kubectl's ``--field-selector``.
             metadata_only: Whether the objects come with their metadata alone (kind PartialObjectMetadata).
-            transform: What is kept of each object, done page by page so that the rest is never all in memory. Where it
-                raises, the object is skipped: logged, counted and left out of the list.
+            transform: Returns what is kept of an object. It is called page by page, so that the whole objects are never
+                all in memory. If it raises, the object is skipped: logged, counted and left out of the list.
 
-        One object that is larger than what is read is skipped too.
+        An object above the size limit is skipped too.
         """
         query = _selection(label_selector, field_selector)
         accept = METADATA_LIST if metadata_only else JSON
         request = Request(verb="list", resource=resource, namespace=namespace, query=query, accept=accept)
-        return listed(self._connection, request, transform or _as_it_is, self.skipped)
+        return list_all(self._connection, request, transform or _as_it_is, self.skipped)
 
     def watch(
         self,
@@ -129,21 +129,21 @@ class KubernetesApi:
         metadata_only: bool = False,
         duration_s: int = 300,
     ) -> WatchStream:
-        """What changes after a moment: one event for each change, and a bookmark now and then.
+        """Watch the changes after a resource version: one event for each change, and bookmarks.
 
-        A change that is larger than what is read, or no event, is skipped: logged, counted and left out.
+        A change above the size limit, or a malformed event, is skipped: logged, counted and left out.
 
         Args:
             resource: The kind of object.
-            resource_version: The moment: of a listing, or of the last event seen.
+            resource_version: The resource version of a list, or of the last event.
             namespace: As for :meth:`list`.
             label_selector: As for :meth:`list`.
             field_selector: As for :meth:`list`.
             metadata_only: As for :meth:`list`.
-            duration_s: After how long the server ends the watch.
+            duration_s: The time after which the server ends the watch.
 
         Raises:
-            ExpiredError: The server no longer knows that moment; it may also come from the stream. List anew.
+            ExpiredError: The server no longer knows that version; may also come from the stream. List again.
         """
         query = _selection(label_selector, field_selector) | {
             "watch": "true",
@@ -160,10 +160,10 @@ class KubernetesApi:
     ) -> JsonObject:
         """Create an object; ``namespace`` is the body's own if not given.
 
-        With ``dry_run`` nothing is stored: the answer says what would be.
+        With ``dry_run`` nothing is stored, and the answer is what would be.
 
         Raises:
-            AlreadyExistsError: One of that name is there.
+            AlreadyExistsError: An object of that name exists.
         """
         request = Request(
             verb="create",
@@ -176,11 +176,11 @@ class KubernetesApi:
         return self._connection.call(request)
 
     def replace(self, resource: Resource, body: JsonObject, *, namespace: str | None = None) -> JsonObject:
-        """Write a whole object over the stored one; with ``metadata.resourceVersion``, only over that version.
+        """Replace a stored object; with ``metadata.resourceVersion``, only that version.
 
         Raises:
-            ConflictError: The stored one has another version.
-            NotFoundError: There is none.
+            ConflictError: The stored object has another version.
+            NotFoundError: There is no such object.
         """
         request = Request(
             verb="update",
@@ -201,14 +201,14 @@ class KubernetesApi:
         subresource: str | None = None,
         force: bool = True,
     ) -> JsonObject:
-        """Server-side apply: create or change an object so that this manager's fields are exactly those of ``body``.
+        """Server-side apply an object, so that this manager's fields are exactly those of ``body``.
 
         Args:
             resource: The kind of object.
-            body: With metadata.name; ``apiVersion`` and ``kind`` are added.
-            field_manager: Who owns the fields; the same for every version of a program.
-            namespace: The body's own if not given.
-            subresource: Such as ``status``.
+            body: The object with metadata.name; ``apiVersion`` and ``kind`` are added.
+            field_manager: The owner of the fields; the same for every version of a program.
+            namespace: The namespace; by default the body's own.
+            subresource: The subresource, such as ``status``.
             force: Whether to take fields over from other managers.
 
         Raises:
@@ -235,10 +235,10 @@ class KubernetesApi:
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> JsonObject:
-        """JSON merge patch (RFC 7386): null removes a field, a list replaces a list.
+        """Apply a JSON merge patch (RFC 7386): null removes a field, a list replaces a list.
 
         Raises:
-            ConflictError: ``body`` has a ``metadata.resourceVersion``, and the stored object another.
+            ConflictError: ``body`` has a ``metadata.resourceVersion``, and the stored object has another.
         """
         request = Request(
             verb="patch",
@@ -260,21 +260,21 @@ class KubernetesApi:
         uid: str | None = None,
         resource_version: str | None = None,
     ) -> JsonObject:
-        """Delete an object, only if it is still the one that is meant.
+        """Delete an object, with preconditions on its identity.
 
         Args:
             resource: The kind of object.
-            name: Its name.
-            namespace: Of a namespaced kind.
-            uid: It must have this UID: another object of the same name stays.
-            resource_version: It must be this version.
+            name: The object's name.
+            namespace: The namespace of a namespaced kind.
+            uid: The UID that it must have: another object of the same name stays.
+            resource_version: The version that it must have.
 
         Returns:
-            What the server answers: the object where finalizers keep it for now, or a Status.
+            The server's answer: the object if finalizers keep it for now, or a Status.
 
         Raises:
             ConflictError: UID or version differ.
-            NotFoundError: There is none.
+            NotFoundError: There is no such object.
         """
         wanted = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {key: value for key, value in wanted.items() if value is not None}
@@ -286,14 +286,14 @@ class KubernetesApi:
         )
 
     def read_through_pod(self, pod: str, path: str, *, namespace: str, port: int, accept: str = "text/plain") -> str:
-        """What a pod serves by HTTP, fetched by the API server: its ``pods/proxy``.
+        """Return a page that a pod serves by HTTP, fetched by the API server through ``pods/proxy``.
 
         Args:
             pod: The pod's name.
-            path: On its server, without the leading ``/``.
-            namespace: The pod's.
-            port: Where it listens.
-            accept: The wanted form of the answer.
+            path: The path on its server, without the leading ``/``.
+            namespace: The pod's namespace.
+            port: The port that it listens on.
+            accept: The media type to ask for.
 
         Raises:
             NotFoundError: There is no such pod, or no such page.
@@ -307,7 +307,7 @@ class KubernetesApi:
             subresource=f"proxy/{path}",
             accept=accept,
         )
-        return self._connection.text(request, _LARGEST_TEXT)
+        return self._connection.read(request, _LARGEST_TEXT).decode(errors="replace")
 
 
 def _as_it_is(stored: JsonObject) -> JsonObject:

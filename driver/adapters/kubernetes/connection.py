@@ -1,4 +1,4 @@
-"""Sends requests to the API server through the official client's ``ApiClient``, as raw JSON: no generated models.
+"""Sends requests to the API server through the official client's ``ApiClient``, as raw JSON without its models.
 
 Connections are kept alive and shared by all threads. Every call has a time limit. A read (GET) whose kept-alive
 connection turns out to be dropped is sent once more; a write never is, for it may have been carried out.
@@ -30,7 +30,7 @@ __all__ = ["MAX_OBJECT_BYTES", "Connection", "decoded", "in_cluster", "of_kubeco
 _T = TypeVar("_T")
 
 MAX_OBJECT_BYTES: Final = 16 * 1024**2
-"""How long an object may be as the API server writes it.
+"""The longest object that is read, in the API server's JSON.
 
 etcd takes 1.5 MiB (--max-request-bytes), and a text may be six times as long in JSON: ``<`` becomes ``\\u003c``.
 """
@@ -43,16 +43,16 @@ _KUBECONFIG: Final = "a kubeconfig file"
 
 
 class _Answer(Protocol):
-    """What this module uses of the client's ``RESTResponse``."""
+    """The part of the client's ``RESTResponse`` that this module uses."""
 
     response: HTTPResponse
 
 
 class Connection:
-    """A pool of connections to one API server. Safe for threads.
+    """A pool of connections to one API server. Thread-safe.
 
     Args:
-        configuration: Where the API server is, and who we are.
+        configuration: The API server's address, and the credentials.
         timeout_s: The limit for connecting, and for each wait for bytes of an answer.
         on_write: Called after each write, from the thread that made it.
     """
@@ -72,7 +72,7 @@ class Connection:
         """Send a request and return the JSON object of the answer.
 
         Raises:
-            ApiServerError: It was refused, or no answer came.
+            ApiServerError: The request was refused, or no answer came.
             TooLargeError: The answer is longer than :data:`MAX_OBJECT_BYTES`.
         """
         if self._on_write is None or not request.is_write:
@@ -89,11 +89,11 @@ class Connection:
         """Send a request and return the answer.
 
         Args:
-            request: What is asked. A write is not told of here.
+            request: The request. ``on_write`` is not called here.
             max_bytes: A longer answer is dropped while it is read.
 
         Raises:
-            ApiServerError: It was refused, or no answer came.
+            ApiServerError: The request was refused, or no answer came.
             TooLargeError: The answer is longer.
         """
 
@@ -101,7 +101,7 @@ class Connection:
             response = self._send(request)
             return response, *_body(response, max_bytes if response.status < 300 else _LONGEST_REFUSAL)
 
-        response, data, is_whole = self._tried(request, exchange)
+        response, data, is_whole = self._with_retry(request, exchange)
         if response.status >= 300:
             raise refusal(request, response.status, data, response.headers)
         if not is_whole:
@@ -109,16 +109,16 @@ class Connection:
         return data
 
     def open_stream(self, request: Request, silence_s: float) -> HTTPResponse:
-        """Send a request whose answer goes on and on; the caller closes it.
+        """Send a request with an endless answer; the caller closes it.
 
         Args:
-            request: A watch.
+            request: The request, a watch.
             silence_s: How long the answer may pause, once it has begun.
 
         Raises:
-            ApiServerError: It was refused, or no answer began.
+            ApiServerError: The request was refused, or no answer began.
         """
-        response = self._tried(request, lambda: self._send(request))
+        response = self._with_retry(request, lambda: self._send(request))
         if response.status >= 300:
             try:
                 raise refusal(request, response.status, _body(response, _LONGEST_REFUSAL)[0], response.headers)
@@ -132,19 +132,11 @@ class Connection:
             socket.settimeout(silence_s)
         return response
 
-    def text(self, request: Request, limit: int) -> str:
-        """Send a request and return the text of the answer, of at most ``limit`` bytes.
-
-        Raises:
-            ApiServerError: It was refused, no answer came, or it is longer.
-        """
-        return self.read(request, limit).decode(errors="replace")
-
     def close(self) -> None:
         """Close the idle connections. Streams that are open stay open."""
         self._client.close()
 
-    def _tried(self, request: Request, exchange: Callable[[], _T]) -> _T:
+    def _with_retry(self, request: Request, exchange: Callable[[], _T]) -> _T:
         try:
             try:
                 return exchange()
@@ -177,14 +169,14 @@ class Connection:
 
 
 def decoded(request: Request, data: bytearray) -> JsonObject:
-    """The JSON object of an answer. What is nested too deeply in it or no Unicode is left out (:mod:`bounded_json`).
+    """Return the JSON object of an answer, without what is nested too deeply or no Unicode (:mod:`bounded_json`).
 
     Args:
-        request: What was asked, for messages.
+        request: The request, for messages.
         data: The answer.
 
     Raises:
-        ApiServerError: It is no JSON object.
+        ApiServerError: The answer is no JSON object.
     """
     try:
         answer, _ = parse_foreign_json(data, max_bytes=len(data))
@@ -199,7 +191,7 @@ def decoded(request: Request, data: bytearray) -> JsonObject:
 
 
 def _body(response: HTTPResponse, max_bytes: int) -> tuple[bytearray, bool]:
-    """The body, and whether that is all of it: where it is longer, the connection is closed."""
+    """Return the body, and whether it is complete: if it is too long, the connection is closed."""
     data = bytearray()
     for chunk in response.stream(_CHUNK, decode_content=True):
         data += chunk
@@ -210,7 +202,7 @@ def _body(response: HTTPResponse, max_bytes: int) -> tuple[bytearray, bool]:
 
 
 def _unreachable(request: Request, error: Exception) -> UnavailableError:
-    """The error for a request to which no complete answer came."""
+    """Return the error for a request that got no complete answer."""
     if isinstance(error, ApiException):  # the client wraps TLS errors, and only those
         return UnavailableError(
             f"cannot {request}: no TLS connection to the API server: {' '.join(str(error.reason).split())}",
@@ -228,10 +220,10 @@ def _unreachable(request: Request, error: Exception) -> UnavailableError:
 
 
 def in_cluster() -> Configuration:
-    """The pod's own service account; its token is read again each minute, for kubelet replaces it.
+    """Return the pod's own service account; its token is read again each minute, for the kubelet replaces it.
 
     Raises:
-        InputError: This process runs in no pod, or the pod mounts no token.
+        InputError: This process does not run in a pod, or the pod mounts no token.
     """
     configuration = _direct()
     try:
@@ -245,7 +237,7 @@ def in_cluster() -> Configuration:
 
 
 def of_kubeconfig(path: Path) -> Configuration:
-    """The current context of a kubeconfig file: token, client certificate, or a credential plugin that it names.
+    """Return the current context of a kubeconfig: token, client certificate, or credential plugin.
 
     Raises:
         InputError: The file cannot be read or says too little, or its credential plugin fails.
@@ -260,7 +252,7 @@ def of_kubeconfig(path: Path) -> Configuration:
 
 
 def _direct() -> Configuration:
-    """A configuration without the environment's HTTPS_PROXY, which pods have for the outside, not for the cluster.
+    """Return a configuration without the environment's HTTPS_PROXY, which is not meant for the cluster.
 
     A kubeconfig that names its own ``proxy-url`` sets it afterwards.
     """

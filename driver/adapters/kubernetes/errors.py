@@ -1,4 +1,4 @@
-"""What the API server refuses, or why it cannot be reached, as errors that say what was asked and what to do next."""
+"""The errors of calls to the API server: what was asked, why it failed, and what to do next."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ApiServerError(RootportError):
     """The API server did not do what it was asked; the subclasses say why.
 
     Attributes:
-        status: The HTTP status; None where no answer came.
-        reason: The machine-readable reason, such as ``AlreadyExists``; empty where there is none.
-        causes: One sentence for each field at fault, where the server names some.
+        status: The HTTP status; None if no answer came.
+        reason: The machine-readable reason, such as ``AlreadyExists``; empty if there is none.
+        causes: One sentence for each field at fault that the server names.
     """
 
     default_hint: ClassVar[str | None] = None
@@ -47,46 +47,46 @@ class ApiServerError(RootportError):
 
 
 class NotFoundError(ApiServerError):
-    """No such object (404), or the API server does not know its kind."""
+    """There is no such object (404), or the API server does not know its kind."""
 
 
 class NamespaceTerminatingError(NotFoundError):
-    """The namespace is being deleted (403 on create): soon nothing of it is there, so nobody needs to be warned."""
+    """The namespace is being deleted (403 on create): its objects will be gone soon, so no warning is needed."""
 
     default_hint = "make it in another namespace, or again once this one is gone"
 
 
 class AlreadyExistsError(ApiServerError):
-    """An object of that name is there already (409 on create)."""
+    """An object of that name exists already (409 on create)."""
 
 
 class ConflictError(ApiServerError):
-    """Somebody else changed the object, a precondition does not hold, or another manager owns a field (409)."""
+    """Another client changed the object, a precondition fails, or another manager owns a field (409)."""
 
     default_hint = "read it again and decide anew"
 
 
 class ExpiredError(ApiServerError):
-    """The resource version, or the continue token, is older than the API server remembers (410): list anew."""
+    """The resource version, or the continue token, is older than the API server remembers (410): list again."""
 
 
 class ForbiddenError(ApiServerError):
-    """These credentials may not do that (403), or are not accepted at all (401)."""
+    """These credentials do not allow the request (403), or are not accepted at all (401)."""
 
 
 class InvalidError(ApiServerError):
-    """The request or the object is wrong (400, 413, 422): a retry fails again."""
+    """The request or the object is not valid (400, 413, 422): a retry fails again."""
 
 
 class TooLargeError(ApiServerError):
-    """The answer is longer than what is read."""
+    """The answer is longer than the limit."""
 
 
 class UnavailableError(ApiServerError):
-    """No connection, no answer in time, or a server that is too busy or broken for now (429, 5xx): retry later.
+    """There was no connection or no answer in time, or the server is too busy or broken (429, 5xx): retry later.
 
     Attributes:
-        retry_after_s: The shortest wait that the server asks for; None where it does not say.
+        retry_after_s: The shortest wait that the server asks for; None if it names none.
     """
 
     retry_helps = True

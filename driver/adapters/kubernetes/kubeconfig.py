@@ -1,4 +1,4 @@
-"""Which cluster, and which namespace, a command on a person's desk means: as kubectl finds them."""
+"""Finds the cluster and the namespace that a user's command means, as kubectl does."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterContext:
-    """A cluster to ask.
+    """A cluster, and the namespace in use.
 
     Attributes:
-        api: Its API server; nothing has been sent yet.
-        namespace: The current one.
+        api: The API server; nothing has been sent yet.
+        namespace: The current namespace.
     """
 
     api: KubernetesApi
@@ -45,17 +45,17 @@ def cluster_context(
     timeout_s: float = _TIMEOUT_S,
     instead: str = "",
 ) -> ClusterContext:
-    """The cluster of a kubeconfig's context, or of the pod that this process runs in.
+    """Return the cluster of a kubeconfig's context, or of the pod that this process runs in.
 
     Args:
-        kubeconfig: None for what ``$KUBECONFIG`` names (several files are merged), else ``~/.kube/config``; where
-            that is not there, the pod's service account.
-        context: None for the current context.
+        kubeconfig: The file; by default those that ``$KUBECONFIG`` names, merged, else ``~/.kube/config``, else the
+            pod's service account.
+        context: The context's name; None for the current one.
         timeout_s: The limit for connecting, and for each wait for an answer.
         instead: What the caller can do without a cluster, for the hint, such as ``name a folder with --from``.
 
     Raises:
-        InputError: There is none, it cannot be used, or it has no such context.
+        InputError: There is no kubeconfig, it cannot be used, or it has no such context.
     """
     if kubeconfig is not None:
         return _of_files(str(kubeconfig), context, timeout_s)

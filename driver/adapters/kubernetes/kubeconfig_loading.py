@@ -1,4 +1,4 @@
-"""The client's kubeconfig loader, kept from printing and from stumbling: whatever is wrong is one message."""
+"""Runs the client's kubeconfig loader so that it prints nothing and every failure is one message."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from driver.errors import InputError
 __all__ = ["loading"]
 
 _SHOWN: Final = 300  # characters: some of the loader's messages hold all that it has read
-_TOLD: Final = (ConfigException, OSError, yaml.YAMLError, ValueError)
-_STUMBLES: Final = (TypeError, AttributeError, KeyError, IndexError, RecursionError)
+_EXPECTED: Final = (ConfigException, OSError, yaml.YAMLError, ValueError)
+_BUGS: Final = (TypeError, AttributeError, KeyError, IndexError, RecursionError)
 _HINT: Final = "check it with `kubectl --kubeconfig=… version`"
 
 
 class _Errors(logging.Handler):
-    """Keeps what the loader tells the root logger: that a credential plugin failed, after which it goes on without."""
+    """Collects what the loader logs: a credential plugin that failed, without which it continues."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -35,7 +35,7 @@ class _Errors(logging.Handler):
 
 @contextmanager
 def loading(files: str) -> Iterator[None]:
-    """What runs within has the client's loader read ``files``.
+    """Turn the failures of the client's loader, called in the body to read ``files``, into one error.
 
     Raises:
         InputError: The loader failed, or its credential plugin did.
@@ -46,10 +46,10 @@ def loading(files: str) -> Iterator[None]:
     root.addHandler(errors)
     try:
         yield
-    except _TOLD as error:
+    except _EXPECTED as error:
         raise InputError(f"{shown}: not a usable kubeconfig: {_one_line(str(error))}", hint=_HINT) from error
-    except _STUMBLES as error:
-        # Of a malformed file the loader says what its code stumbled over, in words of Python.
+    except _BUGS as error:
+        # For a malformed file the loader raises an error of its own code.
         wanted = "expected clusters, contexts and users as `kubectl config view` prints them"
         raise InputError(f"{shown}: not a usable kubeconfig: {wanted}", hint=_HINT) from error
     finally:

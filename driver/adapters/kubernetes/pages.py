@@ -1,6 +1,6 @@
-"""Lists in pages of a bounded size in bytes, however large the objects are.
+"""Lists objects in pages of a bounded size in bytes, however large the objects are.
 
-A page is asked for by a number of objects, and an object may have some bytes or some megabytes. So the number follows
+A page is requested by a number of objects, and an object may have some bytes or some megabytes. So the number follows
 from the size of the pages before, and a page that turns out too large is dropped while it is read.
 """
 
@@ -17,10 +17,10 @@ from driver.adapters.kubernetes.request import JSON, Request
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.adapters.kubernetes.skipped import SkippedObjects, identity
 
-__all__ = ["METADATA_LIST", "Listing", "listed"]
+__all__ = ["METADATA_LIST", "Listing", "list_all"]
 
 METADATA_LIST: Final = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""The wanted form of an answer that has the objects' metadata alone."""
+"""The media type of a list of the objects' metadata."""
 
 _FIRST: Final = 64  # objects
 _MOST: Final = 500  # objects, as kubectl and client-go's pager ask
@@ -30,39 +30,39 @@ _GROWTH: Final = 4
 _SHRINK: Final = 8
 _ATTEMPTS: Final = 3
 _DECODING: Final = threading.Lock()
-"""Held while a page is in memory as Python's objects: at its start the controller reads nine kinds at the same time."""
+"""Held while a page is in memory as Python objects: at its start the controller reads nine kinds at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All objects that a list asked for, as of one moment.
+    """All objects of a list, at one resource version.
 
     Attributes:
-        items: In the server's order: by namespace and name.
-        resource_version: That moment; a watch from here on misses nothing.
+        items: The objects in the server's order: by namespace and name.
+        resource_version: The version; a watch from here on misses nothing.
     """
 
     items: tuple[JsonObject, ...]
     resource_version: str
 
 
-def listed(
+def list_all(
     connection: Connection,
     request: Request,
     transform: Callable[[JsonObject], JsonObject],
     skipped: SkippedObjects,
 ) -> Listing:
-    """All objects that ``request`` asks for.
+    """Return all objects that ``request`` asks for.
 
     Args:
-        connection: To the API server.
+        connection: The connection to the API server.
         request: The list, without ``limit`` and ``continue``.
-        transform: What is kept of each object. One for which it raises is skipped.
-        skipped: Gets the objects that are skipped: as that one, or since one alone is longer than what is read.
+        transform: Returns what is kept of an object. An object for which it raises is skipped.
+        skipped: Gets the objects that are skipped: those, and objects above the size limit.
 
     Raises:
-        ApiServerError: The list was refused, no answer came, or the answer is no list. ExpiredError: again and again
-            the server had forgotten the first page's moment before the last page was read.
+        ApiServerError: The list was refused, no answer came, or the answer is no list. ExpiredError: the server had
+            repeatedly forgotten the first page's version before the last page was read.
     """
     pages = _Pages(connection, request, transform, skipped)
     for _ in range(_ATTEMPTS - 1):
@@ -90,7 +90,7 @@ class _Pages:
         self.has_begun = False  # whether a page was read, so that another may come too late
 
     def read(self) -> Listing:
-        """All pages, from the first one on."""
+        """Read all pages, from the first one on."""
         kept: list[JsonObject] = []
         self.has_begun, following = False, ""
         while True:
@@ -103,7 +103,7 @@ class _Pages:
                 return Listing(items=tuple(kept), resource_version=str(metadata.get("resourceVersion", "")))
 
     def _page(self, following: str, kept: list[JsonObject]) -> JsonObject:
-        """Read a page; what is kept of its objects is added to ``kept``, and the page without them returned."""
+        """Read a page; append what is kept of its objects to ``kept``, and return the page without them."""
         while True:
             request = self._asking(self._request, following)
             try:
@@ -126,7 +126,7 @@ class _Pages:
             return page
 
     def _without(self, following: str, error: TooLargeError) -> JsonObject:
-        """The page of one object that is too large, without it: its metadata say which it is, and where to go on."""
+        """Return the page of one object that is too large, without it; its metadata say how to continue."""
         request = self._asking(replace(self._request, accept=METADATA_LIST), following)
         page = decoded(request, self._connection.read(request, MAX_OBJECT_BYTES))
         for item in self._items(page):
@@ -151,7 +151,7 @@ class _Pages:
         # Objects in a list say nothing of their kind; here they look like those of get and watch.
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
-        what = identity(item)  # before anything is taken out of it
+        what = identity(item)  # before the transform changes it
         try:
             return self._transform(item)
         except Exception as error:  # noqa: BLE001 - the other objects must not suffer

@@ -1,4 +1,4 @@
-"""Keeps the objects of one kind in memory as the API server has them, and tells which have changed.
+"""Keeps the objects of one kind in memory as the API server has them, and reports each change.
 
 Not the client's ``kubernetes.informer.SharedInformer``, which (37.0.2) loops hot while the API server is away, with a
 traceback each time, blocks in ``stop()`` until the server sends something, lists without pages and keeps model objects.
@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ExpiredError, UnavailableError
@@ -19,21 +19,28 @@ from driver.adapters.kubernetes.skipped import identity
 from driver.adapters.kubernetes.watch import WatchEvent, WatchStream
 from driver.backoff import Backoff
 
-__all__ = ["Reflector", "without_managed_fields"]
+__all__ = ["Reflector", "keep", "without_managed_fields"]
+
+E = TypeVar("E")
 
 _LOG: Final = logging.getLogger(__name__)
 
 _WATCH_S: Final = 300  # then the server ends it and a new one begins: with another API server, if there are more
-_SHORT_S: Final = 0.5  # a watch that ends sooner and tells nothing is a failure, or else the loop would run hot
+_SHORT_S: Final = 0.5  # a watch that ends sooner without an event is a failure, or else the loop would run hot
+
+
+def keep(transform: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], tuple[JsonObject, None]]:
+    """Return a transform for :class:`Reflector` that keeps this of each object, and has no events."""
+    return lambda stored: (transform(stored), None)
 
 
 def without_managed_fields(stored: JsonObject) -> JsonObject:
-    """The object without ``metadata.managedFields``, which are often larger than the rest and of no use to readers."""
+    """Remove ``metadata.managedFields``, often more than half of an object and of no use to readers; return it."""
     stored["metadata"].pop("managedFields", None)
     return stored
 
 
-class Reflector:
+class Reflector(Generic[E]):
     """The objects of one kind, kept up to date by a list and a watch; see :meth:`run`.
 
     A key is ``name``, or ``namespace/name``. :meth:`get` and :meth:`objects` are for any thread; what they return is
@@ -41,85 +48,76 @@ class Reflector:
 
     An object that cannot be processed is skipped (:attr:`KubernetesApi.skipped`) and counts as deleted until another
     version of it comes: so what is kept never depends on what was there before, and a process that starts now keeps the
-    same. Only of a change that could not even be read nobody knows the object, and its last version stays.
+    same. If a change cannot even be read, it is unknown which object it was, and the object's last version stays.
 
     Args:
         api: The API server.
         resource: The kind of object.
         namespace: None for all namespaces.
-        label_selector: As kubectl's ``--selector``; an object that no longer matches counts as deleted.
-        field_selector: As kubectl's ``--field-selector``; likewise.
+        field_selector: As kubectl's ``--field-selector``; an object that no longer matches counts as deleted.
         metadata_only: Whether to fetch and keep metadata alone.
         on_change: Called from :meth:`run`'s thread, without any lock held, with the key of an object that is new,
-            changed or gone: ask :meth:`get`. It should be quick: put the key into a queue. If it raises, that is
-            logged and counted, and the next resync brings the key again.
-        resync_s: How often ``on_change`` is called for all keys although nothing changed; at least 1. None for never.
-        transform: What is kept of each object: less takes less memory. ``name``, ``namespace`` and
-            ``resourceVersion`` of its metadata must stay. An object for which it raises is skipped.
+            changed or gone (ask :meth:`get`), and with the event that ``transform`` made; None if the object is gone.
+            It should be quick: put the key into a queue. If it raises, that is logged and counted.
+        transform: Returns what is kept of an object, and an event that is only handed to ``on_change``. To keep less
+            takes less memory, but ``name``, ``namespace`` and ``resourceVersion`` of the metadata must stay. It may
+            change the object that it gets. An object for which it raises is skipped.
 
     Attributes:
         synced: Set once the first list is kept and all its keys were reported; never cleared.
     """
 
-    def __init__(  # noqa: PLR0913 - all but three are filters that are seldom used, by name
+    def __init__(
         self,
         api: KubernetesApi,
         resource: Resource,
         *,
         namespace: str | None = None,
-        label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
-        on_change: Callable[[str], None],
-        resync_s: float | None = None,
-        transform: Callable[[JsonObject], JsonObject] = without_managed_fields,
+        on_change: Callable[[str, E | None], None],
+        transform: Callable[[JsonObject], tuple[JsonObject, E]],
     ) -> None:
         self.synced = threading.Event()
         self._api = api
         self._resource = resource
         self._namespace = namespace
-        self._label_selector = label_selector
         self._field_selector = field_selector
         self._metadata_only = metadata_only
         self._on_change = on_change
         self._transform = transform
-        self._resync_s = None if resync_s is None else max(1.0, resync_s)
-        self._resynced = time.monotonic()
         self._backoff = Backoff()
         self._state = ""
-        self._steady = (
-            True  # whether the last watch told something, or lasted: where not, a new one is no good news yet
-        )
+        # Whether the last watch had an event, or lasted: if not, that a new one begins does not mean that all is well.
+        self._steady = True
         self._resource_version = ""  # as far as we have seen; empty before the first list, and where it is too old
         self._lock = threading.Lock()  # of the two below
         self._objects: dict[str, JsonObject] = {}
         self._stream: WatchStream | None = None
 
     def get(self, key: str) -> JsonObject | None:
-        """The object with this key; None where there is none."""
+        """Return what is kept of the object with this key; None if there is none."""
         with self._lock:
             return self._objects.get(key)
 
     def objects(self) -> list[JsonObject]:
-        """All objects, as of now, in no order."""
+        """Return what is kept of all objects, as of now, in no order."""
         with self._lock:
             return list(self._objects.values())
 
     def run(self, stop: threading.Event) -> None:
-        """List, then watch, until ``stop`` is set; block meanwhile. Failures are logged and tried again, ever slower.
+        """List, then watch, until ``stop`` is set; block meanwhile. Failures are logged and retried with a back-off.
 
-        Nothing that the API server sends, and no mistake of those who are told, ends it before.
+        Nothing that the API server sends, and no exception of ``on_change``, ends it earlier.
 
         A watch ends at once when ``stop`` is set; a list that is under way ends by the API's own time limit at latest.
         """
         threading.Thread(target=self._close_at, args=(stop,), name=f"stop {self._resource}", daemon=True).start()
         while not stop.is_set():
-            wait_s = self._attempt(stop)
-            self._resync_if_due()
-            stop.wait(wait_s)
+            stop.wait(self._attempt(stop))
 
     def _attempt(self, stop: threading.Event) -> float:
-        """One list, where needed, and one watch; how long to wait before the next, in seconds."""
+        """List, if needed, and watch once; return how long to wait before the next attempt, in seconds."""
         try:
             self._follow(self._resource_version or self._list(), stop)
         except ExpiredError as error:
@@ -139,17 +137,23 @@ class Reflector:
         return self._backoff.next_s()
 
     def _list(self) -> str:
-        """Replace all objects, and report what is new, changed or gone since the last list; the list's version."""
+        """Replace all objects, and report what is new, changed or gone since the last list; return its version."""
+        events: dict[str, E] = {}  # until they are reported
+
+        def kept(stored: JsonObject) -> JsonObject:
+            found, event = self._transformed(stored)
+            events[object_key(found)] = event
+            return found
+
         listing = self._api.list(
             self._resource,
             namespace=self._namespace,
-            label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            transform=self._kept,
+            transform=kept,
         )
         before = self._objects  # written by this thread alone
-        # What has not changed stays the object that was reported: whoever was told may have taken something out of it.
+        # What has not changed stays the same object, which others may share by now.
         objects = {
             key: before[key] if key in before and _version(before[key]) == _version(stored) else stored
             for key, stored in ((object_key(stored), stored) for stored in listing.items)
@@ -158,10 +162,11 @@ class Reflector:
             self._objects = objects
         self._resource_version = listing.resource_version
         for key in before.keys() - objects.keys():
-            self._report(key)
+            self._report(key, None)
         for key, stored in objects.items():
+            event = events.pop(key)
             if before.get(key) is not stored:
-                self._report(key)
+                self._report(key, event)
         self.synced.set()
         return listing.resource_version
 
@@ -171,10 +176,9 @@ class Reflector:
             self._resource,
             resource_version=resource_version,
             namespace=self._namespace,
-            label_selector=self._label_selector,
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
-            duration_s=self._watch_s(),
+            duration_s=_WATCH_S,
         ) as stream:
             with self._lock:
                 self._stream = stream
@@ -182,14 +186,14 @@ class Reflector:
                 return
             if self._steady:
                 self._log_once(logging.INFO, "following")
-            started, told = time.monotonic(), False
+            started, has_events = time.monotonic(), False
             try:
                 for event in stream:
-                    told = True
+                    has_events = True
                     self._went_well()
                     self._take(event)
             finally:
-                self._steady = told or time.monotonic() - started >= _SHORT_S
+                self._steady = has_events or time.monotonic() - started >= _SHORT_S
         if stop.is_set():
             return
         if not self._steady:
@@ -208,16 +212,16 @@ class Reflector:
         self._resource_version = version or self._resource_version
 
     def _change(self, event: WatchEvent) -> None:
-        what = identity(event.object)  # before anything is taken out of it
-        kept = None
+        what = identity(event.object)  # before the transform, which may change it
+        kept, made = None, None
         try:
             key = object_key(event.object)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next event must be seen
+        except Exception as error:  # noqa: BLE001 - the next event must be seen all the same
             self._api.skipped.skip(self._resource, "Unreadable", what, error)
             return
         if event.type != "DELETED":
             try:
-                kept = self._kept(event.object)
+                kept, made = self._transformed(event.object)
             except Exception as error:  # noqa: BLE001 - the other objects must not suffer
                 self._api.skipped.skip(self._resource, "Failed", what, error)
         with self._lock:
@@ -225,33 +229,17 @@ class Reflector:
                 self._objects.pop(key, None)
             else:
                 self._objects[key] = kept
-        self._report(key)
+        self._report(key, made)
 
-    def _kept(self, stored: JsonObject) -> JsonObject:
-        """What is kept of an object; raises whatever it may where nothing can be."""
-        kept = self._transform(stored)
+    def _transformed(self, stored: JsonObject) -> tuple[JsonObject, E]:
+        """Return what is kept of an object, and its event; raise what the transform raises."""
+        kept, event = self._transform(stored)
         object_key(kept)
-        return kept
+        return kept, event
 
-    def _resync_if_due(self) -> None:
-        if self._resync_s is None or not self.synced.is_set() or self._resync_in() > 0:
-            return
-        self._resynced = time.monotonic()
-        with self._lock:
-            keys = list(self._objects)
-        for key in keys:
-            self._report(key)
-
-    def _resync_in(self) -> float:
-        return 0.0 if self._resync_s is None else self._resynced + self._resync_s - time.monotonic()
-
-    def _watch_s(self) -> int:
-        """How long the next watch may last: a resync comes between two watches, so that one thread does it all."""
-        return _WATCH_S if self._resync_s is None else max(1, min(_WATCH_S, round(self._resync_in())))
-
-    def _report(self, key: str) -> None:
+    def _report(self, key: str, event: E | None) -> None:
         try:
-            self._on_change(key)
+            self._on_change(key, event)
         except Exception as error:  # noqa: BLE001 - a mistake of ours, for which the other objects must not suffer
             version = _version(self.get(key) or {})
             self._api.skipped.skip(self._resource, "Failed", f"{key}@{version} on_change", error)
@@ -264,7 +252,7 @@ class Reflector:
             stream.close()
 
     def _log_once(self, level: int, state: str, error: ApiServerError | None = None) -> None:
-        """Log a state that is another than the last one, so that an hour without the API server is one line."""
+        """Log a state that differs from the last one, so that an hour without the API server is one line."""
         if state == self._state:
             return
         self._state = state

@@ -45,10 +45,10 @@ _BY_STATUS: Final[Mapping[int, type[ApiServerError]]] = {
 
 
 def refusal(request: Request, status: int, body: bytes | bytearray, headers: Mapping[str, str]) -> ApiServerError:
-    """The error for an answer with an HTTP status of 300 or more.
+    """Return the error for an answer with an HTTP status of 300 or more.
 
     Args:
-        request: What was asked.
+        request: The request.
         status: The HTTP status.
         body: A Status object in JSON, or any text.
         headers: The answer's headers.
@@ -63,7 +63,7 @@ def refusal(request: Request, status: int, body: bytes | bytearray, headers: Map
 
 
 def refusal_of_status(request: Request, answer: Mapping[str, Any]) -> ApiServerError:
-    """The error for a Status object that came as an event of a watch."""
+    """Return the error for a Status object that came as an event of a watch."""
     status = answer.get("code")
     return _error(request, status if isinstance(status, int) else 500, answer, None)
 

@@ -1,4 +1,4 @@
-"""One request to the API server: its URL path, and its words in messages."""
+"""One request to the API server: its URL path, and how messages call it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _METHODS: Final[Mapping[Verb, str]] = {"create": "POST", "update": "PUT", "patch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of the API server.
+    """A request to the API server.
 
     Attributes:
-        verb: As RBAC names it.
+        verb: The verb, as RBAC names it.
         resource: The kind of object.
-        namespace: None for a cluster-scoped kind, and to list or watch all namespaces.
+        namespace: The namespace; None for a cluster-scoped kind, and to list or watch all namespaces.
         name: The object's name; empty to list, watch and create.
-        shown_name: The name for messages, where the URL has none: of an object to create.
-        subresource: Such as ``status``; empty for the object itself.
+        shown_name: The name for messages of an object to create, which the URL does not have.
+        subresource: The subresource, such as ``status``; empty for the object itself.
         query: The URL's query parameters.
-        body: What is sent.
-        content_type: Of the body.
-        accept: The wanted form of the answer.
+        body: The body to send.
+        content_type: The media type of the body.
+        accept: The media type to ask for.
 
     Raises:
-        InvalidError: A name is none: it would reach another object, or all of them.
+        InvalidError: A name is not valid: it would reach another object, or all of them.
         ValueError: The namespace is missing, or the kind has none.
     """
 
@@ -67,12 +67,12 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        """Whether it is to change what is stored: a dry run is not."""
+        """Whether it changes what is stored: a dry run does not."""
         return self.verb in _METHODS and "dryRun" not in self.query
 
     @property
     def path(self) -> str:
-        """The URL's path with ``{namespace}`` and ``{name}`` for the two words that must be quoted."""
+        """The URL's path, with ``{namespace}`` and ``{name}`` for the two parts that must be quoted."""
         resource = self.resource
         parts = ["", "apis" if resource.group else "api", resource.api_version]
         if self.namespace is not None:
@@ -85,7 +85,7 @@ class Request:
         return "/".join(parts)
 
     def __str__(self) -> str:
-        """Verb, kind and object: ``patch nodeinventories.rootport.dev/status node-1``."""
+        """Return verb, kind and object: ``patch nodeinventories.rootport.dev/status node-1``."""
         kind = f"{self.resource}/{self.subresource}" if self.subresource else str(self.resource)
         name = self.name or self.shown_name
         if self.namespace is not None:
@@ -101,4 +101,4 @@ class Request:
 
 
 OnWrite: TypeAlias = Callable[[Request, ApiServerError | None], None]
-"""Takes note of a write and of why it failed, if it did."""
+"""Called after a write, with the error if it failed."""

@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 JsonObject: TypeAlias = dict[str, Any]
-"""An object as it goes over the wire: camelCase keys, JSON values."""
+"""An object in the wire format: camelCase keys, JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object in one version of its API group.
+    """A kind of object in one version of its API group.
 
     Attributes:
         group: The API group; empty for the core group.
@@ -55,11 +55,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What ``apiVersion`` says in its objects."""
+        """The ``apiVersion`` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
-        """As kubectl and RBAC messages name it: ``resourceclaims.resource.k8s.io``."""
+        """Return the name that kubectl and RBAC messages use: ``resourceclaims.resource.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -67,7 +67,7 @@ NODES: Final = Resource("", "v1", "nodes", "Node")
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
-"""The same objects as EVENTS in the newer API group, with the fields of today."""
+"""The same objects as EVENTS in the newer API group, with its fields."""
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
@@ -88,14 +88,14 @@ DEVICE_TAINT_RULE_VERSIONS: Final = (
     DEVICE_TAINT_RULES,
     *(replace(DEVICE_TAINT_RULES, version=version) for version in ("v1beta2", "v1alpha3")),
 )
-"""Newest first. Before 1.37 they are served only where the API server was told to (gate DRADeviceTaintRules)."""
+"""Newest first. Before 1.37 they are served only with the API server's feature gate DRADeviceTaintRules."""
 
 NODE_INVENTORIES: Final = Resource("rootport.dev", "v1alpha1", "nodeinventories", "NodeInventory")
 DEVICES: Final = Resource("rootport.dev", "v1alpha1", "devices", "Device")
 
 
 def object_key(stored: JsonObject) -> str:
-    """The key of a stored object: ``namespace/name``, or ``name`` without a namespace."""
+    """Return the key of a stored object: ``namespace/name``, or ``name`` without a namespace."""
     metadata = stored["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

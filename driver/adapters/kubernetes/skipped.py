@@ -17,14 +17,14 @@ _REMEMBERED: Final = 1024
 _TEXT: Final = 300  # characters
 
 SkipReason: TypeAlias = Literal["TooLarge", "Unreadable", "Failed"]
-"""``TooLarge``: longer than what is read; ``Unreadable``: no object of the API; ``Failed``: a mistake of Rootport's."""
+"""``TooLarge``: above the size limit; ``Unreadable``: no object of the API; ``Failed``: a bug of Rootport."""
 
 
 class SkippedObjects:
-    """What was skipped since the process was started. Safe to use from any thread, and it takes little memory.
+    """Counts the objects skipped since the process started. Thread-safe, and of bounded size.
 
     Args:
-        logs: Whether each is logged: not where a person is told by :meth:`notes`.
+        logs: Whether each is logged: not in a command, which prints :meth:`notes`.
     """
 
     def __init__(self, *, logs: bool = True) -> None:
@@ -37,10 +37,10 @@ class SkippedObjects:
         """Count an object that is skipped, and log it unless that was done before.
 
         Args:
-            resource: Its kind.
-            reason: Why.
-            what: Which version of which object (:func:`identity`): each is logged once, unless many were since.
-            error: What went wrong; of a mistake of Rootport's the traceback is logged.
+            resource: The object's kind.
+            reason: Why it is skipped.
+            what: The object and its version (:func:`identity`): each is logged once, unless many others came since.
+            error: What went wrong; for a bug of Rootport the traceback is logged.
         """
         with self._lock:
             self._counts[str(resource), reason] += 1
@@ -52,19 +52,19 @@ class SkippedObjects:
                 self._logged.popitem(last=False)
         if is_known or not self._logs:
             return
-        told = {"resource": str(resource), "object": what, "reason": reason, "error": _shown(str(error))}
+        fields = {"resource": str(resource), "object": what, "reason": reason, "error": _shown(str(error))}
         if reason == "Failed":
-            _LOG.error("object skipped", extra=told, exc_info=error if isinstance(error, Exception) else None)
+            _LOG.error("object skipped", extra=fields, exc_info=error if isinstance(error, Exception) else None)
         else:
-            _LOG.warning("object skipped", extra=told)
+            _LOG.warning("object skipped", extra=fields)
 
     def so_far(self) -> Mapping[tuple[str, SkipReason], int]:
-        """How many were skipped until now, by kind and reason; one that comes again counts again."""
+        """Return how many were skipped, by kind and reason; an object that comes again counts again."""
         with self._lock:
             return dict(self._counts)
 
     def notes(self) -> tuple[str, ...]:
-        """For a person: a line for each kind of which something was skipped."""
+        """Return a line for people for each kind of which objects were skipped."""
         kinds = Counter[str]()
         for (resource, _), count in self.so_far().items():
             kinds[resource] += count
@@ -72,7 +72,7 @@ class SkippedObjects:
 
 
 def identity(stored: object) -> str:
-    """Which version of which object this is, in words and as far as it says: ``namespace/name@version``."""
+    """Identify a version of an object, as far as it has the fields: ``namespace/name@version``."""
     metadata = stored.get("metadata") if isinstance(stored, dict) else None
     if not isinstance(metadata, dict):
         return "(without metadata)"

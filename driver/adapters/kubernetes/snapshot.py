@@ -1,4 +1,4 @@
-"""What explain and lint need of a cluster, read once: for a command on a person's desk."""
+"""Reads once what explain and lint need of a cluster, for a user's command."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from driver.explain.known.state import ClusterState
 __all__ = ["CLUSTER_ROLE", "read_cluster", "read_published"]
 
 CLUSTER_ROLE: Final = "rootport-explain"
-"""The ClusterRole that allows what is read of the whole cluster (resourceclasses/rbac/explain.yaml)."""
+"""The ClusterRole that allows the cluster-wide reads (resourceclasses/rbac/explain.yaml)."""
 _NAMESPACE_ROLE: Final = "view"
-"""Kubernetes' own role for those who may read what is in a namespace."""
+"""Kubernetes' own role for readers of a namespace."""
 
 _PUBLISHED: Final = ((Kind.SLICE, RESOURCE_SLICES), (Kind.CLASS, DEVICE_CLASSES), (Kind.NODE, NODES))
 # Claims of all namespaces: one of another may have the device.
@@ -42,10 +42,10 @@ _UNNEEDED: Final = ("managedFields", "annotations")
 
 
 def read_published(api: KubernetesApi) -> ClusterState:
-    """The classes, the nodes and their devices, whatever of them is in use: nothing that a namespace has.
+    """Return the cluster's classes, nodes and devices, without anything that has a namespace.
 
     Raises:
-        ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
+        ForbiddenError: These credentials may not list what is needed; the hint names the ClusterRole to ask for.
         ApiServerError: The server did not answer.
     """
     state = ClusterState()
@@ -62,19 +62,19 @@ def read_cluster(
     features: Features | None = None,
     seen: Callable[[], None] = lambda: None,
 ) -> ClusterState:
-    """The cluster, with the pods and templates of one namespace: claims are used in their own alone.
+    """Return the cluster, with the pods and templates of one namespace: claims are used only in their own.
 
-    DeviceTaintRules, NodeInventories and the kubelets' events about claims are read where they are served; where only
+    DeviceTaintRules, NodeInventories and the kubelets' events about claims are read where they are served; if only
     those may not be listed, a note says so.
 
     Args:
         api: The API server.
-        namespace: Of the claim or pod that is asked about; None for all namespaces.
-        features: Which features the cluster's scheduler has; None for Kubernetes' defaults.
+        namespace: The namespace of the claim or pod to explain; None for all namespaces.
+        features: The features of the cluster's scheduler; None for Kubernetes' defaults.
         seen: Called for each object.
 
     Raises:
-        ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
+        ForbiddenError: These credentials may not list what is needed; the hint names the ClusterRole to ask for.
         ApiServerError: The server did not answer.
     """
     state = ClusterState(features=features)
@@ -103,7 +103,7 @@ def read_cluster(
 
 
 def _note_skipped(state: ClusterState, api: KubernetesApi, kinds: Mapping[str, Kind]) -> None:
-    """The objects that the lists left out, by their resource's name."""
+    """Note the objects that the lists left out, by their resource's name."""
     for (name, _), count in api.skipped.so_far().items():
         if name in kinds:
             state.left_out.add_unnamed(kinds[name], count)

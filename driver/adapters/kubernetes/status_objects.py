@@ -1,4 +1,4 @@
-"""What ``rootport status`` and ``rootport top`` need of a cluster, read once: for a command on a person's desk."""
+"""Reads once what ``rootport status`` and ``rootport top`` need of a cluster, for a user's command."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES, PODS, JsonObject, Resource
 from driver.errors import InputError
 from driver.objects.names import NODE_LABEL, node_label
-from driver.status.observed import Observed, Observing
+from driver.status.observation import Observation, ObservationBuilder
 
 __all__ = ["CLUSTER_ROLE", "NAMESPACE", "PluginPod", "plugin_metrics", "plugin_pods", "read_observed"]
 
 CLUSTER_ROLE: Final = "rootport-viewer"
-"""The ClusterRole that allows what is read here (resourceclasses/rbac)."""
+"""The ClusterRole that allows the reads of this module (resourceclasses/rbac)."""
 
 NAMESPACE: Final = "rootport-system"
-"""Where the plugin's pods are: the admission policies fix the name."""
+"""The namespace of the plugin's pods: the admission policies fix the name."""
 
 _PLUGIN: Final = "app.kubernetes.io/name=rootport,app.kubernetes.io/component=kubelet-plugin"
 _PORT_NAME: Final = "health"
@@ -34,7 +34,7 @@ class PluginPod:
     Attributes:
         name: The pod's name.
         node: Its node.
-        port: Where it serves its metrics; None where it says nowhere.
+        port: The port of its metrics; None if it declares none.
         is_ready: Whether it is ready.
         created: When it was created, as the API server writes it.
     """
@@ -48,53 +48,53 @@ class PluginPod:
 
 def read_observed(
     api: KubernetesApi, *, selector: str = "", node: str | None = None, seen: Callable[[], None] = lambda: None
-) -> Observed:
-    """The Device objects and what is known of their nodes.
+) -> Observation:
+    """Return the Device objects and the readiness of their nodes.
 
     Args:
         api: The API server.
-        selector: Only Device objects with these labels, and their nodes.
-        node: Only this one.
+        selector: Read only Device objects with these labels, and their nodes.
+        node: Read only this node.
         seen: Called for each object that was read.
 
     Raises:
         InputError: Rootport's CRDs are not installed, or there is no such node.
-        ForbiddenError: These credentials may not list what is needed; says which ClusterRole to ask for.
+        ForbiddenError: These credentials may not list what is needed; the hint names the ClusterRole to ask for.
         ApiServerError: The server did not answer.
     """
-    observing = Observing(node)
+    builder = ObservationBuilder(node)
 
     # Object by object, so that those of a large cluster are never all in memory as JSON.
-    def take_device(stored: JsonObject) -> JsonObject:
+    def add_device(stored: JsonObject) -> JsonObject:
         seen()
-        observing.take_device(stored)
+        builder.add_device(stored)
         return {}
 
-    def take_inventory(stored: JsonObject) -> JsonObject:
+    def add_inventory(stored: JsonObject) -> JsonObject:
         seen()
-        observing.take_inventory(stored)
+        builder.add_inventory(stored)
         return {}
 
     wanted = [part for part in (selector, f"{NODE_LABEL}={node_label(node)}" if node else "") if part]
     with _explained(DEVICES):
-        api.list(DEVICES, label_selector=",".join(wanted), transform=take_device)
+        api.list(DEVICES, label_selector=",".join(wanted), transform=add_device)
     with _explained(NODE_INVENTORIES):
         if node is None:
-            api.list(NODE_INVENTORIES, transform=take_inventory)
+            api.list(NODE_INVENTORIES, transform=add_inventory)
         else:
-            api.list(NODE_INVENTORIES, field_selector=f"metadata.name={node}", transform=take_inventory)
-    return observing.result(is_selected=bool(selector), notes=api.skipped.notes())
+            api.list(NODE_INVENTORIES, field_selector=f"metadata.name={node}", transform=add_inventory)
+    return builder.result(is_selected=bool(selector), notes=api.skipped.notes())
 
 
 def plugin_pods(api: KubernetesApi, node: str | None = None) -> dict[str, PluginPod]:
-    """The plugin's pod of each node; of two during an update the one that is ready, else the newer one.
+    """Return the plugin's pod of each node; of two during an update the ready one, else the newer one.
 
     Args:
         api: The API server.
-        node: Only of this one.
+        node: Read only this node.
 
     Raises:
-        ForbiddenError: These credentials may not list the pods; says which rights to ask for.
+        ForbiddenError: These credentials may not list the pods; the hint names the rights to ask for.
         ApiServerError: The server did not answer.
     """
     with _explained(PODS):
@@ -113,11 +113,11 @@ def plugin_pods(api: KubernetesApi, node: str | None = None) -> dict[str, Plugin
 
 
 def plugin_metrics(api: KubernetesApi, pod: PluginPod) -> str:
-    """The page of metrics of a plugin's pod.
+    """Return the page of metrics of a plugin's pod.
 
     Raises:
-        InputError: The pod serves none.
-        ApiServerError: It does not answer, or these credentials may not ask it.
+        InputError: The pod serves no metrics.
+        ApiServerError: The pod does not answer, or these credentials do not allow the request.
     """
     if pod.port is None:
         raise InputError(f"pod {pod.name} has no port named {_PORT_NAME}", hint="was --health-port taken from it?")
@@ -143,7 +143,7 @@ def _plugin_pod(stored: JsonObject) -> PluginPod:
 
 @contextmanager
 def _explained(resource: Resource) -> Iterator[None]:
-    """Turns what the API server refuses into what the reader can do about it."""
+    """Turn refusals of the API server into errors that say what the user can do."""
     try:
         yield
     except NotFoundError as error:

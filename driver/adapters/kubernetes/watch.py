@@ -1,4 +1,4 @@
-"""A watch: the changes of one kind of object, as the API server tells them, until it ends or somebody closes it."""
+"""A watch: the changes of one kind of object, until the server or a caller ends it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _CLOSE_LIMIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change.
+    """A change of an object.
 
     Attributes:
-        type: What happened; a ``BOOKMARK`` only tells how far the watch has come, by its ``metadata.resourceVersion``.
-        object: The object after the change; a deleted one as it was last.
+        type: What happened; a ``BOOKMARK`` only carries the watch's ``metadata.resourceVersion``.
+        object: The object after the change; a deleted one in its last version.
     """
 
     type: EventType
@@ -50,9 +50,9 @@ class WatchStream:
     event is skipped and does not end it: a new watch from the last version would bring the same line again.
 
     Args:
-        request: What is watched, for messages.
-        response: The open answer; the stream closes it.
-        skipped: Gets what is skipped.
+        request: The watch's request, for messages.
+        response: The open response; the stream closes it.
+        skipped: Gets the events that are skipped.
 
     Raises:
         ApiServerError: While iterating. ExpiredError: the resource version is too old, list anew. UnavailableError: the
@@ -87,7 +87,7 @@ class WatchStream:
             except StopIteration:
                 raise
             except Exception as error:
-                # A read that close() cuts off may fail in any way: what it stood on is gone.
+                # A read that close() interrupts may fail in any way.
                 if self._closed.is_set():
                     raise StopIteration from None
                 if isinstance(error, HTTPError | OSError | ValueError):
@@ -124,7 +124,7 @@ class WatchStream:
                 line, is_too_long = bytearray(), True
 
     def _event(self, line: bytearray) -> WatchEvent | None:
-        """The event of a line; None for an empty line, and for one that is skipped."""
+        """Return the event of a line; None for an empty line, and for one that is skipped."""
         if not line.strip():
             return None
         try:

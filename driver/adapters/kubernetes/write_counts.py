@@ -1,4 +1,4 @@
-"""Counts what is written to the API server, by kind and verb, until somebody asks."""
+"""Counts the writes to the API server, by kind and verb."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WriteKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteCounts:
-    """What was counted since the process was started.
+    """The writes since the process started.
 
     Attributes:
-        sent: Writes that were sent, those that failed included.
-        failed: Of these, those that were refused, or to which no answer came.
+        sent: The writes that were sent, failed ones included.
+        failed: The writes that were refused, or got no answer.
     """
 
     sent: Mapping[WriteKey, int]
@@ -31,7 +31,7 @@ class WriteCounts:
 
 
 class WriteCounter:
-    """Listens to :class:`driver.adapters.kubernetes.api.KubernetesApi`, or to several. Safe to use from any thread."""
+    """Counts the writes of one or several :class:`driver.adapters.kubernetes.api.KubernetesApi`. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,6 +47,6 @@ class WriteCounter:
             self._failed[key] += 0 if error is None else 1
 
     def so_far(self) -> WriteCounts:
-        """What was counted until now; both have the same kinds and verbs."""
+        """Return the counts; both have the same kinds and verbs."""
         with self._lock:
             return WriteCounts(sent=dict(self._sent), failed=dict(self._failed))

@@ -1,1 +1,4 @@
-"""The inventory of a machine: described in a file, or this one."""
+"""Makes an inventory from each source: a running node, a machine description, an NCCL topology file.
+
+A new vendor's library or file format is merged into the inventory here.
+"""

@@ -1,7 +1,7 @@
 """Reads a machine description (:class:`~driver.api.machine.Machine`), and makes the NCCL topology of it.
 
-What is made are the elements of the file that NCCL would write there, so that a machine is understood in one way
-whoever described it, and what an NCCL file cannot tell stays untold.
+It makes the elements of the file that NCCL would write there, so that there is one way to interpret a machine, and what
+an NCCL file cannot express stays unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from driver.adapters.files import yaml_documents
 from driver.adapters.files.input_file import path_name, read_text
 from driver.adapters.files.policies_file import validated
-from driver.adapters.nccl.xml import MAX_ELEMENTS, Document, Element
+from driver.adapters.nccl.xml import MAX_ELEMENTS, Element, TopologyDocument
 from driver.api.machine import CLASS_CODES, DeviceKind, Machine
 from driver.api.validation.errors import shown
 from driver.errors import InputError
@@ -46,12 +46,12 @@ _NVSWITCH: Final = "fffffff:ffff:ff"
 _Loc = tuple[str | int, ...]
 
 
-def read_machine(path: Path) -> Document:
+def read_machine(path: Path) -> TopologyDocument:
     """Read a machine description as the NCCL topology file of the machine.
 
     Raises:
-        InputError: It cannot be read, is not YAML, or is no valid description: all mistakes, each with file, line and
-            field.
+        InputError: The file cannot be read, is not YAML, or is no valid description: all mistakes, each with file, line
+            and field.
     """
     source = path_name(path)
     documents = list(yaml_documents.read_documents(read_text(path, _LIMIT, _WHAT), source))
@@ -76,9 +76,9 @@ class _Placed:
     """A device or bridge of the tree.
 
     Attributes:
-        line: Where it is written.
-        numa: The place of its NUMA node in the description.
-        above: The place of its bridge in the list of all; None without one.
+        line: The line that it is written on.
+        numa: The index of its NUMA node in the description.
+        above: The index of its bridge among all devices; None without one.
     """
 
     kind: DeviceKind
@@ -90,7 +90,7 @@ class _Placed:
 
 
 class _Walk:
-    """Goes through the tree once, and collects devices and mistakes."""
+    """Visits the tree once, and collects devices and mistakes."""
 
     def __init__(self, machine: Machine, document: yaml_documents.Document) -> None:
         self._machine = machine
@@ -102,7 +102,7 @@ class _Walk:
         self._mistakes: list[tuple[_Loc, str]] = []
 
     def run(self) -> tuple[list[_Placed], list[tuple[_Loc, str]]]:
-        """Everything in the tree, a bridge before what is below it; and what is wrong, with its place."""
+        """Return everything in the tree, a bridge before what is below it; and the mistakes, with their fields."""
         for number, numa_node in enumerate(self._machine.numa_nodes):
             self._list(list(numa_node.devices), ("numaNodes", number, "devices"), number, None)
         return self._placed, self._mistakes
@@ -123,7 +123,7 @@ class _Walk:
                 self._mistakes.append((here, "expected a device, such as gpu 3b:00.0, or a bridge with a list"))
 
     def _place(self, text: str, loc: _Loc, numa: int, above: int | None, *, has_below: bool = False) -> int | None:
-        """Take a device in; where it stands in the list of all, None for one that is wrong."""
+        """Add a device; return its index among all, None if it is not valid."""
         try:
             kind, address, names = self._parts(text)
             self._check(kind, address, names, has_below=has_below)
@@ -167,7 +167,7 @@ def _wrong_links(machine: Machine, gpus: int) -> Iterator[tuple[_Loc, str]]:
 
 
 class _Topology:
-    """The elements of a machine's topology file."""
+    """Makes the elements of a machine's topology file."""
 
     def __init__(self, path: Path, machine: Machine, placed: Sequence[_Placed]) -> None:
         self._path = path
@@ -177,8 +177,8 @@ class _Topology:
         self._nic_numbers = _nic_numbers(placed)
         self._elements: list[Element] = []
 
-    def document(self) -> Document:
-        """The topology file."""
+    def document(self) -> TopologyDocument:
+        """Return the topology file."""
         system = self._add("system", {}, 1, None)
         indices: dict[int, int] = {}
         cpus: dict[int, int] = {}
@@ -195,7 +195,7 @@ class _Topology:
                 self._gpu(device, next(gpu_numbers), indices[place])
             elif device.kind.is_nic:
                 self._nic(device, indices[place])
-        return Document(self._path, tuple(self._elements), subject="Machine")
+        return TopologyDocument(self._path, tuple(self._elements), subject="Machine")
 
     def _add(self, tag: str, attributes: Mapping[str, str], line: int, parent: int | None) -> int:
         if len(self._elements) >= MAX_ELEMENTS:
@@ -219,7 +219,7 @@ class _Topology:
             self._add(tag, attributes, device.line, gpu)
 
     def _links_of_gpus(self) -> dict[int, list[tuple[str, dict[str, str]]]]:
-        """GPU's number -> tag and attributes of each of its links."""
+        """Return tag and attributes of each link, by the GPU's number."""
         gpus = [device for device in self._placed if device.kind.is_gpu]
         found: dict[int, list[tuple[str, dict[str, str]]]] = {number: [] for number in range(len(gpus))}
         of_all = 0
@@ -255,7 +255,7 @@ class _Topology:
 
 
 def _nic_numbers(placed: Sequence[_Placed]) -> dict[str, int]:
-    """NCCL's numbers of the NICs, which follow the names; none where a NIC has no name."""
+    """Return NCCL's numbers of the NICs, which follow the names; none if a NIC has no name."""
     nics = [device.names for device in placed if device.kind.is_nic]
     if not all(nics):
         return {}
@@ -263,7 +263,7 @@ def _nic_numbers(placed: Sequence[_Placed]) -> dict[str, int]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A sort key that puts mlx5_9 before mlx5_10."""
+    """Return a sort key that puts mlx5_9 before mlx5_10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 

@@ -1,4 +1,4 @@
-"""A node's inventory from a file that describes its machine: a machine description (YAML) or an NCCL topology file."""
+"""Reads a node's inventory from a file about its machine: a machine description (YAML) or an NCCL topology file."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from driver.model.inventory import Inventory
 
 __all__ = ["node_name", "read_topology"]
 
-_NOTHING_SAID: Final = HardwareFacts()
+_NO_FACTS: Final = HardwareFacts()
 _DESCRIPTIONS: Final = frozenset({".yaml", ".yml"})
 # The longest DNS subdomain (RFC 1123), which a node's name is.
 _MAX_NAME: Final = 253
 
 
-def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFacts = _NOTHING_SAID) -> Inventory:
-    """Read the file: a machine description where its name ends in ``.yaml`` or ``.yml``, else an NCCL topology file.
+def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFacts = _NO_FACTS) -> Inventory:
+    """Read the file: a machine description if its name ends in ``.yaml`` or ``.yml``, else an NCCL topology.
 
     Args:
         path: The file.
         node: The node's name; made from the file's name by default.
-        hardware: What the user says about the GPUs; wins over the file and the catalogue.
+        hardware: The user's facts about the GPUs; they win over the file and the catalogue.
 
     Raises:
         InputError: The file cannot be read or is not what its name says, or describes no device or more than 512;
@@ -42,7 +42,7 @@ def read_topology(path: Path, *, node: str | None = None, hardware: HardwareFact
 
 
 def node_name(path: Path) -> str:
-    """A node's name made of a file's name: ``aws-p4d.24xlarge.yaml`` gives ``aws-p4d.24xlarge``; always a DNS name."""
+    """Make a node's name from a file's: ``aws-p4d.24xlarge.yaml`` gives ``aws-p4d.24xlarge``. Always a DNS name."""
     labels = (label.strip("-") for label in re.sub(r"[^a-z0-9.]", "-", path.stem.lower()).split("."))
     name = ".".join(label for label in labels if label)[:_MAX_NAME].strip("-.")
     return name or "node"

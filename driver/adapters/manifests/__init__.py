@@ -1,1 +1,1 @@
-"""Reads Kubernetes objects from manifests and from dumps of a cluster."""
+"""Reads Kubernetes objects from the manifests that users write and from dumps of a cluster."""

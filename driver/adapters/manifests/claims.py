@@ -53,11 +53,11 @@ __all__ = [
 ]
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of all files together."""
+"""The most bytes of all files together."""
 _MOST_PROBLEMS: Final = 100
-"""Of one file; more are counted."""
+"""The most problems of one file that are listed; more are counted."""
 _OF_AN_OBJECT: Final = re.compile(r"""\b(?:apiVersion|kind|metadata)\b["']?\s*:""")
-"""What no other YAML or JSON has, such as a chart's values: a file with it was meant as an object, however broken."""
+"""A field that only Kubernetes objects have, unlike a chart's values: a file with it was meant as an object."""
 _NAME_REQUIRED: Final = (
     "is required (generateName gives a name only when the object is created; write a name to simulate it)"
 )
@@ -69,10 +69,10 @@ _MISTAKEN_KINDS: Final = {kind.lower(): kind for kind in (*_KINDS, *(kind for _,
 _OTHER_KINDS: Final = frozenset(
     f"{kind}{end}" for kind in ("ResourceSlice", "DeviceTaintRule", "ResourcePoolStatusRequest") for end in ("", "List")
 )
-"""The other kinds of the group (k8s.io/api/resource), near to ours in spelling and yet no mistake."""
+"""The other kinds of the group (k8s.io/api/resource), which resemble ours but are no misspellings."""
 
 _OLD_KINDS: Final = {"ResourceClass": "DeviceClass", "ResourceClassList": "DeviceClassList"}
-"""Of v1alpha2, the first form of DRA (Kubernetes 1.26 to 1.30)."""
+"""Kinds of v1alpha2, the first form of DRA (Kubernetes 1.26 to 1.30)."""
 
 _EXACTLY: Final = (
     "since v1beta2 what a request asks for stands in its field exactly: requests[].exactly.deviceClassName"
@@ -88,10 +88,10 @@ _Object = TypeVar("_Object", ResourceClaim, ResourceClaimTemplate, DeviceClass)
 
 
 def read_manifests(paths: Sequence[Path]) -> Manifests:
-    """Read files, and the .yaml, .yml and .json files directly in folders, in sorted order; all of it or nothing.
+    """Read files, and the .yaml, .yml and .json files directly in folders, sorted; all must be valid.
 
     Raises:
-        InputError: A file cannot be read, is too large, is no YAML, or holds objects that the API server would refuse.
+        InputError: A file cannot be read, is too large, is no YAML, or has objects that the API server would refuse.
     """
     manifests = Manifests()
     for file in find_files(paths, recursive=False):
@@ -103,7 +103,7 @@ def read_manifests(paths: Sequence[Path]) -> Manifests:
 
 
 def read_manifest_text(text: str, source: str) -> Manifests:
-    """Read one document stream that does not come from a user's file, such as the DeviceClasses of the package."""
+    """Read a stream of documents that is not a user's file, such as the DeviceClasses of the package."""
     manifests = Manifests()
     _add_text(manifests, text, source)
     _refuse(manifests)
@@ -111,16 +111,16 @@ def read_manifest_text(text: str, source: str) -> Manifests:
 
 
 def read_all_manifests(paths: Sequence[Path]) -> Manifests:
-    """Read what can be read of files, and of folders with all folders below; the rest becomes ``problems``.
+    """Read what is valid in files, and in folders with all folders below; the rest becomes ``problems``.
 
-    A file of a folder without any object of Kubernetes (a chart's values, a compiler's settings) is only counted, and
-    so is one that a kustomization in the folder of one of the files names as a patch.
+    A file of a folder without any Kubernetes object (a chart's values, a compiler's settings) is only counted, and so
+    is one that a kustomization in the folder of one of the files names as a patch.
 
     Args:
         paths: Files and folders; ``-`` is standard input.
 
     Raises:
-        InputError: A path that was named is not there, or standard input has no document.
+        InputError: A named path does not exist, or standard input has no document.
     """
     manifests = Manifests()
     left = _MAX_BYTES
@@ -194,7 +194,7 @@ def _add_object(manifests: Manifests, document: Document) -> Sequence[Problem]:
         return [_not_an_object(document, kind, version)]
     group, _, number = version.rpartition("/")
     if group != _GROUP or kind in _OTHER_KINDS:
-        return _pass_over(manifests, document, kind, version)
+        return _ignore(manifests, document, kind, version)
     if version != API_VERSION:
         return [_old_version(document, kind, number)]
     problems: Sequence[Problem]
@@ -218,7 +218,7 @@ def _add_object(manifests: Manifests, document: Document) -> Sequence[Problem]:
             if device_class is not None:
                 manifests.classes.append(ClassManifest(device_class, document))
         case _:
-            return _pass_over(manifests, document, kind, version)
+            return _ignore(manifests, document, kind, version)
     return problems
 
 
@@ -232,7 +232,7 @@ def _not_an_object(document: Document, kind: object, version: object) -> Problem
 
 
 def _old_version(document: Document, kind: str, number: str) -> Problem:
-    """An object of a version that is no longer served, or not yet."""
+    """Return the problem of an object of a version that is no longer served, or not yet."""
     version = f"{_GROUP}/{printable(number[:80])}"
     now = _OLD_KINDS.get(kind)
     message = f"{version} is not supported: write {API_VERSION} (Kubernetes 1.34)"
@@ -242,8 +242,8 @@ def _old_version(document: Document, kind: str, number: str) -> Problem:
     return document.problem(("apiVersion",), message, kind=ProblemKind.OLD_VERSION, hint=hint)
 
 
-def _pass_over(manifests: Manifests, document: Document, kind: str, version: str) -> Sequence[Problem]:
-    """Count an object of another kind; or an error where it is one of ours with a slip in its kind or group."""
+def _ignore(manifests: Manifests, document: Document, kind: str, version: str) -> Sequence[Problem]:
+    """Count an object of another kind; or return a problem if it is one of ours with a misspelled kind or group."""
     near_kind = difflib.get_close_matches(kind[:80].lower(), _MISTAKEN_KINDS, n=1, cutoff=0.8)
     group = version[:80].rpartition("/")[0]  # empty: the core group, which has none of our kinds
     near_group = not group or bool(difflib.get_close_matches(group.lower(), [_GROUP], cutoff=0.75))

@@ -1,4 +1,4 @@
-"""A cluster from files that ``kubectl get -o yaml`` or ``-o json`` wrote: to explain its claims without reaching it."""
+"""Reads a cluster from files that ``kubectl get -o yaml`` or ``-o json`` wrote, to explain its claims offline."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from driver.errors import InputError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.reading import DEFAULT_NAMESPACE, object_key
 from driver.explain.known.state import ClusterState
-from driver.status.observed import Observed, Observing
+from driver.status.observation import Observation, ObservationBuilder
 
 __all__ = ["DUMP_COMMAND", "read_dumps", "read_observed_dump"]
 
 DUMP_COMMAND: Final = (
     "kubectl get resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates,pods,nodes -A -o json >DIR/all.json"
 )
-"""What makes such a dump; JSON is read six times as fast as YAML."""
+"""The command that makes such a dump; JSON is read six times as fast as YAML."""
 
 _OBSERVED: Final = ("Device", "NodeInventory")
 _OBSERVED_VERSION: Final = "rootport.dev/v1alpha1"
@@ -67,19 +67,19 @@ def read_dumps(
     features: Features | None = None,
     seen: Callable[[], None] = lambda: None,
 ) -> ClusterState:
-    """The cluster that a folder's .yaml, .yml and .json files show, also those in folders below it; or one file.
+    """Return the cluster that one file shows, or a folder's .yaml, .yml and .json files, nested ones too.
 
-    Objects may come one by one, as several documents, or in lists; those of other kinds are passed over. Of an object
-    that is there twice the last one counts, by the files' names.
+    Objects may come one by one, as several documents, or in lists; other kinds are ignored. If an object occurs twice
+    the last one counts, by the files' names.
 
     Args:
         path: The folder, or a file.
-        kinds: What is wanted of it; objects of other kinds are passed over.
-        features: Which features the cluster's scheduler has; None for Kubernetes' defaults.
+        kinds: The kinds to read; objects of other kinds are ignored.
+        features: The features of the cluster's scheduler; None for Kubernetes' defaults.
         seen: Called for each object.
 
     Raises:
-        InputError: A file cannot be read, is no YAML or JSON, or none has an object that says anything of devices.
+        InputError: A file cannot be read, is no YAML or JSON, or none has an object that concerns devices.
     """
     state = ClusterState(features=features)
     found: Counter[Kind] = Counter()
@@ -116,7 +116,7 @@ def read_dumps(
         for kind, meaning in _NEEDED.items()
         if kind in state.missing
     )
-    # Of a whole cluster the dump has the pods of kube-system at least.
+    # The dump of a whole cluster has at least the pods of kube-system.
     if len(namespaces) == 1 and not is_whole:
         state.notes.append(
             f"{path_name(path)} has claims and pods of namespace {printable(*namespaces)} alone, so devices that claims"
@@ -125,23 +125,23 @@ def read_dumps(
     return state
 
 
-def read_observed_dump(path: Path, *, node: str | None = None, seen: Callable[[], None] = lambda: None) -> Observed:
-    """The Device objects and NodeInventories that such files hold.
+def read_observed_dump(path: Path, *, node: str | None = None, seen: Callable[[], None] = lambda: None) -> Observation:
+    """Return the Device objects and NodeInventories in such files.
 
-    Of a folder, a file that cannot be read is left out with a note: what the others hold is as true without it. An
-    explanation is not, so :func:`read_dumps` refuses such a folder.
+    In a folder, a file that cannot be read is left out with a note: what the others contain is as true without it. That
+    does not hold for an explanation, so :func:`read_dumps` refuses such a folder.
 
     Args:
         path: The folder, or a file.
-        node: Only of this one.
+        node: Read only this node.
         seen: Called for each object.
 
     Raises:
-        InputError: The file, or every file, cannot be read or is no YAML or JSON; none has such an object; or there is
-            no such node.
+        InputError: The file, or every file, cannot be read or is no YAML or JSON; no file has such an object; or there
+            is no such node.
     """
     notes: list[str] = []
-    observing = Observing(node)
+    builder = ObservationBuilder(node)
     found: Counter[str] = Counter()
     broken = 0
     unread: list[InputError] = []
@@ -154,7 +154,7 @@ def read_observed_dump(path: Path, *, node: str | None = None, seen: Callable[[]
                     continue
                 found[kind] += 1
                 try:
-                    (observing.take_device if kind == "Device" else observing.take_inventory)(wire)
+                    (builder.add_device if kind == "Device" else builder.add_inventory)(wire)
                 except (AttributeError, TypeError, ValueError):
                     broken += 1
         except InputError as error:
@@ -171,7 +171,7 @@ def read_observed_dump(path: Path, *, node: str | None = None, seen: Callable[[]
     notes += [f"{path_name(path)} has no {kind}: was it dumped? {_OBSERVED_COMMAND}" for kind in missing]
     if broken:
         notes.append(f"{path_name(path)}: left out: NodeInventory that no API server would store ({broken})")
-    return observing.result(is_selected=False, notes=tuple(notes))
+    return builder.result(is_selected=False, notes=tuple(notes))
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -214,7 +214,7 @@ def _objects(file: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _items(value: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    """The object itself, or what a list holds: the API server leaves kind and apiVersion out of a list's items."""
+    """Yield the object itself, or a list's items: the API server leaves kind and apiVersion out of those."""
     kind, items = value.get("kind"), value.get("items")
     if not isinstance(kind, str) or not kind.endswith("List") or depth == 0:
         yield value
@@ -228,7 +228,7 @@ def _items(value: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
 def _kind(wire: Mapping[str, Any], left_out: Counter[str]) -> Kind | None:
     kind, api_version = wire.get("kind"), wire.get("apiVersion")
     if "cdiVersion" in wire:
-        return None  # of a node, as rootport simulate --out has them beside the objects
+        return None  # a node's CDI spec, as rootport simulate --out writes them beside the objects
     if not isinstance(kind, str) or not isinstance(api_version, str):
         left_out["what has no kind or apiVersion"] += 1
         return None
@@ -236,7 +236,7 @@ def _kind(wire: Mapping[str, Any], left_out: Counter[str]) -> Kind | None:
 
 
 def _in_namespace(kind: Kind, wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object; one of a manifest may name no namespace."""
+    """Return the object with a namespace: an object of a manifest may name none."""
     if kind not in _NAMESPACED or wire["metadata"].get("namespace"):
         return wire
     return {**wire, "metadata": {**wire["metadata"], "namespace": DEFAULT_NAMESPACE}}
@@ -252,7 +252,7 @@ def _version(wire: Mapping[str, Any]) -> str:
 
 
 def _command(kind: Kind) -> str:
-    """What dumps objects of the kind in a version that is read."""
+    """Return the command that dumps objects of the kind in a version that is read."""
     group, version = next(
         (group, min(versions, key=len)) for (name, group), versions in _VERSIONS.items() if name == kind.value
     )

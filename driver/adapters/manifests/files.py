@@ -1,4 +1,4 @@
-"""Finds and reads the files that a user names for ``kubectl apply -f``: files, folders and standard input."""
+"""Finds and reads the files that a user names as for ``kubectl apply -f``: files, folders and standard input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from driver.errors import InputError
 __all__ = ["MAX_FILE_BYTES", "ManifestFile", "find_files"]
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""An API object holds at most 1.5 MiB (etcd's request limit); a file of several is still far below this."""
+"""An API object has at most 1.5 MiB (etcd's request limit); a file of several is still far below this."""
 
 _MAX_FILES: Final = 10_000
 _WHAT: Final = "a file of manifests (YAML or JSON)"
@@ -28,12 +28,12 @@ _DESCRIPTORS: Final = ("/dev/fd/", "/proc/self/fd/")
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """A file, or standard input.
+    """A file of manifests, or standard input.
 
     Attributes:
         path: The file.
         is_named: Whether the user named it, rather than a folder that it is in.
-        reason: Why nothing below a folder could be listed, where ``path`` is such a folder; else empty.
+        reason: Why a folder could not be listed, if ``path`` is such a folder; else empty.
     """
 
     path: Path
@@ -42,19 +42,19 @@ class ManifestFile:
 
     @property
     def is_standard_input(self) -> bool:
-        """Whether it is what is piped into the program."""
+        """Whether it is standard input."""
         return self.is_named and str(self.path) in _STANDARD_INPUT
 
     @property
     def source(self) -> str:
-        """Its name in messages."""
+        """The file's name in messages."""
         return "<stdin>" if self.is_standard_input else path_name(self.path)
 
     def read(self) -> str:
-        """Its text.
+        """Return the file's text.
 
         Raises:
-            InputError: It cannot be read, is too large, or is not UTF-8.
+            InputError: The file cannot be read, is too large, or is not UTF-8.
         """
         if self.reason:
             raise InputError(f"{self.source}: cannot be read: {self.reason}")
@@ -76,22 +76,22 @@ class ManifestFile:
         if self.is_standard_input:
             if sys.stdin is None:
                 raise InputError("<stdin>: cannot be read: it is closed", hint=f"name {_WHAT}")
-            # Its end is not ours to close.
+            # The caller's descriptor must stay open.
             return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
         return open_input(self.path, _WHAT, pipe=self.is_named and name.startswith(_DESCRIPTORS))
 
 
 def find_files(paths: Sequence[Path], *, recursive: bool, left_out: list[Path] | None = None) -> Iterator[ManifestFile]:
-    """The files, and the .yaml, .yml and .json files in folders, sorted; each file once.
+    """Yield the files, and the .yaml, .yml and .json files in folders, sorted; each file once.
 
     Args:
         paths: What the user named; ``-`` is standard input.
-        recursive: Also those in folders below. Links to folders are not followed, and hidden folders left out; so are
-            those that rootport wrote, unless they are named.
-        left_out: Takes the folders that rootport wrote.
+        recursive: Whether to read nested folders. Links to folders are not followed; hidden folders are left out, as
+            are those that rootport wrote, unless they are named.
+        left_out: Gets the folders that rootport wrote.
 
     Raises:
-        InputError: There is no such file or folder, a folder has no such file, or there are more than 10,000.
+        InputError: A file or folder does not exist, a folder has no such file, or there are more than 10,000.
     """
     seen: set[str] = set()
     for path in paths:
@@ -110,7 +110,7 @@ def _files(path: Path, left_out: list[Path], *, recursive: bool) -> Iterator[Man
         yield ManifestFile(path, is_named=True)
         return
     try:
-        # Asks for the file, too: who names one that is not there is told at once.
+        # Also checks a file, so that a missing one is reported at once.
         if not path.is_dir():
             path.stat()
             yield ManifestFile(path, is_named=True)
@@ -132,13 +132,13 @@ def _in(folder: Path) -> list[Path]:
 
 
 def _below(folder: Path, left_out: list[Path]) -> Iterator[ManifestFile]:
-    """The files of a folder, then those of its folders; at most one more than may be read."""
+    """Yield the files of a folder, then those of its folders; at most one more than may be read."""
     folders, count = [folder], 0
     while folders:
         here = folders.pop()
         try:
             if here != folder and (here / MARKER).is_file():
-                left_out.append(here)  # a simulation's result has the claims that it was made of once more
+                left_out.append(here)  # a simulation's result repeats the claims that it was made from
                 continue
             inner = sorted(each for each in here.iterdir() if each.is_dir() and not each.is_symlink())
             files = _in(here)

@@ -1,4 +1,4 @@
-"""Which files kustomizations name as patches: fragments of objects, which only kustomize makes whole."""
+"""Finds the files that kustomizations name as patches: fragments of objects, which only kustomize completes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from driver.errors import InputError
 __all__ = ["patch_files"]
 
 _NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""What kustomize takes for one (sigs.k8s.io/kustomize/api/konfig, RecognizedKustomizationFileNames)."""
+"""The file names that kustomize recognizes (sigs.k8s.io/kustomize/api/konfig, RecognizedKustomizationFileNames)."""
 _LISTS: Final = ("patches", "patchesStrategicMerge", "patchesJson6902")
 _MAX_BYTES: Final = 1024 * 1024
 _MAX_BYTES_OF_ALL: Final = 16 * 1024 * 1024
 
 
 def patch_files(folders: Iterable[Path]) -> frozenset[str]:
-    """The real paths of the files that kustomizations in these folders name as patches.
+    """Return the real paths of the files that kustomizations in these folders name as patches.
 
     A kustomization that cannot be read names none, nor does one after 16 MiB of others.
     """
@@ -35,16 +35,16 @@ def patch_files(folders: Iterable[Path]) -> frozenset[str]:
             try:
                 text = read_text(path, _MAX_BYTES, "a kustomization")
             except InputError:
-                continue  # mostly there is none
+                continue  # usually there is none
             left -= len(text)
-            # What is wrong with it is told where it is read as a manifest.
+            # Its problems are reported when it is read as a manifest.
             for document in read_documents(text, str(path), lambda _: None):
                 found.update(os.path.realpath(folder / patch) for patch in _patches(document.data))
     return frozenset(found)
 
 
 def _patches(kustomization: Mapping[str, Any]) -> Iterator[str]:
-    """The paths that it names; a patch may also stand in the kustomization itself."""
+    """Yield the paths of the patches; a patch may also stand in the kustomization itself."""
     for field in _LISTS:
         listed = kustomization.get(field)
         for entry in listed if isinstance(listed, list) else ():

@@ -1,4 +1,4 @@
-"""The objects of manifests, each with the place where it was written."""
+"""The objects of manifests, each with its place in a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClaimManifest:
     Attributes:
         claim: The claim with the API's defaults.
         from_template: Whether it stands for the claims of a template.
-        document: Where it was written.
+        document: The object of the file.
     """
 
     claim: ResourceClaim
@@ -32,35 +32,35 @@ class ClaimManifest:
     document: Document
 
     def message(self, error: FieldError) -> str:
-        """An error in the claim, with its file and line; ``error.path`` is the claim's, also for a template."""
+        """Return an error in the claim with its file and line; ``error.path`` is a claim's, also for a template."""
         return str(field_problem(self.document, FieldError(self.written_path(error.path), error.message)))
 
     def written_path(self, path: str) -> str:
-        """A field of the claim as it stands in the file: a template has the claim's spec in its own."""
+        """Return a claim's field as the file has it: a template has the claim's spec in its own."""
         return f"spec.{path}" if self.from_template and path.startswith("spec.") else path
 
     def line(self, path: str) -> int:
-        """The line of a field of the claim, or of the nearest thing around it that was written."""
+        """Return the line of a field of the claim, or of the nearest enclosing one that was written."""
         return self.document.line(_steps(self.written_path(path)))
 
 
 @dataclass(frozen=True, slots=True)
 class ClassManifest:
-    """A DeviceClass, and where it was written."""
+    """A DeviceClass of a file."""
 
     device_class: DeviceClass
     document: Document
 
     def message(self, error: FieldError) -> str:
-        """An error in the class, with its file and line."""
+        """Return an error in the class, with its file and line."""
         return str(field_problem(self.document, error))
 
     def written_path(self, path: str) -> str:
-        """A field of the class as it stands in the file."""
+        """Return a field of the class as the file has it."""
         return path
 
     def line(self, path: str) -> int:
-        """The line of a field, or of the nearest thing around it that was written."""
+        """Return the line of a field, or of the nearest enclosing one that was written."""
         return self.document.line(_steps(path))
 
 
@@ -69,7 +69,7 @@ class PodManifest:
     """A pod or pod template that asks for devices.
 
     Attributes:
-        pod: Its spec.
+        pod: The pod's spec.
         document: The object that it is part of.
     """
 
@@ -77,22 +77,22 @@ class PodManifest:
     document: Document
 
     def line(self, path: str) -> int:
-        """The line of a field of the object, or of the nearest thing around it that was written."""
+        """Return the line of a field of the object, or of the nearest enclosing one that was written."""
         return self.document.line(_steps(path))
 
 
 @dataclass(slots=True)
 class Manifests:
-    """What the given files hold.
+    """The objects of the files, and what could not be used of them.
 
     Attributes:
         claims: Claims and templates in the order of the files.
-        classes: DeviceClasses, likewise.
-        pods: Pods and pod templates that ask for devices, likewise.
-        ignored: How many objects of other kinds were passed over, by kind.
+        classes: DeviceClasses in the order of the files.
+        pods: Pods and pod templates that ask for devices, in the order of the files.
+        ignored: The number of objects of other kinds, by kind.
         problems: What could not be used, in the order of the files.
-        not_manifests: How many files of folders hold no object of Kubernetes.
-        patches: How many files were not read, as they are patches of a kustomization.
+        not_manifests: The number of files in folders that contain no Kubernetes object.
+        patches: The number of files that were not read, as they are patches of a kustomization.
         paths: The files by their names in messages; not standard input.
         own_folders: Folders that were left out because rootport wrote them.
         documents: All objects, those of other kinds among them, in the order of the files.
@@ -111,7 +111,7 @@ class Manifests:
 
 
 def find_duplicates(manifests: Manifests) -> None:
-    """Adds a problem for each object that has the name or the UID of an earlier one."""
+    """Add a problem for each object that has the name or the UID of an earlier one."""
     first: dict[tuple[str, str, str], Document] = {}
     uids: dict[str, ClaimManifest] = {}
     for manifest in manifests.claims:
@@ -150,7 +150,7 @@ def _same_uid(manifest: ClaimManifest, earlier: ClaimManifest) -> Problem:
 
 
 def field_problem(document: Document, error: FieldError) -> Problem:
-    """What the API server would refuse, with its place."""
+    """Return the problem, with its place, of a field that the API server would refuse."""
     return document.problem(_steps(error.path), error.message, path=error.path)
 
 

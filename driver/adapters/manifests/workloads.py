@@ -1,7 +1,7 @@
-"""Reads what the pods of a user's manifests want of claims: of pods, and of the objects that controllers make pods of.
+"""Reads from manifests what pods ask of claims: from pods, and from the objects that controllers make pods of.
 
-Only of pods that name claims or ask for extended resources: all others say nothing of devices. Of their spec nothing
-but these is checked.
+Only pods that name claims or ask for extended resources count, and only those parts of their spec are checked. What a
+container asks for is defined in :mod:`driver.api.pod_templates`, which the linter uses as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.adapters.files.yaml_documents import Document
-from driver.api.pod_templates import PodSpec, containers, no_such_claim, resources_of
+from driver.api.pod_templates import CONTAINER_LISTS, PodSpec, containers, no_such_claim, resources_of
 from driver.api.resource_v1 import DeviceClass
 from driver.api.validation import FieldError
 from driver.api.validation.names import label, subdomain
@@ -25,25 +25,24 @@ from driver.simulation import Workload
 __all__ = ["MAX_POD_CLAIMS_IN_ALL", "read_workloads"]
 
 MAX_POD_CLAIMS_IN_ALL: Final = 10_000
-"""Of all pods of all files together: as many as a simulation tries in minutes."""
+"""The most claims of all pods of all files together: as many as a simulation tries in minutes."""
 
 _LONG: Final = 5_000
-"""Characters: as many of a pod's containers count like a claim, for ``--out`` writes those of each pod."""
+"""So many characters of a pod's containers count as one claim, for ``--out`` writes those of each pod."""
 
-_CONTAINERS: Final = ("initContainers", "containers")
-_READ: Final = ("resourceClaims", "nodeName", *_CONTAINERS)
+_READ: Final = ("resourceClaims", "nodeName", *CONTAINER_LISTS)
 _Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _PodTemplate:
-    """Where pods are described in an object.
+    """Where pods are described in an object, and how many.
 
     Attributes:
-        path: Of what has ``spec`` as a pod has it.
-        count: How many there are at one time, asked only where they name claims; None for a pod by itself.
-        jobs: How many Jobs have as many each, likewise; None for an object that has its pods itself.
-        suffix: What their names have behind the object's.
+        path: The field with a pod's ``spec``.
+        count: Returns how many pods there are at one time, called only if they name claims; None for a pod by itself.
+        jobs: Returns how many Jobs have as many pods each, likewise; None for an object that has its pods itself.
+        suffix: What is appended to the object's name in theirs.
     """
 
     path: _Path
@@ -53,7 +52,7 @@ class _PodTemplate:
 
 
 class _WrongError(Exception):
-    """A field is not what it should be."""
+    """A field is not valid."""
 
     def __init__(self, path: _Path, message: str) -> None:
         super().__init__(message)
@@ -63,15 +62,15 @@ class _WrongError(Exception):
 def read_workloads(
     documents: Sequence[Document], classes: Mapping[str, DeviceClass]
 ) -> list[tuple[Document, Workload]]:
-    """The workloads among objects, with their places in the sequence; of a JobSet one for each of its Jobs.
+    """Return the workloads, with their documents; a JobSet has one for each of its Jobs.
 
     Args:
         documents: The objects.
         classes: All DeviceClasses by name.
 
     Raises:
-        InputError: What one says of its pods' claims or of their number is wrong, two have one name, or their
-            claims are more than :data:`MAX_POD_CLAIMS_IN_ALL`; names the file, line and field.
+        InputError: A workload's claims or number of pods are not valid, two workloads have one name, or there are more
+            claims than :data:`MAX_POD_CLAIMS_IN_ALL`. Names the file, line and field.
     """
     found: list[tuple[Document, Workload]] = []
     errors: list[str] = []
@@ -130,7 +129,7 @@ def _workloads(
 def _workload(
     data: Mapping[str, Any], template: _PodTemplate, spec: Mapping[str, Any], name: str, place: int
 ) -> Workload:
-    """What its pods have in common, of which only one by itself has been seen by an API server."""
+    """Return what the pods have in common; only a pod by itself has been seen by an API server."""
     is_pod = template.count is None
     wire = {
         "metadata": {"name": name, "namespace": _namespace(data)}
@@ -154,9 +153,9 @@ def _workload(
 
 
 def _asks_for(spec: Mapping[str, Any], resources: Collection[str | None]) -> bool:
-    """Whether containers, whatever else they may be, ask for devices as extended resources.
+    """Whether containers, valid or not, ask for devices as extended resources.
 
-    A pod that names its node has been given those of device plugins: there, only those with a class count.
+    A pod that names its node already has the resources of device plugins: there, only those with a class count.
     """
     is_placed = bool(spec.get("nodeName"))
     return any(
@@ -175,8 +174,8 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[str, Any]]]:
-    """Of the containers what explain reads: each replica has them."""
-    before, others = (spec.get(kind) or [] for kind in _CONTAINERS)
+    """Return what explain reads of the containers: each replica has them."""
+    before, others = (spec.get(kind) or [] for kind in CONTAINER_LISTS)
     asking = {container.place for container in pod.containers}
     kept = [
         _asking(container) if place in asking else {}
@@ -186,18 +185,17 @@ def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[s
     name = others[0].get("name") if others else None
     if isinstance(name, str) and not any(label("", name)):
         main[0] = {"name": name} | main[0]
-    return {kind: items for kind, items in zip(_CONTAINERS, (kept[: len(before)], main), strict=True) if any(items)}
+    return {kind: items for kind, items in zip(CONTAINER_LISTS, (kept[: len(before)], main), strict=True) if any(items)}
 
 
 def _asking(container: Mapping[str, Any]) -> dict[str, Any]:
-    resources = container["resources"]
-    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    requests = {name: amount for name, (amount, _) in resources_of(container, ()).items()}
     policy = container.get("restartPolicy")
     return {"resources": {"requests": requests}} | ({"restartPolicy": policy} if policy else {})
 
 
 def _weight(workload: Workload) -> int:
-    """How many claims a pod of it counts as, or what takes as long."""
+    """Return how many claims a pod of the workload counts as."""
     pod = workload.pod
     asked = sum(len(container.asked) for container in pod.containers)
     return max(1, len(pod.claims) + asked) + len(json.dumps(workload.containers)) // _LONG
@@ -225,7 +223,7 @@ def _check(pod: PodState, path: _Path) -> None:
 
 
 def _check_containers(spec: Mapping[str, Any], path: _Path) -> None:
-    """Refuse what a container names of the pod's claims and the pod does not have, whatever else it may be."""
+    """Refuse claims that a container names and the pod does not have."""
     names = [_dict(entry).get("name") for entry in _list(spec.get("resourceClaims"))]
     known = {name for name in names if isinstance(name, str)}
     for steps, container in containers(PodSpec(path, spec)):
@@ -278,7 +276,7 @@ _TEMPLATES: Final[Mapping[tuple[object, str], Callable[[Mapping[str, Any]], Iter
 
 
 def _at_once(data: Mapping[str, Any], path: _Path) -> int:
-    """How many pods of a Job run at one time (k8s.io/api/batch/v1, JobSpec): no more than there are to complete."""
+    """Return how many pods of a Job run at one time (k8s.io/api/batch/v1, JobSpec), at most its completions."""
     spec = _mapping(data, (*path, "spec"))
     if spec.get("suspend") is True:
         return 0
@@ -296,7 +294,7 @@ def _count(data: Mapping[str, Any], path: _Path, default: int) -> int:
 
 
 def _mapping(data: Mapping[str, Any], path: _Path) -> Mapping[Any, Any]:
-    """The object at a path; an empty one where nothing is there."""
+    """Return the object at a path; an empty one if nothing is there."""
     here: Any = data
     mapping: Mapping[Any, Any] = data
     for depth, step in enumerate(path, start=1):
@@ -311,7 +309,7 @@ def _mapping(data: Mapping[str, Any], path: _Path) -> Mapping[Any, Any]:
 
 
 def _name(data: Mapping[str, Any]) -> str:
-    """The object's name; of one that gets its name when it is created, the part that is known."""
+    """Return the object's name, or its ``generateName``."""
     metadata = _mapping(data, ("metadata",))
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str) or not name.strip("-"):

@@ -1,4 +1,4 @@
-"""GPUs and NICs from the elements that NCCL writes inside a ``<pci>`` element.
+"""Makes GPUs and NICs from the elements that NCCL writes inside a ``<pci>`` element.
 
 Sources: NVIDIA/nccl src/graph/xml.cc (ncclTopoGetXmlFromGpu, ncclTopoFillNet) and src/transport/net_ib.cc,
 net_socket.cc; ROCm/rccl src/graph/xml.cc for ``gcn`` and ``<xgmi>``.
@@ -13,7 +13,7 @@ from typing import Final
 
 from driver.adapters import catalogue
 from driver.adapters.nccl.tree import Endpoint
-from driver.adapters.nccl.xml import Document, Element
+from driver.adapters.nccl.xml import Element, TopologyDocument
 from driver.model.devices import Gpu, GpuLink, LinkKind, LinkLayer, MigSupport, RdmaNic, RdmaPort
 from driver.model.pci import PciAddress, PciePath
 
@@ -37,32 +37,32 @@ _GCN_NUMBERS: Final[Mapping[str, str]] = {
 _GCN_NAME: Final = re.compile(r"(gfx[0-9a-f]{3,5})(?::.*)?", re.ASCII)
 
 
-def vendor(document: Document, endpoint: Endpoint) -> str | None:
-    """The vendor's name, or its PCI id (``0x1d94``); None where the file has none."""
+def vendor(document: TopologyDocument, endpoint: Endpoint) -> str | None:
+    """Return the vendor's name, or its PCI id (``0x1d94``); None if the file has none."""
     number = document.hexadecimal(endpoint.element, "vendor")
     return None if number is None else catalogue.vendor_name(int(number, 16))
 
 
-def pci_id(document: Document, endpoint: Endpoint) -> str | None:
-    """``vendor:device`` as the catalogue writes it; None where the file has none."""
+def pci_id(document: TopologyDocument, endpoint: Endpoint) -> str | None:
+    """Return ``vendor:device`` as the catalogue writes it; None if the file has none."""
     numbers = [document.hexadecimal(endpoint.element, name) for name in ("vendor", "device")]
     return None if None in numbers else ":".join(number.zfill(4) for number in numbers if number)
 
 
-def gpu_number(document: Document, endpoint: Endpoint) -> int | None:
-    """The GPU's NVML (or AMD SMI) index, ``<gpu dev>``; None where the file has none."""
+def gpu_number(document: TopologyDocument, endpoint: Endpoint) -> int | None:
+    """Return the GPU's NVML (or AMD SMI) index, ``<gpu dev>``; None if the file has none."""
     gpu = _first(endpoint, "gpu")
     return None if gpu is None else document.integer(gpu, "dev", least=0, most=_MAX_DEV)
 
 
-def nic_number(document: Document, endpoint: Endpoint) -> int | None:
-    """The lowest number of the NIC's ports among those that NCCL uses, ``<net dev>``; None where the file has none."""
+def nic_number(document: TopologyDocument, endpoint: Endpoint) -> int | None:
+    """Return the lowest number of the NIC's ports among those NCCL uses, ``<net dev>``; None if there is none."""
     numbers = [document.integer(net, "dev", least=0, most=_MAX_DEV) for net in _all(endpoint, "net")]
     return min((number for number in numbers if number is not None), default=None)
 
 
 def read_gpu(
-    document: Document,
+    document: TopologyDocument,
     endpoint: Endpoint,
     *,
     pcie: PciePath,
@@ -71,16 +71,16 @@ def read_gpu(
     hardware: catalogue.HardwareFacts,
     notes: list[str],
 ) -> Gpu:
-    """Describe a GPU.
+    """Read a GPU.
 
     Args:
         document: The file, for messages.
         endpoint: The GPU.
-        pcie: Its path.
-        index: Its index.
+        pcie: The GPU's path.
+        index: The GPU's index.
         gpus: All GPUs of the file: a link to any other address is not a link between GPUs.
-        hardware: What the user says.
-        notes: Takes what is assumed; each sentence once.
+        hardware: The user's facts about the GPUs.
+        notes: Gets the assumptions; each sentence once.
 
     Raises:
         InputError: A number, a class or a link's target is invalid; ``hardware`` names no model.
@@ -120,7 +120,7 @@ def _amd_architecture(gcn: str) -> str | None:
     return match[1] if match else _GCN_NUMBERS.get(gcn)
 
 
-def _links(document: Document, endpoint: Endpoint, gpus: Collection[PciAddress]) -> Iterator[GpuLink]:
+def _links(document: TopologyDocument, endpoint: Endpoint, gpus: Collection[PciAddress]) -> Iterator[GpuLink]:
     counts: Counter[tuple[LinkKind, PciAddress | None]] = Counter()
     for element in endpoint.parts:
         kind = _LINK_TAGS.get(element.tag)
@@ -144,9 +144,9 @@ def _links(document: Document, endpoint: Endpoint, gpus: Collection[PciAddress])
 
 
 def read_nics(
-    document: Document, endpoint: Endpoint, *, pcie: PciePath, taken: MutableSet[PciAddress], notes: list[str]
+    document: TopologyDocument, endpoint: Endpoint, *, pcie: PciePath, taken: MutableSet[PciAddress], notes: list[str]
 ) -> Iterator[RdmaNic]:
-    """Describe the RDMA NICs of one PCI device: none, one, or several functions.
+    """Yield the RDMA NICs of one PCI device: none, one, or several functions.
 
     A NIC of the file is an RDMA NIC unless NCCL uses it through sockets, which have no port number (net_socket.cc: port
     0); verbs count ports from 1. NCCL writes the functions of one card as one PCI device (net_ib.cc cuts the function
@@ -157,8 +157,8 @@ def read_nics(
         document: The file, for messages.
         endpoint: The PCI device.
         pcie: Its path.
-        taken: The addresses of all devices so far; no further function takes one of them, and those taken are added.
-        notes: Takes what was left out or assumed.
+        taken: The addresses of all devices so far; no further function gets one of them, and new ones are added.
+        notes: Gets what was left out or assumed.
 
     Raises:
         InputError: A number is invalid.
@@ -185,8 +185,8 @@ def read_nics(
         )
 
 
-def _rdma_ports(document: Document, endpoint: Endpoint, notes: list[str]) -> dict[str | None, list[RdmaPort]]:
-    """RDMA device → its ports."""
+def _rdma_ports(document: TopologyDocument, endpoint: Endpoint, notes: list[str]) -> dict[str | None, list[RdmaPort]]:
+    """Return the ports by RDMA device."""
     link_layer = _link_layer(document, endpoint)
     ports: dict[str | None, list[RdmaPort]] = {}
     sockets, merged = [], []
@@ -213,7 +213,7 @@ def _rdma_ports(document: Document, endpoint: Endpoint, notes: list[str]) -> dic
     return ports
 
 
-def _link_layer(document: Document, endpoint: Endpoint) -> LinkLayer | None:
+def _link_layer(document: TopologyDocument, endpoint: Endpoint) -> LinkLayer | None:
     class_ = document.hexadecimal(endpoint.element, "class") or ""
     if class_.startswith("0207"):
         return LinkLayer.INFINIBAND

@@ -1,7 +1,7 @@
-"""A node's inventory from an NCCL topology file, as ``NCCL_TOPO_DUMP_FILE`` writes it and clouds publish it.
+"""Makes a node's inventory from an NCCL topology file, as ``NCCL_TOPO_DUMP_FILE`` or a cloud writes it.
 
-What such a file cannot tell is left out, or assumed and said in the inventory's notes. Models and memory sizes come
-from the catalogue, or from what the user says.
+What such a file does not contain is left out, or assumed with a note. Models and memory sizes come from the catalogue,
+or from the user.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.nccl.devices import gpu_number, nic_number, read_gpu, read_nics, vendor
-from driver.adapters.nccl.tree import Endpoint, Kind, PciTree, read_pci_tree
-from driver.adapters.nccl.xml import Document
+from driver.adapters.nccl.tree import Endpoint, EndpointKind, PciTree, read_pci_tree
+from driver.adapters.nccl.xml import TopologyDocument
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
@@ -34,8 +34,8 @@ _ON_NVLINK_BOARDS: Final = re.compile(r"SXM|HBM3|H[28]00\b(?! NVL)|H20\b|B[23]00
 _MAX_DEVICES: Final = 512
 
 
-def inventory(document: Document, *, node: str, hardware: HardwareFacts) -> Inventory:
-    """Understand an NCCL topology file.
+def inventory(document: TopologyDocument, *, node: str, hardware: HardwareFacts) -> Inventory:
+    """Make an inventory from an NCCL topology file.
 
     ``PciePath.root`` is ``pci<domain>:<bus>`` of the topmost PCI device on the way that is not a virtual switch. That
     is the root bus in the clouds' virtual machines, where each device sits on one of its own, and the bus below the
@@ -46,7 +46,7 @@ def inventory(document: Document, *, node: str, hardware: HardwareFacts) -> Inve
     Args:
         document: The file's elements.
         node: The node's name.
-        hardware: What the user says about the GPUs; wins over the file and the catalogue.
+        hardware: The user's facts about the GPUs; they win over the file and the catalogue.
 
     Raises:
         InputError: The file is no topology file, or describes no device or more than 512; ``hardware`` names no known
@@ -97,19 +97,19 @@ def _root(endpoint: Endpoint) -> str:
     return "pci" + topmost.rsplit(":", 1)[0]
 
 
-def _of_kind(tree: PciTree, kind: Kind) -> list[Endpoint]:
+def _of_kind(tree: PciTree, kind: EndpointKind) -> list[Endpoint]:
     found = (endpoint for endpoint in tree.endpoints if endpoint.kind is kind)
     return sorted(found, key=lambda endpoint: pci_order(endpoint.address))
 
 
 def _gpus(
-    document: Document,
+    document: TopologyDocument,
     tree: PciTree,
     paths: Mapping[PciAddress, PciePath],
     hardware: HardwareFacts,
     notes: list[str],
 ) -> tuple[Gpu, ...]:
-    endpoints = _of_kind(tree, Kind.GPU)
+    endpoints = _of_kind(tree, EndpointKind.GPU)
     addresses = frozenset(endpoint.address for endpoint in endpoints)
     numbers = [gpu_number(document, endpoint) for endpoint in endpoints]
     known = [number for number in numbers if number is not None]
@@ -131,9 +131,9 @@ def _gpus(
 
 
 def _nics(
-    document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath], notes: list[str]
+    document: TopologyDocument, tree: PciTree, paths: Mapping[PciAddress, PciePath], notes: list[str]
 ) -> tuple[RdmaNic, ...]:
-    endpoints = _of_kind(tree, Kind.NIC)
+    endpoints = _of_kind(tree, EndpointKind.NIC)
     numbers = {endpoint.address: nic_number(document, endpoint) for endpoint in endpoints}
     if None not in numbers.values():
         # NCCL's order is that of the RDMA devices' names, and so is that of nvidia-smi.
@@ -147,7 +147,7 @@ def _nics(
     return with_rails(replace(nic, index=index) for index, nic in enumerate(nics))
 
 
-def _fpgas(document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
+def _fpgas(document: TopologyDocument, tree: PciTree, paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
     return tuple(
         Fpga(
             address=endpoint.address,
@@ -155,7 +155,7 @@ def _fpgas(document: Document, tree: PciTree, paths: Mapping[PciAddress, PciePat
             index=index,
             vendor=vendor(document, endpoint),
         )
-        for index, endpoint in enumerate(_of_kind(tree, Kind.FPGA))
+        for index, endpoint in enumerate(_of_kind(tree, EndpointKind.FPGA))
     )
 
 
@@ -164,7 +164,7 @@ def _notes(tree: PciTree, paths: Mapping[PciAddress, PciePath], gpus: tuple[Gpu,
     on_cards = len(above.difference(*(path.switches for path in paths.values())))
     if on_cards:
         yield f"Taken as part of a card, for nothing else is below them: {on_cards} of {len(above)} switches."
-    ignored = [endpoint.address for endpoint in tree.endpoints if endpoint.kind is Kind.OTHER]
+    ignored = [endpoint.address for endpoint in tree.endpoints if endpoint.kind is EndpointKind.OTHER]
     if ignored:
         yield f"Left out, neither GPU nor NIC nor FPGA: {', '.join(ignored)}."
     if _lacks_nvlinks(gpus):

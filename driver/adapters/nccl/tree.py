@@ -1,8 +1,8 @@
-"""The PCI tree of an NCCL topology file: which devices there are, and which bridges stand above each.
+"""Reads the PCI tree of an NCCL topology file: the devices, and the bridges above each.
 
-How NCCL writes the tree (NVIDIA/nccl, src/graph/xml.cc, ncclTopoGetXmlFromSys): ``<system>`` holds a ``<cpu>`` for
-each NUMA node, which holds nested ``<pci>`` elements. A switch is written as its upstream port; downstream ports and
-root ports are left out. Users and clouds cut such files down: ``<gpu>``, ``<nic>`` and even PCI classes may be missing.
+How NCCL writes the tree (NVIDIA/nccl, src/graph/xml.cc, ncclTopoGetXmlFromSys): ``<system>`` holds a ``<cpu>`` for each
+NUMA node, which holds nested ``<pci>`` elements. A switch is written as its upstream port; downstream ports and root
+ports are left out. Users and clouds cut such files down: ``<gpu>``, ``<nic>`` and even PCI classes may be missing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from enum import Enum
 from typing import Final
 
 from driver.adapters import catalogue
-from driver.adapters.nccl.xml import Document, Element
+from driver.adapters.nccl.xml import Element, TopologyDocument
 from driver.model.pci import PciAddress, is_virtual_switch
 
-__all__ = ["Endpoint", "Kind", "PciTree", "read_pci_tree"]
+__all__ = ["Endpoint", "EndpointKind", "PciTree", "read_pci_tree"]
 
 # Linux: MAX_NUMNODES is at most 1 << 10 (NODES_SHIFT). -1 is "the platform does not tell".
 _MAX_NUMA: Final = 1023
@@ -25,8 +25,8 @@ _MAX_NUMA: Final = 1023
 _MAX_DEVICE_NAME: Final = 64
 
 
-class Kind(Enum):
-    """What a PCI device is to Rootport."""
+class EndpointKind(Enum):
+    """What kind of device a PCI device is."""
 
     GPU = "GPU"
     NIC = "NIC"
@@ -39,16 +39,16 @@ class Endpoint:
     """A PCI device that is no bridge.
 
     Attributes:
-        address: Its bus id.
-        kind: What it is.
+        address: The bus id.
+        kind: The kind of device.
         element: Its ``<pci>`` element, with the attributes that the catalogue added.
         parts: The elements inside, in document order: ``<gpu>``, ``<nvlink>``, ``<xgmi>``, ``<nic>``, ``<net>``.
         bridges: The bridges above it, outermost first.
-        numa_node: Of the ``<cpu>`` it stands in; None where the file does not tell.
+        numa_node: The NUMA node of the ``<cpu>`` around it; None if the file has none.
     """
 
     address: PciAddress
-    kind: Kind
+    kind: EndpointKind
     element: Element
     parts: tuple[Element, ...]
     bridges: tuple[PciAddress, ...]
@@ -57,7 +57,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciTree:
-    """All devices of a topology file, in document order, and what had to be assumed."""
+    """All devices of a topology file, in document order, and the assumptions that were made."""
 
     endpoints: tuple[Endpoint, ...]
     notes: tuple[str, ...]
@@ -65,14 +65,14 @@ class PciTree:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the tree an element stands: what its children inherit."""
+    """The place of an element in the tree, which its children inherit."""
 
     numa_node: int | None = None
     bridges: tuple[PciAddress, ...] = ()
     device: int | None = None
 
 
-def read_pci_tree(document: Document) -> PciTree:
+def read_pci_tree(document: TopologyDocument) -> PciTree:
     """Find every PCI device of a topology file.
 
     Raises:
@@ -92,9 +92,9 @@ def read_pci_tree(document: Document) -> PciTree:
 
 
 class _Walk:
-    """One pass over the elements; a parent is seen before its children."""
+    """Visits the elements once, a parent before its children."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TopologyDocument) -> None:
         self._document = document
         self._has_pci_inside = {
             element.parent for element in document.elements if element.tag == "pci" and element.parent is not None
@@ -106,7 +106,7 @@ class _Walk:
         self._without_device: list[str] = []
 
     def place(self, index: int, element: Element, around: _Place) -> _Place:
-        """Take one element in; what is returned is where its children stand."""
+        """Add one element; return the place of its children."""
         if element.tag == "cpu":
             numa_node = self._document.integer(element, "numaid", least=-1, most=_MAX_NUMA)
             return _Place(numa_node=None if numa_node == -1 else numa_node)
@@ -161,7 +161,7 @@ class _Walk:
         )
 
     def finish(self) -> PciTree:
-        """The devices, classified."""
+        """Return the devices, classified."""
         notes = [
             f"The switch {address} stands {count + 1} times at one place of the file; it is taken as one switch."
             for address, count in self._repeated.items()
@@ -219,27 +219,27 @@ class _Walk:
         return attributes
 
 
-def _kind(class_: str | None, *, vendor: str | None, device: str | None, parts: tuple[Element, ...]) -> Kind:
+def _kind(class_: str | None, *, vendor: str | None, device: str | None, parts: tuple[Element, ...]) -> EndpointKind:
     tags = {part.tag for part in parts}
     if "gpu" in tags:
-        return Kind.GPU
+        return EndpointKind.GPU
     if tags & {"nic", "net"}:
-        return Kind.NIC
+        return EndpointKind.NIC
     class_code = int(class_[:4], 16) if class_ else None
     if vendor and catalogue.is_fpga(int(vendor, 16), int(device, 16) if device else None, class_code):
-        return Kind.FPGA
+        return EndpointKind.FPGA
     # Without a class nothing is left but NCCL's own view: a file lists GPUs, and NICs if it lists them at all.
     if class_ is None or class_.startswith("03"):
-        return Kind.GPU
+        return EndpointKind.GPU
     if class_.startswith("02"):
-        return Kind.NIC
+        return EndpointKind.NIC
     if class_.startswith("12"):
         # AMD's MI300 series is of this class as well, and RCCL knows no other device of it (src/graph/topo.cc).
-        return Kind.GPU if vendor in (None, "1002") else Kind.OTHER
-    return Kind.OTHER
+        return EndpointKind.GPU if vendor in (None, "1002") else EndpointKind.OTHER
+    return EndpointKind.OTHER
 
 
-def _refuse_several_hosts(document: Document) -> None:
+def _refuse_several_hosts(document: TopologyDocument) -> None:
     # Where NVLink spans nodes (NVL72), NCCL dumps all of them into one file and tells them apart by host_hash.
     hosts = [element for element in document.elements if element.tag == "cpu" and "host_hash" in element.attributes]
     for cpu in hosts:

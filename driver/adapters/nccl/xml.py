@@ -1,7 +1,8 @@
-"""Reads the XML of an NCCL topology file into a flat list of elements, no matter who wrote the file.
+"""Reads the XML of an NCCL topology file, from any author, into a flat list of elements.
 
 Size, depth and number of elements are bounded while parsing, and no tree is built: a parent is an index into the list.
-So neither an entity bomb nor a 10,000-deep nesting reaches the code behind, which walks the list and never recurses.
+So neither an entity bomb nor a 10,000-deep nesting reaches the code that follows, which walks the list and never
+recurses.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from driver.adapters.files.input_file import read_input
 from driver.errors import InputError
 from driver.model.pci import PciAddress, parse_pci_address
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Document", "Element", "read_document"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_ELEMENTS", "Element", "TopologyDocument", "read_document"]
 
 # A machine with 16 GPUs and 16 NICs makes 25 kB, 200 elements and a depth of 13.
 MAX_BYTES: Final = 4 * 1024**2
@@ -37,13 +38,13 @@ _HOW_TO_MAKE_ONE: Final = "any NCCL program writes a topology file with NCCL_TOP
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One XML element.
+    """An XML element.
 
     Attributes:
-        tag: Its name.
-        attributes: As written; values are not interpreted.
-        line: Where it begins, from 1.
-        parent: Index of the element around it; None for the root.
+        tag: The element's name.
+        attributes: The attributes as written.
+        line: The line where it begins, from 1.
+        parent: The index of the element around it; None for the root.
     """
 
     tag: str
@@ -53,12 +54,12 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """An XML file, or another file that was understood as one.
+class TopologyDocument:
+    """The elements of an XML file, or of another file that was converted to them.
 
     Attributes:
         path: The file, for messages.
-        elements: In document order, so that a parent stands before its children; at least one.
+        elements: The elements in document order, so that a parent comes before its children; at least one.
         subject: What messages call the elements; the names of their tags by default.
     """
 
@@ -67,12 +68,12 @@ class Document:
     subject: str = ""
 
     def error(self, element: Element, message: str, *, hint: str | None = None) -> InputError:
-        """An error that names the file, the line and the element."""
+        """Return an error that names the file, the line and the element."""
         subject = self.subject or f"<{element.tag[:40]}>"
         return InputError(f"{self.path}:{element.line}: {subject}: {message}", hint=hint)
 
     def integer(self, element: Element, name: str, *, least: int, most: int) -> int | None:
-        """The decimal number in an attribute; None where the attribute is missing.
+        """Return the decimal number in an attribute; None if the attribute is missing.
 
         Raises:
             InputError: The value is no number, or out of bounds.
@@ -86,7 +87,7 @@ class Document:
         return value
 
     def address(self, element: Element, name: str) -> PciAddress:
-        """The PCI address in an attribute.
+        """Return the PCI address in an attribute.
 
         Raises:
             InputError: The attribute is missing or no PCI address.
@@ -100,7 +101,7 @@ class Document:
             raise self.error(element, f"{name}: {error}") from error
 
     def hexadecimal(self, element: Element, name: str) -> str | None:
-        """The digits, in lower case, of an attribute such as ``class="0x030200"``; None where it is missing or empty.
+        """Return an attribute such as ``class="0x030200"`` as lower-case digits; None if missing or empty.
 
         Raises:
             InputError: The value is no hexadecimal number with a leading 0x.
@@ -114,7 +115,7 @@ class Document:
         return match[1].lower()
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> TopologyDocument:
     """Read an XML file.
 
     Raises:
@@ -138,11 +139,11 @@ def read_document(path: Path) -> Document:
         ) from error
     except (ValueError, LookupError) as error:  # an encoding that Python or expat does not know
         raise InputError(f"{path}:{collector.line}: cannot be decoded: {error}", hint="save it as UTF-8") from error
-    return Document(path, tuple(collector.elements))
+    return TopologyDocument(path, tuple(collector.elements))
 
 
 class _Collector(xml.sax.handler.ContentHandler, xml.sax.handler.ErrorHandler):
-    """Collects elements within the limits, and turns the parser's errors into ours."""
+    """Collects elements within the limits, and turns the parser's errors into InputError."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ class _Collector(xml.sax.handler.ContentHandler, xml.sax.handler.ErrorHandler):
 
     @property
     def line(self) -> int:
-        """Where the parser is."""
+        """The line that the parser has reached."""
         return (self._locator.getLineNumber() if self._locator else None) or 1
 
     def setDocumentLocator(self, locator: xml.sax.xmlreader.Locator) -> None:  # noqa: N802 - SAX's name

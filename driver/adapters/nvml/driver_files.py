@@ -1,7 +1,7 @@
 """Finds the user-space half of NVIDIA's driver on a host: libraries, programs, firmware, sockets, the hook program.
 
-What is looked for follows NVIDIA Container Toolkit 1.20 (``nvidia-ctk cdi generate``, package nvcdi); nothing is run,
-only folders are listed. What a container then gets of it is decided in :mod:`driver.plan.driver_files`.
+It looks for the same files as NVIDIA Container Toolkit 1.20 (``nvidia-ctk cdi generate``, package nvcdi). Nothing is
+run; folders are listed. :mod:`driver.plan.driver_files` decides what of it a container gets.
 """
 
 from __future__ import annotations
@@ -74,23 +74,23 @@ _PROGRAM_LIMIT: Final = 64 * 1024 * 1024
 
 
 def kernel_driver_version(host: HostRoot) -> str | None:
-    """The version of NVIDIA's kernel driver that runs, such as ``580.95.05``; None where none is loaded."""
+    """Return the version of the loaded NVIDIA kernel driver, such as ``580.95.05``; None if none is loaded."""
     version = host.read(_MODULE_VERSION_FILE)
     return version if version and _VERSION.fullmatch(version) else None
 
 
 def find_driver_files(host: HostRoot, version: str, *, driver_root: str = "") -> DriverFiles | None:
-    """The files of one version of the driver; None where its libcuda is not on the host.
+    """Return the files of one version of the driver; None if its libcuda is not on the host.
 
-    Lists about twenty folders: to be called when the plugin starts and when :func:`driver_files_are_there` says no, not
+    Lists about twenty folders, so call it when the plugin starts and when :func:`driver_files_are_there` is false, not
     for each claim.
 
     Args:
         host: The host as it sees itself (its ``/``, wherever that is mounted).
-        version: Of the kernel's half, from :func:`kernel_driver_version` or NVML: libraries must have the same.
-        driver_root: An administrator's folder on the host that stands for ``/`` where the driver is not installed in
-            the host itself: ``/run/nvidia/driver`` with NVIDIA's driver container. In the container the files have the
-            places that they have below it. The hook program is sought in the host, since the runtime runs it there.
+        version: The kernel driver's version, from :func:`kernel_driver_version` or NVML: libraries must have the same.
+        driver_root: A folder on the host that stands for ``/``, if the driver is not installed in the host itself:
+            ``/run/nvidia/driver`` with NVIDIA's driver container. In a pod's container the files have the paths that
+            they have below it. The hook program is looked for on the host, since the runtime runs it there.
 
     Raises:
         InputError: ``version`` is no version, or ``driver_root`` no folder.
@@ -117,13 +117,13 @@ def find_driver_files(host: HostRoot, version: str, *, driver_root: str = "") ->
 
 
 def driver_files_are_there(host: HostRoot, files: DriverFiles) -> bool:
-    """Whether every file is still on the host; no after the driver was updated, or when a daemon's socket is gone."""
+    """Whether every file is still on the host: not so after an update of the driver, or without a daemon."""
     fresh = host.fresh()
     return all(fresh.resolve(path.lstrip("/")) is not None for path in files.host_paths)
 
 
 class _DriverRoot:
-    """The folder that the driver is installed in, and what stands before its paths on the host."""
+    """The folder that the driver is installed in, and the prefix of its paths on the host."""
 
     __slots__ = ("host", "prefix")
 
@@ -139,7 +139,7 @@ class _DriverRoot:
 
 
 def _libraries(root: _DriverRoot, version: str) -> tuple[DriverLibrary, ...]:
-    """By their names; a library that is in several folders counts once, in the first of them."""
+    """Return libraries by their names; one that is in several folders counts once, in the first of them."""
     found: dict[str, DriverLibrary] = {}
     seen: set[str] = set()
     for folder in _library_folders(root.host):

@@ -1,4 +1,4 @@
-"""NVML events: errors that NVIDIA's driver reports while somebody waits for them.
+"""NVML events: errors that NVIDIA's driver reports while a thread waits for them.
 
 Source of every call, number and error: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import pynvml
 
-from driver.adapters.nvml.gpu import MORE, device_at
+from driver.adapters.nvml.device import DEFAULT_HINT, device_at
 from driver.adapters.nvml.session import NvmlCallError, call
 from driver.errors import NodeError
 from driver.health.readings import XidEvent
@@ -26,24 +26,24 @@ __all__ = ["XidEvents"]
 _WANTED: Final[int] = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
 _DOUBLE_BIT_ECC: Final = 48
 _AT_ONCE: Final = 1024
-"""So many events of a storm one wait takes; the others are the next one's."""
+"""The most events of a storm that one wait returns; the next one returns the others."""
 
 
 class XidEvents:
-    """The errors of GPUs from the moment of entering on, within :func:`driver.adapters.nvml.session.session`.
+    """Reports the errors of GPUs from entering on, within :func:`driver.adapters.nvml.session.session`.
 
-    ``with XidEvents(gpus) as events: events.wait(5.0)``. For one thread; others may ask NVML meanwhile. A GPU that
-    cannot be listened to is left out, with a note. An event of a MIG instance is one of its GPU.
+    ``with XidEvents(gpus) as events: events.wait(5.0)``. For one thread; others may call NVML meanwhile. A GPU without
+    events is left out, with a note. An event of a MIG instance is reported for its GPU.
 
     Attributes:
-        notes: Which GPUs are not listened to, and why; one sentence each.
+        notes: Which GPUs report no events, and why; one sentence each.
     """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
-        """Nothing is asked before entering.
+        """Remember the GPUs; nothing is asked before entering.
 
         Args:
-            gpus: Of this machine; those of other vendors are left out.
+            gpus: GPUs of this machine; those of other vendors are left out.
         """
         self.notes: tuple[str, ...] = ()
         self._gpus = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia")
@@ -51,15 +51,15 @@ class XidEvents:
         self._by_handle: dict[int | None, DeviceName] = {}
 
     def __enter__(self) -> Self:
-        """Register.
+        """Register for the events.
 
         Raises:
-            NodeError: NVML has no events, or none of these GPUs can be listened to.
+            NodeError: NVML has no events, or none of these GPUs reports any.
         """
         try:
             self._set = call(pynvml.nvmlEventSetCreate)
         except NvmlCallError as error:
-            raise NodeError(f"NVML's events cannot be listened to: {error}", hint=MORE) from error
+            raise NodeError(f"NVML's events cannot be listened to: {error}", hint=DEFAULT_HINT) from error
         failed = []
         for gpu in self._gpus:
             try:
@@ -72,7 +72,7 @@ class XidEvents:
         if not self._by_handle:
             self._free()
             why = "; ".join(failed) or "there is no GPU of NVIDIA's"
-            raise NodeError(f"NVML's events cannot be listened to: {why}", hint=MORE)
+            raise NodeError(f"NVML's events cannot be listened to: {why}", hint=DEFAULT_HINT)
         return self
 
     def __exit__(
@@ -81,14 +81,14 @@ class XidEvents:
         self._free()
 
     def wait(self, timeout_s: float) -> tuple[XidEvent, ...]:
-        """What was reported since the last wait: waits for the first, and takes with it what is there already.
+        """Wait for the first event, and return it with those that have been reported already.
 
         Args:
-            timeout_s: How long to wait at most, in seconds; then it returns nothing.
+            timeout_s: The longest wait, in seconds; then nothing is returned.
 
         Raises:
-            NodeError: NVML failed, also because one GPU is lost (it does not say which, and would say it again at
-                once): leave, end the session, wait a little, and begin anew.
+            NodeError: NVML failed, also because one GPU is lost (NVML does not say which, and would fail again
+                at once): leave, end the session, wait a little, and start over.
         """
         found: list[XidEvent] = []
         milliseconds = int(timeout_s * 1000)
@@ -98,7 +98,7 @@ class XidEvents:
             except NvmlCallError as error:
                 if error.code == pynvml.NVML_ERROR_TIMEOUT or found:  # what else it is comes again with the next wait
                     break
-                raise NodeError(f"NVML's events cannot be waited for: {error}", hint=MORE) from error
+                raise NodeError(f"NVML's events cannot be waited for: {error}", hint=DEFAULT_HINT) from error
             event = self._event(data)
             if event is not None:
                 found.append(event)
@@ -106,7 +106,7 @@ class XidEvents:
         return tuple(found)
 
     def _register(self, gpu: Gpu) -> str:
-        """Why not; empty where it is registered."""
+        """Return why the GPU cannot be registered; empty if it is."""
         device = device_at(gpu.address)
         # A type that the GPU does not have makes the whole call fail.
         types = call(pynvml.nvmlDeviceGetSupportedEventTypes, device) & _WANTED

@@ -1,6 +1,6 @@
-"""What NVML tells about how GPUs are at one moment.
+"""Reads with NVML how GPUs are at one moment.
 
-Each GPU is asked on its own, and each fact on its own: what one GPU does not tell costs nothing else.
+Each GPU and each fact is read on its own, so that what one GPU does not answer costs nothing else.
 
 Source of every call, number and error: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/.
 """
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pynvml
 
-from driver.adapters.nvml.gpu import device_at
-from driver.adapters.nvml.session import Asker, NvmlCallError
+from driver.adapters.nvml.device import device_at
+from driver.adapters.nvml.session import NvmlCallError, NvmlReader
 from driver.health.readings import GpuReading, RecoveryAction, Slowdown
 from driver.model.devices import Gpu
 
@@ -36,90 +36,90 @@ _SLOWDOWNS: Final = {
 
 
 def read_gpu_health(gpus: Sequence[Gpu]) -> tuple[GpuReading, ...]:
-    """Read each of these GPUs of NVIDIA's, within :func:`driver.adapters.nvml.session.session`; others are left out.
+    """Read the health of NVIDIA GPUs, within :func:`driver.adapters.nvml.session.session`.
 
-    Nothing is raised for a GPU: what NVML does not tell is None, and a GPU that cannot be asked is ``lost`` or
+    No GPU raises an error: a fact that NVML does not have is None, and a GPU that cannot be read is ``lost`` or
     ``not_answering``.
 
     Args:
-        gpus: Of this machine; they are found by their PCI address.
+        gpus: GPUs of this machine, found by their PCI address; those of other vendors are left out.
 
     Returns:
-        By the order of ``gpus``.
+        The readings, in the order of ``gpus``.
     """
     return tuple(_read(gpu) for gpu in gpus if gpu.vendor == "nvidia")
 
 
 def _read(gpu: Gpu) -> GpuReading:
-    asker = Asker(gpu.name)
+    reader = NvmlReader(gpu.name)
     try:
-        asker.bind(device_at(gpu.address))
+        reader.bind(device_at(gpu.address))
     except NvmlCallError as error:
         if error.code == pynvml.NVML_ERROR_GPU_IS_LOST:
             return GpuReading(device=gpu.name, lost=True)
         return GpuReading(device=gpu.name, not_answering=str(error))
-    reading = _ask(gpu, asker)
-    if asker.lost:
+    reading = _ask(gpu, reader)
+    if reader.lost:
         return GpuReading(device=gpu.name, lost=True)
-    if asker.notes and reading == GpuReading(device=gpu.name):
+    if reader.notes and reading == GpuReading(device=gpu.name):
         # A GPU that needs a reset has a handle, and refuses everything else.
-        return GpuReading(device=gpu.name, not_answering=asker.notes[0].removeprefix(f"{asker.subject}: "))
+        return GpuReading(device=gpu.name, not_answering=reader.notes[0].removeprefix(f"{reader.subject}: "))
     return reading
 
 
-def _ask(gpu: Gpu, asker: Asker) -> GpuReading:
-    rows = asker.ask(pynvml.nvmlDeviceGetRemappedRows)
-    utilization = asker.ask(pynvml.nvmlDeviceGetUtilizationRates)
-    milliwatts = asker.ask(pynvml.nvmlDeviceGetPowerUsage)
+def _ask(gpu: Gpu, reader: NvmlReader) -> GpuReading:
+    rows = reader.read(pynvml.nvmlDeviceGetRemappedRows)
+    utilization = reader.read(pynvml.nvmlDeviceGetUtilizationRates)
+    milliwatts = reader.read(pynvml.nvmlDeviceGetPowerUsage)
     return GpuReading(
         device=gpu.name,
-        recovery_action=_recovery_action(asker),
-        uncorrected_errors=_ecc_errors(asker, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        corrected_errors=_ecc_errors(asker, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-        retired_pages_pending=_true(asker.ask(pynvml.nvmlDeviceGetRetiredPagesPendingStatus)),
+        recovery_action=_recovery_action(reader),
+        uncorrected_errors=_ecc_errors(reader, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        corrected_errors=_ecc_errors(reader, pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+        retired_pages_pending=_true(reader.read(pynvml.nvmlDeviceGetRetiredPagesPendingStatus)),
         remapping_pending=None if rows is None else bool(rows[2]),
         remapping_failed=None if rows is None else bool(rows[3]),
-        slowdowns=_slowdowns(asker),
+        slowdowns=_slowdowns(reader),
         utilization=None if utilization is None else int(utilization.gpu),
-        memory_used_bytes=_memory_used(asker),
-        temperature_celsius=_temperature(asker),
+        memory_used_bytes=_memory_used(reader),
+        temperature_celsius=_temperature(reader),
         power_watts=None if milliwatts is None else milliwatts / 1000,
     )
 
 
-def _recovery_action(asker: Asker) -> RecoveryAction | None:
-    values: Any = asker.ask(pynvml.nvmlDeviceGetFieldValues, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+def _recovery_action(reader: NvmlReader) -> RecoveryAction | None:
+    values: Any = reader.read(pynvml.nvmlDeviceGetFieldValues, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
     # Each value has its own error: an older driver does not know the field, and the call succeeds.
     if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
         return None
     return _RECOVERY_ACTIONS.get(values[0].value.uiVal, RecoveryAction.OTHER)
 
 
-def _ecc_errors(asker: Asker, kind: int) -> int | None:
-    return asker.ask(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC)
+def _ecc_errors(reader: NvmlReader, kind: int) -> int | None:
+    return reader.read(pynvml.nvmlDeviceGetTotalEccErrors, kind, pynvml.NVML_VOLATILE_ECC)
 
 
-def _slowdowns(asker: Asker) -> frozenset[Slowdown]:
+def _slowdowns(reader: NvmlReader) -> frozenset[Slowdown]:
     # Drivers before 535 know the call by its older name.
-    reasons = asker.ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+    reasons = reader.read(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
     if reasons is None:
-        reasons = asker.ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        reasons = reader.read(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
     return frozenset(slowdown for bit, slowdown in _SLOWDOWNS.items() if (reasons or 0) & bit)
 
 
-def _memory_used(asker: Asker) -> int | None:
+def _memory_used(reader: NvmlReader) -> int | None:
     # Without what the driver keeps for itself; drivers before 510 lack the second version, and count that in.
     for version in ((pynvml.nvmlMemory_v2,), ()):
-        info = asker.ask(pynvml.nvmlDeviceGetMemoryInfo, *version)
+        info = reader.read(pynvml.nvmlDeviceGetMemoryInfo, *version)
         if info is not None:
             return int(info.used)
     return None
 
 
-def _temperature(asker: Asker) -> int | None:
+def _temperature(reader: NvmlReader) -> int | None:
     # Older drivers lack the first; the second is deprecated, and will be gone in CUDA 14.
     for function in (pynvml.nvmlDeviceGetTemperatureV, pynvml.nvmlDeviceGetTemperature):
-        degrees = asker.ask(function, pynvml.NVML_TEMPERATURE_GPU)
+        degrees = reader.read(function, pynvml.NVML_TEMPERATURE_GPU)
         if degrees is not None:
             return int(degrees)
     return None

@@ -1,9 +1,9 @@
-"""The MIG instances that a GPU has now: GPU instances, the compute instances in them, and the MIG devices' UUIDs.
+"""Lists the MIG instances that a GPU has now: GPU instances, compute instances, and the MIG devices' UUIDs.
 
-A MIG device is a GPU instance together with a compute instance in it. Rootport's own always have one compute instance
-that has all of the GPU instance; :func:`spanning_profiles` says which profiles give such a one.
+A MIG device is a GPU instance together with a compute instance in it. Those that Rootport makes have one compute
+instance that spans the GPU instance; :func:`spanning_profiles` returns the profiles of such.
 
-Every function raises :class:`driver.adapters.nvml.session.NvmlCallError` where NVML does not answer.
+Every function raises :class:`driver.adapters.nvml.session.NvmlCallError` if NVML does not answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GpuInstance:
     """A GPU instance that exists.
 
     Attributes:
-        handle: NVML's, of this process's session.
+        handle: NVML's handle, valid in this process's session.
         id: NVML's id on its GPU.
     """
 
@@ -56,7 +56,7 @@ class ComputeInstance:
     """A compute instance that exists.
 
     Attributes:
-        handle: NVML's, of this process's session.
+        handle: NVML's handle, valid in this process's session.
         id: NVML's id in its GPU instance.
     """
 
@@ -65,7 +65,7 @@ class ComputeInstance:
 
 
 def profile_infos(device: object) -> Iterator[Any]:
-    """What NVML tells of each GPU instance profile of a GPU (nvmlGpuInstanceProfileInfo_v2_t)."""
+    """Yield NVML's data of each GPU instance profile of a GPU (nvmlGpuInstanceProfileInfo_v2_t)."""
     for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             yield call(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, device, number)
@@ -75,7 +75,7 @@ def profile_infos(device: object) -> Iterator[Any]:
 
 
 def gpu_instances(device: object, profile_id: int) -> tuple[GpuInstance, ...]:
-    """The GPU instances of one profile, by placement. The GPU must be in MIG mode."""
+    """Return the GPU instances of one profile, by placement. The GPU must be in MIG mode."""
     count, handles = ctypes.c_uint(), (pynvml.c_nvmlGpuInstance_t * _ROOM)()
     call(pynvml.nvmlDeviceGetGpuInstances, device, profile_id, handles, ctypes.byref(count))
     found = []
@@ -92,11 +92,11 @@ def gpu_instances(device: object, profile_id: int) -> tuple[GpuInstance, ...]:
 
 
 def spanning_profiles(instance: GpuInstance, slices: int) -> tuple[int, ...]:
-    """The ids of the compute instance profiles that have all of a GPU instance, the default one first.
+    """Return the ids of the compute instance profiles that span a GPU instance, the default one first.
 
     Args:
         instance: The GPU instance.
-        slices: Its profile's compute slices.
+        slices: The compute slices of its profile.
     """
     found = [info for info in _compute_profiles(instance) if info.sliceCount == slices]
     # Of the profiles with as many slices, the one with the most multiprocessors is nvidia-smi's default, and of those
@@ -106,7 +106,7 @@ def spanning_profiles(instance: GpuInstance, slices: int) -> tuple[int, ...]:
 
 
 def compute_instances(instance: GpuInstance, profile_id: int) -> tuple[ComputeInstance, ...]:
-    """The compute instances of one profile in a GPU instance."""
+    """Return the compute instances of one profile in a GPU instance."""
     count, handles = ctypes.c_uint(), (pynvml.c_nvmlComputeInstance_t * _ROOM)()
     function = pynvml.nvmlGpuInstanceGetComputeInstances
     call(function, instance.handle, profile_id, handles, ctypes.byref(count))
@@ -123,13 +123,13 @@ def compute_instances(instance: GpuInstance, profile_id: int) -> tuple[ComputeIn
 
 
 def all_compute_instances(instance: GpuInstance) -> tuple[ComputeInstance, ...]:
-    """The compute instances of every profile in a GPU instance."""
+    """Return the compute instances of every profile in a GPU instance."""
     profiles = dict.fromkeys(info.id for info in _compute_profiles(instance))
     return tuple(found for profile in profiles for found in compute_instances(instance, profile))
 
 
 def mig_device_uuid(device: object, gpu_instance: int, compute_instance: int) -> str | None:
-    """The UUID of the MIG device that the two instances are; None where NVML lists no such device."""
+    """Return the UUID of the MIG device made of the two instances; None if NVML lists no such device."""
     for index in range(call(pynvml.nvmlDeviceGetMaxMigDeviceCount, device)):
         try:
             mig = call(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, device, index)

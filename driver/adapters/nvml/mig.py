@@ -1,7 +1,7 @@
-"""Makes and destroys MIG devices through NVML. Needs root.
+"""Creates and destroys MIG devices through NVML. Needs root.
 
-Everything may be repeated, also after a crash at any instruction: what is there already is used or completed, what is
-gone already is gone. Nobody else may change the same GPU meanwhile.
+Every function is idempotent, also after a crash at any instruction: what exists already is used or completed, what is
+gone already is fine. No other process may change the same GPU meanwhile.
 
 MIG mode is switched on with the first MIG device of a GPU and off with the last. From Hopper on that takes no reset of
 the GPU. On Ampere it does, which other users of the GPU prevent, so there the mode is left as it is (NVIDIA
@@ -18,7 +18,7 @@ from typing import Any, Final
 import pynvml
 
 from driver.adapters.host import HostRoot
-from driver.adapters.nvml.gpu import HINTS, MORE, NO_GPU, device_at, nvml_error
+from driver.adapters.nvml.device import DEFAULT_HINT, HINTS, NO_GPU, device_at, nvml_error
 from driver.adapters.nvml.instances import (
     GpuInstance,
     all_compute_instances,
@@ -46,20 +46,20 @@ _ON: Final = pynvml.NVML_DEVICE_MIG_ENABLE
 def create_mig_device(
     address: PciAddress, *, profile_id: int, start: int, size: int, capabilities: HostRoot
 ) -> MigInstance:
-    """Make a MIG device: MIG mode on, a GPU instance at a place, a compute instance that has all of it.
+    """Create a MIG device: MIG mode on, a GPU instance at a placement, a compute instance that spans it.
 
-    The one that is there already is the answer, and a GPU instance without a compute instance is completed. After an
-    error what this call has done is undone, and the error says what of it could not be.
+    An existing one is returned, and a GPU instance without a compute instance is completed. After an error what this
+    call has done is undone, and the message names what could not be.
 
     Args:
-        address: The GPU's.
+        address: The GPU's address.
         profile_id: NVML's number of the GPU instance's profile.
         start: The placement's first memory slice.
         size: The placement's number of memory slices.
-        capabilities: Holds this machine's ``proc``, where the driver tells the instances' device nodes.
+        capabilities: The folder with this machine's ``proc``, where the driver names the instances' device nodes.
 
     Raises:
-        NodeError: What NVML said and what helps.
+        NodeError: NVML failed; the message says how, and what helps.
     """
     undo: _Undo = []
     with session():
@@ -73,22 +73,22 @@ def create_mig_device(
 
 
 def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size: int) -> None:
-    """Destroy what :func:`create_mig_device` makes, whatever of it is there; MIG mode off when no GPU instance is left.
+    """Destroy what :func:`create_mig_device` creates, also in part; MIG mode off after the last GPU instance.
 
-    A GPU instance there that is cut up into several compute instances, or has one of a part of it, is an
-    administrator's and stays.
+    A GPU instance that is divided into several compute instances, or has one of a part of it, is an administrator's and
+    stays.
 
-    Where MIG mode cannot be switched off without a reset of the GPU it stays on: that is logged and no error, for
-    trying again would never help. A GPU that is no longer there, or lost, has no MIG devices.
+    If MIG mode cannot be switched off without a reset of the GPU it stays on: that is logged and no error, for a retry
+    would never help. A GPU that is no longer there, or lost, has no MIG devices.
 
     Args:
-        address: The GPU's.
+        address: The GPU's address.
         profile_id: NVML's number of the GPU instance's profile.
         start: The placement's first memory slice.
         size: The placement's number of memory slices.
 
     Raises:
-        NodeError: What NVML said and what helps; the instances may be gone already.
+        NodeError: NVML failed; the message says how, and what helps. The instances may be gone already.
     """
     what = f"GPU {address}: the MIG device of profile {profile_id} at memory slice {start} cannot be destroyed"
     with session():
@@ -118,18 +118,18 @@ def destroy_mig_device(address: PciAddress, *, profile_id: int, start: int, size
 
 
 def refuse_others(address: PciAddress, *, profile_id: int, start: int, size: int) -> None:
-    """Refuse a place where a GPU instance of this profile is already, when Rootport has not begun to make one there.
+    """Refuse a placement where a GPU instance of this profile exists that Rootport did not create.
 
     :func:`create_mig_device` would take it for its own, and it would be destroyed with the claim.
 
     Args:
-        address: The GPU's.
+        address: The GPU's address.
         profile_id: NVML's number of the GPU instance's profile.
         start: The placement's first memory slice.
         size: The placement's number of memory slices.
 
     Raises:
-        NodeError: There is one; or what NVML said and what helps.
+        NodeError: There is such an instance, or NVML failed; the message says what helps.
     """
     what = f"GPU {address}: no MIG device of profile {profile_id} can be made at memory slice {start}"
     with session():
@@ -147,13 +147,13 @@ def refuse_others(address: PciAddress, *, profile_id: int, start: int, size: int
 
 
 def leave_mig_mode(address: PciAddress) -> None:
-    """Switch MIG mode off where it is on and no GPU instance is there: else CUDA does not work on the whole GPU.
+    """Switch MIG mode off if the GPU has no GPU instance: CUDA cannot use the whole GPU otherwise.
 
     Args:
-        address: The GPU's.
+        address: The GPU's address.
 
     Raises:
-        NodeError: There are instances, or what NVML said; and what helps.
+        NodeError: There are instances, or NVML failed; the message says what helps.
     """
     what = f"GPU {address}: MIG mode is on, and cannot be switched off"
     with session():
@@ -186,7 +186,7 @@ def _create(address: PciAddress, profile_id: int, placement: MigPlacement, proc:
         _add_compute_instance(instance, profile, undo)
         made = mig_instance(device, profile, instance, minor, proc)
     if made is None:
-        raise NodeError("the compute instance that was made has not all of the GPU instance", hint=MORE)
+        raise NodeError("the compute instance that was made has not all of the GPU instance", hint=DEFAULT_HINT)
     return made
 
 
@@ -198,7 +198,7 @@ def _profile(device: object, profile_id: int) -> MigProfile:
 
 
 def _at(device: object, profile_id: int, placement: MigPlacement) -> tuple[GpuInstance, ...]:
-    """The GPU instance of this profile at this place: one or none."""
+    """Return the GPU instance of this profile at this placement, one or none."""
     try:
         found = gpu_instances(device, profile_id)
     except NvmlCallError as error:
@@ -232,7 +232,7 @@ def _add_compute_instance(instance: GpuInstance, profile: MigProfile, undo: _Und
 
 
 def _is_like_ours(instance: GpuInstance, profile: MigProfile) -> bool:
-    """Whether it has one compute instance that has all of it, or none yet: an administrator may have cut it up."""
+    """Whether it has one compute instance that spans it, or none yet: an administrator may have divided it."""
     compute = {found.id for found in all_compute_instances(instance)}
     if not compute:
         return True
@@ -278,7 +278,7 @@ def _switch_off(address: PciAddress, device: object) -> None:
 
 
 def _set_mode(device: object, mode: int) -> int:
-    """What NVML says of the activation: the pending mode is set in any case."""
+    """Set the pending MIG mode; return what NVML says of its activation."""
     status: int = call(pynvml.nvmlDeviceSetMigMode, device, mode)
     return status
 
@@ -293,7 +293,7 @@ def _quietly(function: Callable[[Any], object], handle: object) -> None:
 
 
 def _roll_back(undo: _Undo) -> str:
-    """Undo the last first, up to what fails: the rest stands upon it. Says what is left."""
+    """Undo the steps, the last one first, up to one that fails; return what is left."""
     while undo:
         what, act = undo.pop()
         try:

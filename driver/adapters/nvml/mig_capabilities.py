@@ -1,12 +1,12 @@
-"""The capabilities by which NVIDIA's driver lets a container use a MIG instance, in /proc and in /dev.
+"""The capabilities in /proc and /dev by which NVIDIA's driver lets a container use a MIG instance.
 
-A process needs two device nodes beside the GPU's own, one of the GPU instance and one of the compute instance:
-``/dev/nvidia-caps/nvidia-capN``. N stands in ``/proc/driver/nvidia/capabilities/gpu<minor>/mig/gi<id>/access`` and
-``.../ci<id>/access``, and the major number in ``/proc/devices`` as ``nvidia-caps``. Nobody need have made the nodes:
-nvidia-modprobe does it for the processes that it sees.
+A process needs two device nodes beside the GPU's own, one for the GPU instance and one for the compute instance:
+``/dev/nvidia-caps/nvidia-capN``. N is in ``/proc/driver/nvidia/capabilities/gpu<minor>/mig/gi<id>/access`` and
+``.../ci<id>/access``, and the major number in ``/proc/devices`` as ``nvidia-caps``. The nodes may not exist yet:
+nvidia-modprobe makes them only for the processes that it sees.
 
-Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities"; its nodes of instances are
-``cr--r--r-- root root`` (``DeviceFileMode: 292``).
+Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities"; its nodes of instances are ``cr--r--r--
+root root`` (``DeviceFileMode: 292``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from driver.adapters.files.durable_files import told
+from driver.adapters.files.durable_files import os_errors_as_node_errors
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 
@@ -32,28 +32,28 @@ _MODE: Final = 0o444
 
 
 def capability_minors(proc: HostRoot, gpu_minor: int, gpu_instance: int, compute_instance: int) -> tuple[int, int]:
-    """The minors of the device nodes of a GPU instance and of a compute instance in it.
+    """Return the minors of the device nodes of a GPU instance and of a compute instance in it.
 
     Args:
-        proc: Holds ``proc``.
+        proc: The folder that contains ``proc``.
         gpu_minor: N of the GPU's ``/dev/nvidiaN``.
-        gpu_instance: NVML's id.
-        compute_instance: NVML's id.
+        gpu_instance: NVML's id of the GPU instance.
+        compute_instance: NVML's id of the compute instance.
 
     Raises:
-        NodeError: The driver does not tell them.
+        NodeError: The driver does not list them.
     """
     folder = f"{_CAPABILITIES}/gpu{gpu_minor}/mig/gi{gpu_instance}"
     return _minor(proc, f"{folder}/access"), _minor(proc, f"{folder}/ci{compute_instance}/access")
 
 
 def make_capability_nodes(device_root: HostRoot, proc: HostRoot, minors: Iterable[int]) -> None:
-    """Make ``/dev/nvidia-caps/nvidia-capN`` for each minor, where it is missing or another device's.
+    """Make ``/dev/nvidia-caps/nvidia-capN`` for each minor, if it is missing or another device's.
 
     Args:
-        device_root: Holds ``dev``.
-        proc: Holds ``proc``.
-        minors: The N.
+        device_root: The folder that contains ``dev``.
+        proc: The folder that contains ``proc``.
+        minors: The minors N.
 
     Raises:
         NodeError: The driver's major number is not known, or a node cannot be made.
@@ -67,11 +67,11 @@ def make_capability_nodes(device_root: HostRoot, proc: HostRoot, minors: Iterabl
     root = device_root.fresh()
     dev = root.resolve("dev")
     folder = root.path / (root.resolve(_FOLDER) or f"{dev or 'dev'}/nvidia-caps")
-    with told(f"the folder {folder} cannot be made"):
+    with os_errors_as_node_errors(f"the folder {folder} cannot be made"):
         folder.mkdir(mode=0o755, exist_ok=True)
     for minor in minors:
         path = folder / f"nvidia-cap{minor}"
-        with told(f"the device node {path} cannot be made"):
+        with os_errors_as_node_errors(f"the device node {path} cannot be made"):
             _make_node(path, os.makedev(int(found[1]), minor))
 
 

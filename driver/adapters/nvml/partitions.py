@@ -1,6 +1,6 @@
-"""How a GPU can be partitioned by MIG, and how it is now, as NVML tells it.
+"""Reads how MIG can partition a GPU, and how it does now, through NVML.
 
-Profiles and placements are told whether MIG mode is on or off: nvmlDeviceGetGpuInstancePossiblePlacements_v2 "returns
+Profiles and placements are known whether MIG mode is on or off: nvmlDeviceGetGpuInstancePossiblePlacements_v2 "returns
 all the possible placements for the given profile regardless of whether MIG is enabled or not" (NVML API reference).
 Instances exist in MIG mode only.
 """
@@ -23,7 +23,7 @@ from driver.adapters.nvml.instances import (
     spanning_profiles,
 )
 from driver.adapters.nvml.mig_capabilities import capability_minors
-from driver.adapters.nvml.session import ABSENT, ABSENT_NUMBER, Asker, NvmlCallError
+from driver.adapters.nvml.session import ABSENT, ABSENT_NUMBER, NvmlCallError, NvmlReader
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigProfile, MigSupport
 from driver.model.pci import PciAddress
@@ -33,14 +33,13 @@ __all__ = ["LeftOutPartition", "mig_instance", "mig_profile", "read_mig"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutPartition:
-    """A GPU instance that exists and is no MIG device that can be given to somebody.
+    """A GPU instance that exists and is not a MIG device that a claim can use.
 
     Attributes:
         gpu: The GPU's address.
         profile_id: NVML's number of the GPU instance's profile.
-        start: The first memory slice of its placement; None where NVML does not tell which instances of the profile
-            there are.
-        note: Why, in one sentence that names the GPU.
+        start: The first memory slice of its placement; None if NVML does not list the instances of the profile.
+        note: The reason, in one sentence that names the GPU.
     """
 
     gpu: PciAddress
@@ -50,26 +49,26 @@ class LeftOutPartition:
 
 
 def read_mig(
-    asker: Asker, address: PciAddress, minor: int | None, proc: HostRoot | None
+    reader: NvmlReader, address: PciAddress, minor: int | None, proc: HostRoot | None
 ) -> tuple[MigSupport | None, tuple[LeftOutPartition, ...]]:
-    """What NVML says about MIG on one GPU, and the instances that are left out.
+    """Return what NVML reports about MIG on one GPU, and the instances that are left out.
 
     Args:
-        asker: Asks that GPU, and gets the notes.
-        address: The GPU's.
-        minor: The GPU's; None where NVML does not tell it.
-        proc: Holds ``proc``; None where it is not there.
+        reader: Reads that GPU, and collects the notes.
+        address: The GPU's address.
+        minor: The GPU's minor number; None if NVML does not report it.
+        proc: The folder that contains ``proc``; None if there is none.
     """
-    mode = asker.ask(pynvml.nvmlDeviceGetMigMode)
+    mode = reader.read(pynvml.nvmlDeviceGetMigMode)
     if mode is None:
         return None, ()
     current, pending = (value == pynvml.NVML_DEVICE_MIG_ENABLE for value in mode)
     if current != pending:
         switched = {True: "on", False: "off"}
-        asker.note(f"MIG mode is {switched[current]} and will be {switched[pending]} after a reset of the GPU")
-    told = (_profile(asker, number) for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
+        reader.note(f"MIG mode is {switched[current]} and will be {switched[pending]} after a reset of the GPU")
+    told = (_profile(reader, number) for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
     profiles = tuple(profile for profile in told if profile is not None)
-    found = tuple(_instances(asker, address, profiles, minor, proc)) if current else ()
+    found = tuple(_instances(reader, address, profiles, minor, proc)) if current else ()
     return (
         MigSupport(
             enabled=current,
@@ -83,18 +82,18 @@ def read_mig(
 def mig_instance(
     device: object, profile: MigProfile, instance: GpuInstance, minor: int, proc: HostRoot
 ) -> MigInstance | None:
-    """The MIG device that has all of a GPU instance; None where no compute instance has all of it.
+    """Return the MIG device that spans a GPU instance; None if no compute instance spans it.
 
     Args:
         device: NVML's handle of the GPU.
-        profile: The GPU instance's.
+        profile: The profile of the GPU instance.
         instance: The GPU instance.
-        minor: The GPU's.
-        proc: Holds ``proc``.
+        minor: The GPU's minor number.
+        proc: The folder that contains ``proc``.
 
     Raises:
         NvmlCallError: NVML does not answer.
-        NodeError: There is a compute instance, and NVML or the driver does not tell what belongs to it.
+        NodeError: There is a compute instance, and NVML or the driver does not report what belongs to it.
     """
     for profile_id in spanning_profiles(instance, profile.compute_slices):
         for compute in compute_instances(instance, profile_id):
@@ -118,26 +117,26 @@ def mig_instance(
 
 
 def _instances(
-    asker: Asker, address: PciAddress, profiles: tuple[MigProfile, ...], minor: int | None, proc: HostRoot | None
+    reader: NvmlReader, address: PciAddress, profiles: tuple[MigProfile, ...], minor: int | None, proc: HostRoot | None
 ) -> Iterator[MigInstance | LeftOutPartition]:
     for profile in profiles:
-        if asker.lost:
+        if reader.lost:
             return
         try:
-            found = gpu_instances(asker.handle, profile.profile_id)
+            found = gpu_instances(reader.handle, profile.profile_id)
         except NvmlCallError as error:
             if error.code not in ABSENT:  # that is what a GPU says whose MIG mode was switched off meanwhile
                 if error.code == pynvml.NVML_ERROR_GPU_IS_LOST:
-                    asker.lost = True
-                note = f"{asker.subject}: the GPU instances {profile.name}, if there are any, are left out: {error}"
+                    reader.lost = True
+                note = f"{reader.subject}: the GPU instances {profile.name}, if there are any, are left out: {error}"
                 yield LeftOutPartition(gpu=address, profile_id=profile.profile_id, start=None, note=note)
             continue
         for instance in found:
-            yield _instance(asker, address, profile, instance, minor, proc)
+            yield _instance(reader, address, profile, instance, minor, proc)
 
 
 def _instance(
-    asker: Asker,
+    reader: NvmlReader,
     address: PciAddress,
     profile: MigProfile,
     instance: GpuInstance,
@@ -149,11 +148,11 @@ def _instance(
         why = "its device nodes are not known"
     else:
         try:
-            made = mig_instance(asker.handle, profile, instance, minor, proc)
+            made = mig_instance(reader.handle, profile, instance, minor, proc)
             if made is not None:
                 return made
         except NvmlCallError as error:
-            asker.lost = asker.lost or error.code == pynvml.NVML_ERROR_GPU_IS_LOST
+            reader.lost = reader.lost or error.code == pynvml.NVML_ERROR_GPU_IS_LOST
             why = str(error)
         except NodeError as error:
             why = error.message
@@ -164,23 +163,23 @@ def _instance(
         gpu=address,
         profile_id=profile.profile_id,
         start=instance.placement.start,
-        note=f"{asker.subject}: {where}: {why}",
+        note=f"{reader.subject}: {where}: {why}",
     )
 
 
-def _profile(asker: Asker, number: int) -> MigProfile | None:
-    info: Any = asker.ask(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, number, absent=ABSENT_NUMBER)
+def _profile(reader: NvmlReader, number: int) -> MigProfile | None:
+    info: Any = reader.read(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, number, absent=ABSENT_NUMBER)
     if info is None:
         return None
     try:
-        return mig_profile(info, _placements(asker, info.id))
+        return mig_profile(info, _placements(reader, info.id))
     except UnicodeDecodeError:
-        asker.note(f"MIG profile {info.id} is left out: its name is not UTF-8")
+        reader.note(f"MIG profile {info.id} is left out: its name is not UTF-8")
         return None
 
 
 def mig_profile(info: Any, placements: tuple[MigPlacement, ...] = ()) -> MigProfile:
-    """The profile in an nvmlGpuInstanceProfileInfo_v2_t.
+    """Return the profile in an nvmlGpuInstanceProfileInfo_v2_t.
 
     Raises:
         UnicodeDecodeError: Its name is not UTF-8.
@@ -202,13 +201,13 @@ def mig_profile(info: Any, placements: tuple[MigPlacement, ...] = ()) -> MigProf
     )
 
 
-def _placements(asker: Asker, profile_id: int) -> tuple[MigPlacement, ...]:
+def _placements(reader: NvmlReader, profile_id: int) -> tuple[MigPlacement, ...]:
     # Without an array the call only counts. It needs root, else "Insufficient Permissions".
     possible = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     count = ctypes.c_uint()
-    if asker.ask(possible, profile_id, None, ctypes.byref(count)) is None:
+    if reader.read(possible, profile_id, None, ctypes.byref(count)) is None:
         return ()
     places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
-    if asker.ask(possible, profile_id, places, ctypes.byref(count)) is None:
+    if reader.read(possible, profile_id, places, ctypes.byref(count)) is None:
         return ()
     return tuple(MigPlacement(start=place.start, size=place.size) for place in places[: count.value])

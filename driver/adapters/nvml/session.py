@@ -1,4 +1,4 @@
-"""Starting and ending NVML, and asking it: what every module that calls NVML does first.
+"""Starts and ends NVML and calls it, for all other modules of this package.
 
 Source of every call, number and error: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/.
 """
@@ -14,15 +14,15 @@ import pynvml
 from driver.errors import NodeError
 from driver.model.pci import PciAddress, parse_pci_address
 
-__all__ = ["ABSENT", "ABSENT_NUMBER", "Asker", "NvmlCallError", "NvmlUnavailableError", "call", "session"]
+__all__ = ["ABSENT", "ABSENT_NUMBER", "NvmlCallError", "NvmlReader", "NvmlUnavailableError", "call", "session"]
 
 _T = TypeVar("_T")
 
 ABSENT: Final = frozenset({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND})
-"""The part lacks the feature, or the installed driver is older than the call."""
+"""The errors that mean that the part lacks the feature, or that the installed driver is older than the call."""
 
 ABSENT_NUMBER: Final = ABSENT | {pynvml.NVML_ERROR_INVALID_ARGUMENT}
-"""The same where a call takes a number that an older library does not know yet: a link, a profile."""
+"""The same errors for a call with a number, of a link or a profile, that an older library may not know."""
 
 _INIT_ERRORS: Final = {
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: (
@@ -41,14 +41,14 @@ _INIT_ERRORS: Final = {
 
 
 class NvmlUnavailableError(NodeError):
-    """NVML's library is not there: this machine has no NVIDIA driver, or the container does not see it."""
+    """NVML's library is missing: the machine has no NVIDIA driver, or the container does not see it."""
 
 
 class NvmlCallError(Exception):
-    """A call of NVML that failed.
+    """A call of NVML failed.
 
     Attributes:
-        code: NVML_ERROR_*.
+        code: The error code, one of NVML_ERROR_*.
     """
 
     def __init__(self, function: str, error: Any) -> None:
@@ -60,7 +60,7 @@ def call(function: Callable[..., _T], *arguments: object) -> _T:
     """Call NVML.
 
     Raises:
-        NvmlCallError: It failed; the message names the function.
+        NvmlCallError: The call failed; the message names the function.
     """
     try:
         return function(*arguments)
@@ -70,7 +70,7 @@ def call(function: Callable[..., _T], *arguments: object) -> _T:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Within it NVML can be asked. Sessions of several threads may overlap: NVML counts them.
+    """Keep NVML initialized in the body. Sessions of several threads may overlap: NVML counts them.
 
     Raises:
         NvmlUnavailableError: libnvidia-ml.so.1 cannot be loaded.
@@ -97,13 +97,14 @@ def _init_error(error: Any) -> NodeError:
     return NodeError(f"{message}: nvmlInit: {error}", hint=hint)
 
 
-class Asker:
-    """Asks NVML for one fact after the other; what fails becomes a note.
+class NvmlReader:
+    """Reads facts from NVML one after the other; what fails becomes a note.
 
     Attributes:
-        subject: Who is asked, for the notes.
-        lost: NVML said "GPU is lost": nothing more is asked, since each further call may hang for seconds.
-        handle: The GPU's; None before :meth:`bind`.
+        subject: The GPU or the library, for the notes.
+        lost: Whether NVML has answered "GPU is lost": nothing more is read, since each further call may hang for
+            seconds.
+        handle: NVML's handle of the GPU; None before :meth:`bind`.
     """
 
     def __init__(self, subject: str) -> None:
@@ -114,19 +115,19 @@ class Asker:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be told, one sentence each."""
+        """What could not be read, one sentence each."""
         return tuple(self._notes)
 
     def bind(self, handle: object) -> None:
-        """From now on each call is about this GPU."""
+        """Read from this GPU from now on."""
         self.handle = handle
 
     def note(self, text: str) -> None:
         """Add a note."""
         self._notes[f"{self.subject}: {text}"] = None
 
-    def ask(self, function: Callable[..., _T], *arguments: object, absent: frozenset[int] = ABSENT) -> _T | None:
-        """The answer; None where NVML has none. ``absent``: the errors that mean no more than that."""
+    def read(self, function: Callable[..., _T], *arguments: object, absent: frozenset[int] = ABSENT) -> _T | None:
+        """Return the answer of a call; None if it fails. The errors in ``absent`` make no note."""
         if self.lost:
             return None
         bound = () if self.handle is None else (self.handle,)
@@ -136,17 +137,17 @@ class Asker:
             self.note(f"{function.__name__}: the answer is not UTF-8")
         except NvmlCallError as error:
             if error.code not in absent:
-                self.failed(error)
+                self.note_error(error)
         return None
 
-    def failed(self, error: NvmlCallError) -> None:
-        """Note an error of a call that was not made by :meth:`ask`."""
+    def note_error(self, error: NvmlCallError) -> None:
+        """Note the error of a call that was not made by :meth:`read`."""
         self.lost = self.lost or error.code == pynvml.NVML_ERROR_GPU_IS_LOST
         self.note(str(error))
 
     def text(self, function: Callable[..., str]) -> str | None:
-        """A string that can be shown: a broken board may give anything."""
-        answer = self.ask(function)
+        """Return a string that can be shown: a broken board may return anything."""
+        answer = self.read(function)
         if answer is None:
             return None
         if not answer.isprintable():
@@ -155,8 +156,8 @@ class Asker:
         return answer.strip() or None
 
     def address(self, function: Callable[..., Any], *arguments: object) -> PciAddress | None:
-        """The address in an nvmlPciInfo_t."""
-        info = self.ask(function, *arguments)
+        """Return the address in an nvmlPciInfo_t."""
+        info = self.read(function, *arguments)
         if info is None:
             return None
         try:

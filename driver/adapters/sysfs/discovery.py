@@ -1,4 +1,4 @@
-"""Discovery from sysfs: a node's GPUs, RDMA NICs and FPGAs, and where each hangs in the PCIe tree.
+"""Discovers a node's GPUs, RDMA NICs and FPGAs in sysfs, and their places in the PCIe tree.
 
 The root may be a running host's ``/`` or a copy of its ``/sys``; nothing is executed and no device is opened.
 """
@@ -25,19 +25,19 @@ _MAX_NOTES: Final = 100
 
 
 def discover(host: HostRoot, *, node: str, lent: Collection[str] = ()) -> Inventory:
-    """What sysfs tells of a node's devices.
+    """Read a node's devices from sysfs.
 
-    A single entry that is malformed, unreadable or gone is left out with a note; it never loses the others.
+    An entry that is malformed, unreadable or gone is left out with a note; it never costs the others.
 
     Args:
-        host: The folder that holds ``sys`` (and ``proc``, for what NVIDIA's driver tells there), or ``sys`` itself.
+        host: The folder that contains ``sys`` (and ``proc``, for what NVIDIA's driver writes there), or ``sys`` itself.
         node: The node's name.
         lent: Device names of the RDMA functions that are lent to pods. In exclusive mode sysfs may not show their RDMA
-            devices, and would tell nothing else of an Ethernet NIC being one for RDMA.
+            devices, which are all that marks an Ethernet NIC as one for RDMA.
 
     Raises:
         InputError: There is no sysfs in that folder.
-        NodeError: There is, but a list of devices in it cannot be read: to go on would make devices vanish.
+        NodeError: A list of devices cannot be read: to go on would make devices vanish.
     """
     reader = SysfsReader.open(host.fresh())
     functions = pci_functions(reader)

@@ -1,4 +1,4 @@
-"""FPGA cards as sysfs tells them.
+"""Reads FPGA cards from sysfs.
 
 Sources: Documentation/fpga/dfl.rst of Linux for the device feature list (dfl) devices; Xilinx Runtime (XRT), "Platform
 Overview", for a card's management and user functions.
@@ -27,10 +27,10 @@ _DFL_PORT: Final = re.compile(r"dfl-port\.[0-9]{1,7}", re.ASCII)
 
 
 def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[FpgaCard, ...]:
-    """The node's FPGA cards in PCI order.
+    """Return the node's FPGA cards in PCI order.
 
     Raises:
-        NodeError: The list of FPGA regions is there and cannot be read.
+        NodeError: The list of FPGA regions exists and cannot be read.
     """
     with_region = set(_functions_with_region(reader, functions))
     cards: list[FpgaCard] = []
@@ -52,10 +52,10 @@ def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction])
 
 
 def fpgas(reader: SysfsReader, cards: tuple[FpgaCard, ...], paths: Mapping[PciAddress, PciePath]) -> tuple[Fpga, ...]:
-    """The inventory's FPGAs, one a card.
+    """Return the inventory's FPGAs, one for each card.
 
     Args:
-        reader: The scan.
+        reader: Reads sysfs, and collects the notes.
         cards: The node's cards, in PCI order.
         paths: The PCIe path of each card's first function.
     """
@@ -72,7 +72,7 @@ def fpgas(reader: SysfsReader, cards: tuple[FpgaCard, ...], paths: Mapping[PciAd
 
 
 def _functions_with_region(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> Iterator[PciAddress]:
-    """The PCI functions below which the kernel has an FPGA region; regions of a system on chip have none."""
+    """Yield the PCI functions that have an FPGA region; regions of a system on chip have no function."""
     by_folder = {function.folder: function.address for function in functions.values()}
     for name in reader.host.names(f"{reader.sysfs}class/fpga_region"):
         folder = reader.host.resolve(f"{reader.sysfs}class/fpga_region/{name}") or ""
@@ -83,7 +83,7 @@ def _functions_with_region(reader: SysfsReader, functions: Mapping[PciAddress, P
 
 
 def _device_paths(reader: SysfsReader, function: PciFunction) -> Iterator[str]:
-    """The device nodes that a user's program opens; those that reprogram the card (xclmgmt, dfl-fme) are not."""
+    """Yield the device nodes that a user's program opens, not those that reprogram the card (xclmgmt, dfl-fme)."""
     minor = render_minor(reader, function.folder)
     if minor is not None:
         yield f"/dev/dri/renderD{minor}"

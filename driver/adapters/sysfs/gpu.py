@@ -1,6 +1,6 @@
-"""GPUs as sysfs tells them, with the little that NVIDIA's driver writes to procfs.
+"""Reads GPUs from sysfs, and the little that NVIDIA's driver writes to procfs.
 
-What neither tells stays open: MIG, ECC, NVLink and xGMI links. NVML knows these (``driver.adapters.nvml.gpus``).
+MIG, ECC, NVLink and xGMI links are in neither; NVML knows them (``driver.adapters.nvml.discovery``).
 
 Sources: Documentation/gpu/amdgpu/driver-misc.rst and Documentation/gpu/amdgpu/thermal.rst of Linux for amdgpu's
 attributes; NVIDIA open-gpu-kernel-modules 570.144, kernel-open/nvidia/nv-procfs.c for ``information``.
@@ -32,7 +32,7 @@ _MINOR: Final = re.compile(r"[0-9]{1,7}", re.ASCII)
 
 
 def gpu_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction]) -> tuple[PciFunction, ...]:
-    """The node's GPUs in PCI order."""
+    """Return the PCI functions that are GPUs, in PCI order."""
     found = []
     for function in functions.values():
         if function.class_code not in _GPU_CLASSES.get(function.vendor_id, frozenset()):
@@ -51,10 +51,10 @@ def gpu_functions(reader: SysfsReader, functions: Mapping[PciAddress, PciFunctio
 def gpus(
     reader: SysfsReader, functions: tuple[PciFunction, ...], paths: Mapping[PciAddress, PciePath]
 ) -> tuple[Gpu, ...]:
-    """The inventory's GPUs.
+    """Return the inventory's GPUs.
 
     Args:
-        reader: The scan.
+        reader: Reads sysfs, and collects the notes.
         functions: The node's GPUs, in PCI order.
         paths: The PCIe path of each.
     """
@@ -66,7 +66,7 @@ def gpus(
 
 
 def render_minor(reader: SysfsReader, folder: str) -> int | None:
-    """N of a PCI function's ``/dev/dri/renderDN``."""
+    """Return N of a PCI function's ``/dev/dri/renderDN``."""
     matches = (_RENDER_NODE.fullmatch(name) for name in reader.names(f"{folder}/drm"))
     return next((int(match[1]) for match in matches if match), None)
 

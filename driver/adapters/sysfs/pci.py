@@ -1,8 +1,8 @@
-"""The PCI functions that sysfs lists, and each one's path through the PCIe tree.
+"""Reads the PCI functions from sysfs, and each one's path through the PCIe tree.
 
 Sources: Documentation/ABI/testing/sysfs-bus-pci and include/uapi/linux/pci_regs.h of Linux for the files; PCI Express
 Base Specification 6.0, 7.5.3.2 for the port types; k8s.io/dynamic-resource-allocation v0.36.3,
-deviceattribute/pci_linux.go for what names a root.
+deviceattribute/pci_linux.go for the name of a root.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SHOWN: Final = 4
 
 
 class _PortType(IntEnum):
-    """Device/Port Type of the PCI Express Capabilities register: those that tell where a switch is.
+    """The Device/Port Types of the PCI Express Capabilities register that belong to a switch.
 
-    OTHER is any other type, and a bridge of conventional PCI, which has no such register.
+    OTHER stands for all other types, and for a bridge of conventional PCI, which has no such register.
     """
 
     OTHER = -1
@@ -43,7 +43,7 @@ _PORT_TYPES: Final = {int(port_type): port_type for port_type in _PortType}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciFunction:
-    """One PCI function.
+    """A PCI function.
 
     Attributes:
         address: PCI address.
@@ -67,10 +67,10 @@ class PciFunction:
 
 
 def pci_functions(reader: SysfsReader) -> dict[PciAddress, PciFunction]:
-    """Every PCI function, in PCI order. What is malformed is left out and noted, and never loses the others.
+    """Return every PCI function, in PCI order. A malformed one is left out and noted.
 
     Raises:
-        NodeError: The list of PCI functions is there and cannot be read.
+        NodeError: The list of PCI functions exists and cannot be read.
     """
     found: dict[PciAddress, PciFunction] = {}
     unreadable: dict[str, list[PciAddress]] = {}
@@ -103,10 +103,10 @@ def pci_functions(reader: SysfsReader) -> dict[PciAddress, PciFunction]:
 def pcie_paths(
     reader: SysfsReader, functions: Mapping[PciAddress, PciFunction], devices: Iterable[PciAddress]
 ) -> dict[PciAddress, PciePath]:
-    """The paths of a node's devices, all of them together (see ``meaningful_switches``).
+    """Return the paths of a node's devices, all of them together (see ``meaningful_switches``).
 
     Args:
-        reader: The scan.
+        reader: Reads sysfs, and collects the notes.
         functions: All PCI functions.
         devices: Addresses of GPUs, NICs and FPGAs; SR-IOV virtual functions take the path of their PF.
     """
@@ -131,7 +131,7 @@ def pcie_paths(
 
 
 def _function_folders(reader: SysfsReader) -> Iterator[tuple[str, str | None]]:
-    """Name and folder of each function; None for a folder that cannot be taken."""
+    """Yield name and folder of each function; None for a folder that cannot be used."""
     bus = f"{reader.sysfs}bus/pci/devices"
     if not reader.host.is_folder(bus):
         # Some archives of /sys keep the devices and leave the bus out.
@@ -144,7 +144,7 @@ def _function_folders(reader: SysfsReader) -> Iterator[tuple[str, str | None]]:
 
 
 def _walk(reader: SysfsReader) -> Iterator[tuple[str, str]]:
-    """Every folder named as a PCI function below the host bridges of ``sys/devices``."""
+    """Yield every folder named as a PCI function below the host bridges of ``sys/devices``."""
     pending = [
         f"{reader.sysfs}devices/{name}"
         for name in reader.host.names(f"{reader.sysfs}devices")
@@ -163,7 +163,7 @@ def _walk(reader: SysfsReader) -> Iterator[tuple[str, str]]:
 
 
 def _left_out(attribute: str, addresses: Sequence[PciAddress]) -> str:
-    """A copy of sysfs that was made without an attribute lacks it of all functions: that is one note."""
+    """Return one note for an attribute that many functions lack, as in a copy of sysfs made without it."""
     if len(addresses) == 1:
         return f"{addresses[0]}: its {attribute} cannot be read as a PCI {attribute}; it was left out"
     more = len(addresses) - _SHOWN
@@ -175,7 +175,7 @@ def _left_out(attribute: str, addresses: Sequence[PciAddress]) -> str:
 
 
 def _function(reader: SysfsReader, address: PciAddress, folder: str) -> PciFunction | str:
-    """The function, or the attribute that cannot be read."""
+    """Return the function, or the name of the attribute that cannot be read."""
     numbers: dict[str, int] = {}
     for attribute, largest in (("class", 0xFFFFFF), ("vendor", 0xFFFF), ("device", 0xFFFF)):
         number = reader.hexadecimal(f"{folder}/{attribute}")
@@ -217,7 +217,7 @@ def _root_port_and_switches(
 
 
 def _port_type(reader: SysfsReader, folder: str) -> _PortType | None:
-    """A bridge's port type, from its PCI Express capability; None where the file is too short to tell."""
+    """Return a bridge's port type, from its PCI Express capability; None if the file is too short."""
     config = reader.host.read_bytes(f"{folder}/config", 256) or b""
     if len(config) < 256:
         return None

@@ -1,4 +1,4 @@
-"""RDMA NICs, their ports, virtual functions, interfaces and device nodes, as sysfs tells them.
+"""Reads RDMA NICs, their ports, virtual functions, interfaces and device nodes from sysfs.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-bus-pci (physfn, virtfnN,
 sriov_totalvfs) of Linux; drivers/infiniband/core/device.c for network namespaces.
@@ -51,8 +51,9 @@ class SysfsRdmaFunction:
 
     Attributes:
         function: The PCI function.
-        rdma_device: Name of its RDMA device; None while no driver has made one. The fields behind it are the model's.
-        vfs: A PF's virtual functions by the N of their ``virtfnN``; none for a VF.
+        rdma_device: The name of its RDMA device; None while no driver has made one. The fields after it are the model's
+            own.
+        vfs: A PF's virtual functions by the N of their ``virtfnN``; empty for a VF.
     """
 
     function: PciFunction
@@ -68,7 +69,7 @@ class SysfsRdmaFunction:
 
 
 def rdma_netns_mode(reader: SysfsReader) -> RdmaNetnsMode | None:
-    """Who sees the node's RDMA devices; None where ib_core is not loaded, or is older than the two modes."""
+    """Return who sees the node's RDMA devices; None if ib_core is not loaded, or knows no modes yet."""
     value = reader.text(f"{reader.sysfs}module/ib_core/parameters/netns_mode")
     if value is not None and value not in _NETNS_MODES:
         reader.note(f"ib_core's parameter netns_mode is {value!r}, neither Y nor N; it was ignored")
@@ -78,16 +79,16 @@ def rdma_netns_mode(reader: SysfsReader) -> RdmaNetnsMode | None:
 def rdma_functions(
     reader: SysfsReader, functions: Mapping[PciAddress, PciFunction], *, hidden: Collection[str] = ()
 ) -> tuple[SysfsRdmaFunction, ...]:
-    """The node's RDMA PFs in PCI order, each with its VFs.
+    """Return the node's RDMA PFs in PCI order, each with its VFs.
 
     Args:
-        reader: The scan.
+        reader: Reads sysfs, and collects the notes.
         functions: All PCI functions, by address.
         hidden: Device names of PFs and VFs whose RDMA device may be in another network namespace, from which this
             sysfs does not show it.
 
     Raises:
-        NodeError: The list of RDMA devices is there and cannot be read.
+        NodeError: The list of RDMA devices exists and cannot be read.
     """
     by_folder = {function.folder: function for function in functions.values()}
     devices = _rdma_devices(reader, by_folder)
@@ -123,7 +124,7 @@ def rdma_functions(
 
 
 def rdma_nics(physical: tuple[SysfsRdmaFunction, ...], paths: Mapping[PciAddress, PciePath]) -> tuple[RdmaNic, ...]:
-    """The inventory's NICs.
+    """Return the inventory's NICs.
 
     Args:
         physical: The node's RDMA PFs, in PCI order.
@@ -167,7 +168,7 @@ def _rdma_vf(vf: SysfsRdmaFunction, index: int, pf: SysfsRdmaFunction, pcie: Pci
 
 
 def _rdma_devices(reader: SysfsReader, by_folder: Mapping[str, PciFunction]) -> dict[PciAddress, _RdmaDevice]:
-    """The RDMA device of each PCI function that has one."""
+    """Return the RDMA device of each PCI function that has one."""
     devices: dict[PciAddress, _RdmaDevice] = {}
     for name in reader.host.names(f"{reader.sysfs}class/infiniband"):
         folder = reader.host.resolve(f"{reader.sysfs}class/infiniband/{name}")
@@ -190,14 +191,14 @@ def _rdma_devices(reader: SysfsReader, by_folder: Mapping[str, PciFunction]) -> 
 
 
 def _names(function: PciFunction) -> tuple[str, str]:
-    """What the function is called in the pool if it is a PF, and if it is a VF."""
+    """Return the function's name in the pool if it is a PF, and if it is a VF."""
     return device_name(DeviceType.RDMA, function.address), device_name(DeviceType.RDMA_VF, function.address)
 
 
 def _hidden_device(reader: SysfsReader, function: PciFunction, seen: Collection[str]) -> _RdmaDevice | None:
-    """The RDMA device that is in another network namespace: its device nodes are shown in all of them.
+    """Return an RDMA device of another network namespace: its device nodes are visible in all of them.
 
-    Unlike the class ``infiniband``, the classes ``infiniband_verbs`` and ``infiniband_mad`` are of no namespace.
+    Unlike the class ``infiniband``, the classes ``infiniband_verbs`` and ``infiniband_mad`` belong to no namespace.
     """
     folder = f"{function.folder}/infiniband_verbs"
     for name in reader.names(folder):
@@ -208,7 +209,7 @@ def _hidden_device(reader: SysfsReader, function: PciFunction, seen: Collection[
 
 
 def _hidden_ports(reader: SysfsReader, function: PciFunction, device: _RdmaDevice | None) -> tuple[RdmaPort, ...]:
-    """What is still told of the ports of a hidden RDMA device: their numbers, by its nodes, and their link layer."""
+    """Return what is known of the ports of a hidden RDMA device: their numbers, from its nodes, and link layer."""
     layer = _LINK_LAYERS.get(function.class_code or 0)
     numbers = sorted(dict(_nodes_by_port(reader, f"{function.folder}/infiniband_mad", _UMAD, device)))
     return tuple(RdmaPort(number=number, link_layer=layer) for number in numbers if number > 0)
@@ -217,7 +218,7 @@ def _hidden_ports(reader: SysfsReader, function: PciFunction, device: _RdmaDevic
 def _virtual_functions(
     reader: SysfsReader, by_folder: Mapping[str, PciFunction], physical: PciFunction
 ) -> dict[int, PciFunction]:
-    """The PF's virtual functions, by the N of their ``virtfnN``."""
+    """Return the PF's virtual functions, by the N of their ``virtfnN``."""
     found: dict[int, PciFunction] = {}
     seen: set[PciAddress] = set()
     for name in reader.names(physical.folder):
@@ -273,14 +274,14 @@ def _interfaces(reader: SysfsReader, folder: str) -> tuple[str, ...]:
 def _device_nodes(
     reader: SysfsReader, folder: str, name_of: re.Pattern[str], device: _RdmaDevice | None
 ) -> tuple[int, ...]:
-    """The N of the RDMA device's nodes of one kind, by port."""
+    """Return the N of the RDMA device's nodes of one kind, by port."""
     return tuple(number for _, number in sorted(_nodes_by_port(reader, folder, name_of, device)))
 
 
 def _nodes_by_port(
     reader: SysfsReader, folder: str, name_of: re.Pattern[str], device: _RdmaDevice | None
 ) -> Iterator[tuple[int, int]]:
-    """The RDMA device's nodes of one kind: port, 0 where none is told, and N."""
+    """Yield port (0 if unknown) and N of the RDMA device's nodes of one kind."""
     for name in reader.names(folder) if device else ():
         match = name_of.fullmatch(name)
         if device and match and reader.text(f"{folder}/{name}/ibdev") == device.name:

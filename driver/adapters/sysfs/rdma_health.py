@@ -1,4 +1,4 @@
-"""The state and the error counters of the ports of RDMA NICs, as sysfs tells them at one moment.
+"""Reads the state and the error counters of the ports of RDMA NICs from sysfs, at one moment.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband of Linux; for ``hw_counters``, whose names are the driver's,
 drivers/infiniband/hw/mlx5/counters.c and drivers/infiniband/hw/efa/efa_verbs.c.
@@ -32,7 +32,7 @@ COUNTERS: Final = (
     "port_xmit_discards",
     "symbol_error",
 )
-"""Errors in ``ports/N/counters``."""
+"""The error counters in ``ports/N/counters``."""
 
 HW_COUNTERS: Final = (
     "duplicate_request",
@@ -51,7 +51,7 @@ HW_COUNTERS: Final = (
     "rx_drops",
     "rx_icrc_encapsulated",
 )
-"""Errors in ``ports/N/hw_counters``."""
+"""The error counters in ``ports/N/hw_counters``."""
 
 _STATE: Final = re.compile(r"[0-9]: ([A-Z_]+)", re.ASCII)
 _COUNT: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
@@ -60,17 +60,17 @@ _MAX_PORTS: Final = 8
 
 
 def read_nic_health(host: HostRoot, nics: Iterable[RdmaNic]) -> tuple[NicReading, ...]:
-    """Read each NIC; one that cannot be read, or whose RDMA device is elsewhere, has no ports.
+    """Read each NIC; one that cannot be read, or whose RDMA device is in another namespace, has no ports.
 
     Args:
-        host: Holds ``sys``; a fresh one.
-        nics: Of this node.
+        host: The folder that contains ``sys``; a fresh one.
+        nics: The NICs, of this node.
 
     Returns:
-        By the order of ``nics``; those without an RDMA device are left out.
+        The readings, in the order of ``nics``; those without an RDMA device are left out.
 
     Raises:
-        InputError: The root holds no sysfs.
+        InputError: The folder contains no sysfs.
     """
     reader = SysfsReader.open(host)
     return tuple(

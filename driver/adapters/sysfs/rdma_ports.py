@@ -1,4 +1,4 @@
-"""The ports of an RDMA device, InfiniBand or RoCE, as sysfs tells them.
+"""Reads the ports of an RDMA device, InfiniBand or RoCE, from sysfs.
 
 Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux.
 """
@@ -23,10 +23,10 @@ _NO_GUID: Final = "0000:0000:0000:0000"
 
 
 def rdma_ports(reader: SysfsReader, rdma_device: str) -> tuple[RdmaPort, ...]:
-    """The ports of an RDMA device by number.
+    """Return the ports of an RDMA device by number.
 
     Args:
-        reader: The scan.
+        reader: Reads sysfs, and collects the notes.
         rdma_device: The device's folder, links resolved.
     """
     numbers = sorted(int(name) for name in reader.names(f"{rdma_device}/ports") if _PORT.fullmatch(name))

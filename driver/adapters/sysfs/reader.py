@@ -1,4 +1,4 @@
-"""Attributes of sysfs as values, and the notes about those that are not what the kernel writes."""
+"""Reads attributes of sysfs as values, and notes those that are not what the kernel writes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MAX_VALUE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class SysfsReader:
-    """One scan's view of a host: its sysfs, its procfs, and what was found wrong on the way.
+    """Reads a host's sysfs and procfs for one scan, and collects notes about what is wrong.
 
     Attributes:
         host: The root.
-        sysfs: Where sysfs is below the root, with a slash behind it; empty where the root is the sys folder itself.
+        sysfs: The path of sysfs below the root, with a final slash; empty if the root is the sys folder itself.
         notes: One sentence for each thing left out or not understood; grows during the scan.
     """
 
@@ -37,7 +37,7 @@ class SysfsReader:
         """Find sysfs below a root.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no sysfs.
         """
         if any(host.is_folder(f"sys/{name}") for name in ("devices", "bus", "class")):
             return cls(host, "sys/")
@@ -49,11 +49,11 @@ class SysfsReader:
         )
 
     def note(self, sentence: str) -> None:
-        """Keep a sentence for the inventory's notes."""
+        """Add a sentence to the inventory's notes."""
         self.notes.append(sentence)
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """The names in a folder; a folder that cannot be listed is noted, and nothing in it is found."""
+        """Return the names in a folder; a folder that cannot be listed is noted, and taken for empty."""
         try:
             return self.host.names(folder)
         except NodeError as error:
@@ -61,21 +61,21 @@ class SysfsReader:
             return ()
 
     def text(self, path: str) -> str | None:
-        """A one-line value; None where it is absent, empty, too long or unprintable."""
+        """Return a one-line value; None if it is absent, empty, too long or unprintable."""
         return self.printable(self.host.read(path, 2 * _MAX_VALUE))
 
     @staticmethod
     def printable(value: str | None) -> str | None:
-        """The value itself where it can be an attribute of a device: one line of 1 to 64 characters."""
+        """Return the value if it can be an attribute of a device: one line of 1 to 64 characters."""
         return value if value and len(value) <= _MAX_VALUE and value.isprintable() else None
 
     def hexadecimal(self, path: str) -> int | None:
-        """A value such as ``0x10de``; None where there is no such value."""
+        """Return a value such as ``0x10de``; None if there is no such value."""
         match = _HEX.fullmatch(self.text(path) or "")
         return int(match[1], 16) if match else None
 
     def decimal(self, path: str) -> int | None:
-        """A value such as ``-1``; None where there is none. A value that is no number is noted."""
+        """Return a value such as ``-1``; None if there is none. A value that is no number is noted."""
         value = self.host.read(path, _MAX_VALUE)
         if not value:
             return None

@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["FieldError", "each", "shown", "shown_value"]
+__all__ = ["FieldError", "each", "joined", "shown", "shown_value"]
 
 _Item = TypeVar("_Item")
 _SHOWN_LENGTH = 64
+_ERRORS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class FieldError:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+
+def joined(errors: Sequence[FieldError]) -> str:
+    """Return all errors in one line; of a flood, the first 20 and how many more there are."""
+    more = len(errors) - _ERRORS_SHOWN
+    return "; ".join(map(str, errors[:_ERRORS_SHOWN])) + (f"; and {more} more" if more > 0 else "")
 
 
 def shown(value: str) -> str:

@@ -1,18 +1,29 @@
-"""What pydantic says of an object, in the words of Kubernetes' API: no type of Python is named to a user."""
+"""Pydantic's errors in the words of Kubernetes' API: no type of Python is named to a user.
+
+A validator of our own raises ``PydanticCustomError(PLAIN_ERROR, …)``: its message says all, the value included.
+"""
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
-from driver.api.validation.errors import shown_value
+from driver.api.validation.errors import FieldError, shown_value
+from driver.spelling import nearest_name
 
-__all__ = ["in_words", "known_fields", "unknown_field"]
+__all__ = ["PLAIN_ERROR", "field_errors", "first_error", "in_words", "known_fields", "unknown_field"]
+
+PLAIN_ERROR: Final = "plain"
+"""The type of a validation error whose message says all."""
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
+_QUOTED: Final = re.compile(r"'([^']+)'")
+_NO_NAMES: Final[Mapping[str, str]] = {}
 
 _LIST: Final = "expected a list"
 _OBJECT: Final = "expected an object"
@@ -68,21 +79,56 @@ _WITH_CONTEXT: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 _LENGTHS: Final = frozenset({"too_short", "too_long", "string_too_long", "value_error", "assertion_error"})
 
 
-def in_words(details: ErrorDetails) -> str:
-    """One of a ``ValidationError``'s errors as a message without its field.
+def field_errors(
+    error: ValidationError,
+    *,
+    model: type[BaseModel] | None = None,
+    names: Mapping[str, str] = _NO_NAMES,
+    path: str = "",
+) -> tuple[FieldError, ...]:
+    """Return every mistake with its field as Kubernetes writes it: ``spec.gpus[0].address``.
+
+    Args:
+        error: What pydantic raised.
+        model: What was validated, for what may have been meant by what is not known (:func:`in_words`).
+        names: How fields are called in the object that have another name in ``error``.
+        path: Where the object stands in a larger one.
+    """
+    details = error.errors(include_url=False)
+    return tuple(FieldError(_path(detail["loc"], names, path), in_words(detail, model)) for detail in details)
+
+
+def first_error(error: ValidationError) -> str:
+    """Return the first mistake in one line, with its field unless it is the object itself."""
+    first = error.errors(include_url=False)[0]
+    path, message = _path(first["loc"], _NO_NAMES, ""), in_words(first)
+    return f"{path}: {message}" if path else message
+
+
+def in_words(details: ErrorDetails, model: type[BaseModel] | None = None) -> str:
+    """Return one of a ``ValidationError``'s errors as a message without its field.
 
     Args:
         details: The error with its context; where its input is there, the message shows it if that is short.
+        model: What was validated; an unknown field or value then says what may have been meant, which takes a while
+            where there are thousands.
     """
     kind = details["type"]
     if kind not in _OF_PYDANTIC:
         return details["msg"]  # one of our own
+    if kind == "extra_forbidden" and model is not None:
+        return unknown_field(details["loc"][-1], known_fields(model, details["loc"][:-1]))
     if kind in _WITHOUT_VALUE:
         return _WITHOUT_VALUE[kind]
     context = details.get("ctx", {})
     if kind in {"literal_error", "enum"}:
-        expected = f"expected {context['expected']}"
-        return f"{_scalar(details)} is not known: {expected}" if _scalar(details) else expected
+        expected = str(context["expected"])
+        value = _scalar(details)
+        known = _QUOTED.findall(expected)
+        # Of a single one it is sure what is expected, not what was meant.
+        meant = nearest_name(str(details["input"]), known) if value and model is not None and len(known) > 1 else None
+        wanted = f"did you mean {meant}?" if meant else f"expected {expected}"
+        return f"{value} is not known: {wanted}" if value else wanted
     made = _WITH_CONTEXT.get(kind)
     message = made(context) if made is not None else _WITH_VALUE.get(kind, "is not valid here")
     value = "" if kind in _LENGTHS else _scalar(details)
@@ -90,15 +136,15 @@ def in_words(details: ErrorDetails) -> str:
 
 
 def unknown_field(name: object, known: Sequence[str]) -> str:
-    """The message for a field that is not among the ``known`` ones of its object, which may be none."""
-    near = difflib.get_close_matches(str(name), known, n=1)
-    if near:
-        return f"unknown field; did you mean {near[0]}?"
-    return f"unknown field; known here: {', '.join(sorted(known))}" if known else "unknown field"
+    """Return the message for a field that is not among the ``known`` ones of its object, which may be none."""
+    meant = nearest_name(str(name), known)
+    if meant:
+        return f"unknown field; did you mean {meant}?"
+    return f"unknown field; known are {', '.join(known)}" if known else "unknown field"
 
 
 def known_fields(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """The field names that a model knows at a place, read from its JSON schema."""
+    """Return the field names that a model knows at a place, read from its JSON schema."""
     schema = _json_schema(model)
     here: Any = schema
     for step in (None, *loc):
@@ -120,12 +166,19 @@ def known_fields(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
     return list(here.get("properties", {}))
 
 
+def _path(loc: Sequence[str | int], names: Mapping[str, str], path: str) -> str:
+    """Return a field's path; what is no field's name is quoted and cut, since anybody may have written it."""
+    steps = (names.get(step, step) if isinstance(step, str) else step for step in loc)
+    written = (f".{step}" if _PLAIN_NAME.fullmatch(str(step)) else f"[{shown_value(step)}]" for step in steps)
+    return (path + "".join(written)).removeprefix(".")
+
+
 def _at_least(count: int, what: str) -> str:
     return "must not be empty" if count == 1 else f"must have at least {count} {what}"
 
 
 def _scalar(details: ErrorDetails) -> str:
-    """The input; empty where it is a list or an object."""
+    """Return the input as it is shown; empty where it is a list or an object."""
     value = details.get("input")
     return shown_value(value) if isinstance(value, str | int | float) else ""
 

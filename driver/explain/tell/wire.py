@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from driver.api import API_VERSION
 from driver.explain.explanation import Explanation, Finding, FunnelStep, NodeGroup, ObjectRef, Proposal, RequestFunnel
 from driver.explain.tell.summary import summary
 
-__all__ = ["API_VERSION", "KIND", "list_to_wire", "to_wire"]
+__all__ = ["KIND", "list_to_wire", "to_wire"]
 
-API_VERSION: Final = "rootport.dev/v1alpha1"
 KIND: Final = "Explanation"
 
 

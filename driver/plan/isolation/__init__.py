@@ -10,7 +10,7 @@ from driver.plan.isolation.interface import (
     IsolationPlan,
     IsolationProvider,
 )
-from driver.plan.isolation.providers import plan_isolation, providers
+from driver.plan.isolation.providers import plan_isolation
 
 __all__ = [
     "ClaimFile",
@@ -22,5 +22,4 @@ __all__ = [
     "IsolationProvider",
     "allowed_sharing",
     "plan_isolation",
-    "providers",
 ]

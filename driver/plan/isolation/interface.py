@@ -126,7 +126,7 @@ class IsolationPlan:
     Attributes:
         isolation: What to tell the user.
         sharing: The strategy with the settings that all users of the GPU must agree on, such as
-            ``timeSlicing interval=Default`` (:attr:`driver.plan.gpu_use.GpuUse.sharing`).
+            ``timeSlicing interval=Default`` (:attr:`driver.plan.uses.GpuUse.sharing`).
         env: Environment variables, ``NAME=value``; of two with one name in a claim both must have one value.
         mounts: Files and folders of the host; equal ones are mounted once.
         files: Files to write for the claim; equal ones are written once.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from driver.api.resource_v1 import ClaimReference
@@ -14,15 +12,10 @@ from driver.plan.isolation.interface import GpuShare, IsolationHost, IsolationPl
 from driver.plan.isolation.mps import Mps
 from driver.plan.isolation.time_slicing import TimeSlicing
 
-__all__ = ["plan_isolation", "providers"]
+__all__ = ["plan_isolation"]
 
-_ALL: Final[tuple[IsolationProvider, ...]] = (Exclusive(), TimeSlicing(), Mps(), HamiCore())
-_BY_STRATEGY: Final = MappingProxyType({provider.strategy: provider for provider in _ALL})
-
-
-def providers() -> Mapping[str, IsolationProvider]:
-    """The providers, by the strategy that each is for."""
-    return _BY_STRATEGY
+_PROVIDERS: Final[tuple[IsolationProvider, ...]] = (Exclusive(), TimeSlicing(), Mps(), HamiCore())
+_BY_STRATEGY: Final = {provider.strategy: provider for provider in _PROVIDERS}
 
 
 def plan_isolation(
@@ -30,7 +23,7 @@ def plan_isolation(
 ) -> IsolationPlan:
     """Decide how a share of a GPU is kept within its limits.
 
-    Without a strategy a whole GPU is exclusive, and a share takes turns with the others, which works on every node.
+    Without a strategy a whole GPU is exclusive, and a share is time-sliced, which works on every node.
 
     Args:
         share: What the claim was given.

@@ -19,10 +19,10 @@ from driver.adapters.files.durable_files import (
     entries,
     file_holds,
     file_signature,
+    os_errors_as_node_errors,
     read_regular_file,
     replace_file,
     sync_folder,
-    told,
 )
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError, NodeError
@@ -112,11 +112,11 @@ class NetworkConfig:
             return False
 
     def _install(self) -> None:
-        with told(f"the program {self._program} of this image cannot be read"):
+        with os_errors_as_node_errors(f"the program {self._program} of this image cannot be read"):
             content = read_regular_file(self._program, _MAX_PROGRAM)
         if not content:
             raise NodeError(f"{self._program} of this image is no program", hint="use Rootport's own image")
-        with told(f"the program {self._installed} cannot be installed"):
+        with os_errors_as_node_errors(f"the program {self._installed} cannot be installed"):
             if file_holds(self._installed, content) and self._installed.stat().st_mode & 0o111 == 0o111:
                 return
             replace_file(self._installed, content, mode=0o755)
@@ -141,7 +141,7 @@ class NetworkConfig:
         return _read(files[0])
 
     def _files(self) -> list[Path]:
-        with told(f"the folder {self._conf_dir} cannot be read"):
+        with os_errors_as_node_errors(f"the folder {self._conf_dir} cannot be read"):
             return sorted(path for path in entries(self._conf_dir) if path.suffix in _SUFFIXES)
 
 
@@ -154,7 +154,7 @@ def _bytes_of(path: Path) -> bytes | None:
 
 
 def _read(path: Path) -> _ConfigList:
-    with told(f"the network configuration {path} cannot be read"):
+    with os_errors_as_node_errors(f"the network configuration {path} cannot be read"):
         signature = file_signature(path)
         raw = _bytes_of(path)
         mode = stat.S_IMODE(path.lstat().st_mode) if raw is not None else 0
@@ -186,7 +186,7 @@ def _read(path: Path) -> _ConfigList:
 def _replaced(former: _ConfigList, content: dict[str, object]) -> bool:
     """Write a file anew; False where somebody else has written it since it was read."""
     text = json.dumps(content, indent=2) + "\n"
-    with told(f"the network configuration {former.path} cannot be written"):
+    with os_errors_as_node_errors(f"the network configuration {former.path} cannot be written"):
         if file_signature(former.path) != former.signature:
             return False
         replace_file(former.path, text.encode(), mode=former.mode)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from driver.adapters.files.durable_files import told
+from driver.adapters.files.durable_files import os_errors_as_node_errors
 from driver.errors import NodeError, RootportError
 from kubeletplugin.grpc_server.sockets import PluginSocket, is_served
 from kubeletplugin.internal_errors import InternalError, guarded, internal_error
@@ -95,9 +95,9 @@ class CniServer:
         Raises:
             NodeError: The folder cannot be written, or another process does not let go of its lock.
         """
-        with told(f"the socket {self._socket.path} cannot be made"):
+        with os_errors_as_node_errors(f"the socket {self._socket.path} cannot be made"):
             self._socket.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with self._turn.held(), told(f"the socket {self._socket.path} cannot be made"):
+        with self._turn.held(), os_errors_as_node_errors(f"the socket {self._socket.path} cannot be made"):
             if self._ended:
                 return  # a check that ran beside stop() must not leave the socket of a process that ends
             self._close()

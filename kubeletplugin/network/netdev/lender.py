@@ -19,9 +19,8 @@ from kubeletplugin.network.netdev.lending import Lending
 from kubeletplugin.network.netdev.link_facts import check_interface_name
 from kubeletplugin.network.netdev.links import Links
 from kubeletplugin.network.netdev.programs import Netns, netns_if_there, opened_netns
-from kubeletplugin.network.netdev.records import Record, Records
+from kubeletplugin.network.netdev.records import InPod, Record, Records
 from kubeletplugin.network.netdev.returning import Returning
-from kubeletplugin.network.network_data import NetworkData
 from kubeletplugin.node.roots import Roots
 from kubeletplugin.state.file_lock import FileLock
 
@@ -182,18 +181,14 @@ class InterfaceLender:
                     raise NodeError(f"{record.label}: nothing was moved into {netns}", hint=hint)
                 self._lending.check(record, pod)
 
-    def network_data(self, claim_uid: str) -> Mapping[str, NetworkData]:
+    def network_data(self, claim_uid: str) -> Mapping[str, InPod]:
         """The interfaces that a claim's pods have now, by the function's name in the pool. Reads files alone.
 
         Raises:
             NodeError: A record cannot be read.
         """
         return {
-            record.effect.function: NetworkData(
-                interface_name=record.in_pod.name,
-                hardware_address=record.in_pod.mac,
-                ips=record.in_pod.addresses,
-            )
+            record.effect.function: record.in_pod
             for record in self._records.all()
             if record.effect.claim_uid == claim_uid and record.in_pod is not None
         }

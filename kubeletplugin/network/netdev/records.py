@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.files.durable_files import (
     entries,
+    os_errors_as_node_errors,
     read_regular_file,
     remove_file,
     remove_temporary_files,
     replace_file,
     sync_folder,
-    told,
 )
 from driver.errors import NodeError
 from driver.plan.effects import LendInterface
@@ -167,7 +167,7 @@ class Records:
     def remove(self, record: Record) -> None:
         """Remove a record, and the pod's folder with its last one."""
         path = self._path(record.effect.pod_uid, record.effect.function)
-        with told(f"{record.label}: {path} cannot be removed"):
+        with os_errors_as_node_errors(f"{record.label}: {path} cannot be removed"):
             remove_file(path)
             remove_temporary_files(path.parent, lambda _: True)
             with suppress(OSError):  # it has other records, or is gone
@@ -179,7 +179,7 @@ class Records:
 
     def all(self) -> Iterator[Record]:
         """Every pod's records. One that cannot be read is left out, with a warning: it keeps its own pod's waiting."""
-        with told(f"the folder {self._pods} cannot be read"):
+        with os_errors_as_node_errors(f"the folder {self._pods} cannot be read"):
             folders = sorted(entries(self._pods))
         for folder in folders:
             if not _POD_UID.fullmatch(folder.name):
@@ -200,7 +200,7 @@ class Records:
     def found(self, record: Record) -> None:
         """Forget that an interface was nowhere."""
         path = self._lost / f"{_checked(record.effect.function, _FUNCTION, 'device')}.json"
-        with told(f"{record.label}: {path} cannot be removed"):
+        with os_errors_as_node_errors(f"{record.label}: {path} cannot be removed"):
             remove_file(path)
 
     def _path(self, pod_uid: str, function: str) -> Path:
@@ -224,11 +224,11 @@ class Records:
                     yield record
 
     def _paths(self, folder: Path) -> list[Path]:
-        with told(f"the folder {folder} cannot be read"):
+        with os_errors_as_node_errors(f"the folder {folder} cannot be read"):
             return sorted(path for path in entries(folder) if path.suffix == ".json" and path.name[0] != ".")
 
     def _read(self, path: Path) -> Record | None:
-        with told(f"the record {path} of a lent interface cannot be read"):
+        with os_errors_as_node_errors(f"the record {path} of a lent interface cannot be read"):
             try:
                 content = read_regular_file(path, _LIMIT) or b""
             except (FileNotFoundError, NotADirectoryError):
@@ -247,7 +247,7 @@ class Records:
             raise NodeError(f"the record {path} of a lent interface cannot be read: {first}", hint=hint) from error
 
     def _write(self, path: Path, record: Record) -> None:
-        with told(f"{record.label}: {path} cannot be written"):
+        with os_errors_as_node_errors(f"{record.label}: {path} cannot be written"):
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_file(path, record.model_dump_json().encode(), mode=0o600)
             sync_folder(path.parent)

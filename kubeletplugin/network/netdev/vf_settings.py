@@ -14,7 +14,13 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from driver.adapters.files.durable_files import read_regular_file, remove_file, replace_file, sync_folder, told
+from driver.adapters.files.durable_files import (
+    os_errors_as_node_errors,
+    read_regular_file,
+    remove_file,
+    replace_file,
+    sync_folder,
+)
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
@@ -72,9 +78,6 @@ class VfConfigurer:
         self._host_netns = host_netns
         self._links = links
         self._lock = FileLock(state_dir / "vfs.lock", holder=f"process {os.getpid()}")
-
-    def refuse_others(self, effect: ConfigureVf) -> None:
-        """Nothing is refused: what an administrator has set is restored when the claim ends."""
 
     def do(self, effect: ConfigureVf) -> None:
         """Set what the claim asks for; what is so already stays untouched.
@@ -150,7 +153,7 @@ class VfConfigurer:
 
     def _read(self, effect: ConfigureVf) -> _Former | None:
         path = self._path(effect)
-        with told(f"{_label(effect)}: {path} cannot be read"):
+        with os_errors_as_node_errors(f"{_label(effect)}: {path} cannot be read"):
             try:
                 content = read_regular_file(path, _LIMIT) or b""
             except FileNotFoundError:
@@ -168,14 +171,14 @@ class VfConfigurer:
 
     def _write(self, former: _Former) -> None:
         path = self._path(former.effect)
-        with told(f"{_label(former.effect)}: {path} cannot be written"):
+        with os_errors_as_node_errors(f"{_label(former.effect)}: {path} cannot be written"):
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_file(path, former.model_dump_json().encode(), mode=0o600)
             sync_folder(self._folder)
 
     def _forget(self, effect: ConfigureVf) -> None:
         path = self._path(effect)
-        with told(f"{_label(effect)}: {path} cannot be removed"):
+        with os_errors_as_node_errors(f"{_label(effect)}: {path} cannot be removed"):
             remove_file(path)
 
 

@@ -27,7 +27,7 @@ from allocator.agreement import disagreements
 from allocator.brute_force import first_allocation
 from oracle.allocator.random_problems import FLAVOURS, random_problem
 
-from driver.adapters.files.problems import Problem, answer
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
 
 Json = dict[str, Any]
 
@@ -97,7 +97,7 @@ def main() -> int:
         return 0
     wrong = 0
     for problem in answered:
-        found = disagreements(problem, answer(Problem.model_validate(problem)))
+        found = disagreements(problem, answer(AllocationProblem.model_validate(problem)))
         if found:
             wrong += 1
             sys.stdout.write(f"{problem['id']} {problem['tags']}: {'; '.join(found)}\n")

@@ -3,7 +3,7 @@
  * Rootport's kubelet plugin, which moves them; every other pod's call passes through, whether Rootport runs or not.
  *
  * Which pods those are is a folder each, STATE_DIR/pods/<uid>, there from a claim's prepare to its unprepare. The call
- * goes as one JSON object over STATE_DIR/cni.sock (kubeletplugin/cni/protocol.py). While nobody answers there, as during
+ * goes as one JSON object over STATE_DIR/cni.sock (kubeletplugin/network/cni/protocol.py). While nobody answers there, as during
  * an update of the plugin, it is tried again, and then the call fails: a pod must not start without its interface.
  *
  * Rules: CNI specification 1.1.0 (containernetworking/cni, SPEC.md). A static program without dependencies, since it

@@ -1,0 +1,54 @@
+"""How a claim uses a GPU or an RDMA NIC: what :mod:`driver.plan.sharing` holds against other uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from driver.model.devices import DeviceName, DeviceType, MigPlacement
+
+__all__ = ["GpuUse", "NicUse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """One claim's use of one GPU by one allocation result.
+
+    Attributes:
+        gpu: The whole GPU's name in the pool, whatever part of it was allocated.
+        mode: GPU (whole, or a share by bytes), GPU_RATIO (a share by percent of memory) or MIG.
+        whole: Whether the claim takes all of the GPU's core: nobody else can be given a share of it.
+        sharing: The sharing strategy with the settings that all users of one GPU must agree on, such as
+            ``timeSlicing interval=Default``; empty for MIG.
+        core: Percent of the GPU's core, 1 to 100; None for MIG.
+        memory_bytes: Memory in bytes, whichever way it was asked for; None where the GPU's is not known.
+        placement: Of a MIG partition, its place.
+        gpu_memory_bytes: All of the GPU's memory in bytes; None where it is not known.
+    """
+
+    gpu: DeviceName
+    mode: DeviceType
+    whole: bool
+    sharing: str
+    core: int | None
+    memory_bytes: int | None
+    placement: MigPlacement | None = None
+    gpu_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicUse:
+    """One claim's use of one NIC by one allocation result.
+
+    Attributes:
+        nic: The PF's name in the pool, whatever part of it was allocated.
+        vf: The VF's name in the pool, whether the claim named it or was given any one; None where the PF itself is
+            given.
+        bandwidth: Of the PF, in bits per second, that the claim's share has; None where the PF is given whole, and for
+            VFs.
+        nic_bandwidth: All of the PF's, in bits per second; None where it is not known.
+    """
+
+    nic: DeviceName
+    vf: DeviceName | None = None
+    bandwidth: int | None = None
+    nic_bandwidth: int | None = None
