@@ -7,8 +7,8 @@ from builders_explain import device_wire, slice_wire
 
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
 from driver.explain.known.cluster import TaintRule
+from driver.explain.known.published import with_rules
 from driver.explain.known.slice_reading import SliceReader
-from driver.explain.known.taint_rules import with_rules
 
 
 def a_slice() -> ResourceSlice:

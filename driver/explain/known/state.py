@@ -14,7 +14,7 @@ from typing import Any, Final
 from driver import DRIVER_NAME
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
-from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.identity import DeviceId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
@@ -25,12 +25,10 @@ from driver.explain.known.cluster import (
     Kind,
     NodeState,
     PodState,
-    PrepareFailure,
     TaintRule,
 )
-from driver.explain.known.device_faults import fault_behind
-from driver.explain.known.holders import Holders
 from driver.explain.known.left_out import LeftOut
+from driver.explain.known.pod_reading import read_pod, read_prepare_failure
 from driver.explain.known.published import PublishedSlices
 from driver.explain.known.reading import (
     UnreadableError,
@@ -40,11 +38,10 @@ from driver.explain.known.reading import (
     read_class,
     read_inventory,
     read_node,
-    read_pod,
-    read_prepare_failure,
+    read_safely,
     read_taint_rule,
-    reading,
 )
+from driver.explain.known.workloads import Workloads
 from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
 
 __all__ = ["ClusterState"]
@@ -91,13 +88,8 @@ class ClusterState:
         self.nodes: dict[str, NodeState] = {}
         self.taint_rules: dict[str, TaintRule] = self._slices.rules
         self.templates: set[str] = set()
-        self._claims: dict[str, ClaimState] = {}
-        self._pods: dict[str, PodState] = {}
-        self._pending: set[str] = set()
+        self._workloads = Workloads(self.ledger)
         self._inventories: dict[str, InventoryReport] = {}
-        self._prepare_failures: dict[str, PrepareFailure] = {}
-        self._held = Holders()
-        self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._version = 0
         self._room: dict[str, tuple[int, object, int]] = {}
@@ -156,43 +148,36 @@ class ClusterState:
 
     def claim(self, key: str) -> ClaimState | None:
         """The claim ``namespace/name``."""
-        return self._claims.get(key)
+        return self._workloads.claims.get(key)
 
     def pod(self, key: str) -> PodState | None:
         """The pod ``namespace/name``."""
-        return self._pods.get(key)
+        return self._workloads.pods.get(key)
 
     def claim_keys(self) -> Collection[str]:
         """All claims there are."""
-        return self._claims.keys()
+        return self._workloads.claims.keys()
 
     def pod_keys(self) -> Collection[str]:
         """All pods that are known."""
-        return self._pods.keys()
+        return self._workloads.pods.keys()
 
     def pending(self) -> tuple[str, ...]:
-        """The keys of all claims without an allocation, sorted."""
-        return tuple(sorted(self._pending))
+        """Return the keys of all claims without an allocation, sorted."""
+        return self._workloads.pending()
 
     def pods_of(self, claim_key: str) -> tuple[PodState, ...]:
-        """The pods that name the claim or own it: those not placed first, those that have ended last."""
-        found = {key: self._pods[key] for key in self._pods_naming.get(claim_key, ())}
-        claim = self._claims.get(claim_key)
-        if claim is not None and claim.owner_pod is not None:
-            name, uid = claim.owner_pod
-            owner = self._pods.get(f"{claim.namespace}/{name}")
-            if owner is not None and owner.uid == uid:
-                found[owner.key] = owner
-        return tuple(sorted(found.values(), key=lambda pod: (pod.ended, pod.node != "", pod.name)))
+        """Return the pods that name the claim or own it: those not placed first, those that have ended last."""
+        return self._workloads.pods_of(claim_key)
 
     def pod_with_more_claims(self, namespace: str) -> PodState | None:
         """A pod of the namespace of whose claims not all are looked at, if there is one."""
-        found = (pod for pod in self._pods.values() if pod.has_more_claims and pod.namespace == namespace)
+        found = (pod for pod in self._workloads.pods.values() if pod.has_more_claims and pod.namespace == namespace)
         return next(found, None)
 
     def holders(self, device: DeviceId) -> tuple[ClaimState, ...]:
-        """The claims that have the device, or shares of it; admin access holds nothing."""
-        return tuple(self._claims[key] for key in self._held.of_device(device))
+        """Return the claims that have the device, or shares of it; admin access holds nothing."""
+        return self._workloads.holders(device)
 
     def held_on(self, node: str) -> tuple[ClaimState, ...]:
         """The claims that hold something of a pool that only this node has, by key.
@@ -200,9 +185,9 @@ class ClusterState:
         A pool is a node's by what its slices say, or by its name where none of its slices are there any more.
         """
         pools = [pool for pool in self._slices.pools_of(node) if self._slices.nodes_of(pool) == {node}]
-        pools += [pool for pool in self._held.pools_named(node) if not self._slices.nodes_of(pool)]
-        keys = {key for pool in pools for key in self._held.of_pool(pool)}
-        return tuple(self._claims[key] for key in sorted(keys))
+        pools += [pool for pool in self._workloads.held_pools(node) if not self._slices.nodes_of(pool)]
+        keys = {key for pool in pools for key in self._workloads.holders_of_pool(pool)}
+        return tuple(self._workloads.claims[key] for key in sorted(keys))
 
     def nodes_of_slices(self) -> set[str]:
         """The names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
@@ -258,12 +243,11 @@ class ClusterState:
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
         """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
-        return fault_behind(self._inventories.get(device.pool, _NO_REPORT).faults, device.device, taint.value)
+        return self._inventories.get(device.pool, _NO_REPORT).fault_behind(device.device, taint.value)
 
     def prepare_problem(self, pod: PodState) -> str:
-        """Why the pod's kubelet could not prepare its claims the last time; empty where no event says so."""
-        failures = [item for item in self._prepare_failures.values() if item.pod_uid == pod.uid]
-        return max(failures, key=lambda item: item.when).message if failures else ""
+        """Return why the pod's kubelet could not prepare its claims the last time; empty where no Event says so."""
+        return self._workloads.prepare_problem(pod)
 
     def inventory_problem(self, node: str) -> str:
         """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
@@ -279,19 +263,19 @@ class ClusterState:
             case Kind.SLICE:
                 return self._slices.put(key, wire)
             case Kind.TAINT_RULE:
-                return self._slices.put_rule(reading(read_taint_rule, wire))
+                return self._slices.put_rule(read_safely(read_taint_rule, wire))
             case Kind.CLASS:
-                return _replaced(self.classes, key, reading(read_class, wire))
+                return _replaced(self.classes, key, read_safely(read_class, wire))
             case Kind.CLAIM:
-                return self._put_claim(key, reading(read_claim_state, wire))
+                return self._put_claim(key, read_safely(read_claim_state, wire))
             case Kind.POD:
-                return self._put_pod(key, reading(read_pod, wire))
+                return self._workloads.put_pod(key, read_safely(read_pod, wire))
             case Kind.NODE:
-                return self._put_node(key, reading(read_node, wire))
+                return self._put_node(key, read_safely(read_node, wire))
             case Kind.INVENTORY:
-                return self._put_inventory(key, reading(read_inventory, wire))
+                return self._put_inventory(key, read_safely(read_inventory, wire))
             case Kind.EVENT:
-                return self._put_prepare_failure(key, reading(read_prepare_failure, wire))
+                return self._workloads.put_prepare_failure(key, read_safely(read_prepare_failure, wire))
             case Kind.TEMPLATE:
                 is_new = key not in self.templates
                 self.templates.add(key)
@@ -308,40 +292,25 @@ class ClusterState:
             case Kind.CLAIM:
                 return self._put_claim(key, None)
             case Kind.POD:
-                return self._put_pod(key, None)
+                return self._workloads.put_pod(key, None)
             case Kind.NODE:
                 self._room.pop(key, None)
                 return self.nodes.pop(key, None) is not None
             case Kind.INVENTORY:
                 return self._put_inventory(key, _NO_REPORT)
             case Kind.EVENT:
-                return self._put_prepare_failure(key, None)
+                return self._workloads.put_prepare_failure(key, None)
             case Kind.TEMPLATE:
                 was_there = key in self.templates
                 self.templates.discard(key)
                 return was_there
 
     def _put_claim(self, key: str, claim: ClaimState | None) -> bool:
-        former = self._claims.get(key)
-        if former == claim:
-            return False
-        held, holds = former.holds if former else (), claim.holds if claim else ()
-        if held != holds:
-            self.ledger.remove(held)
-            self.ledger.add(holds)
-            self._held.replace(key, held, holds)
-            for pool in {PoolId(item.device.driver, item.device.pool) for item in (*held, *holds)}:
-                for node in self._slices.nodes_of(pool):
-                    self._touch(node)
-        if claim is None:
-            del self._claims[key]
-        else:
-            self._claims[key] = claim
-        if claim is not None and not claim.allocated:
-            self._pending.add(key)
-        else:
-            self._pending.discard(key)
-        return True
+        touched = self._workloads.put_claim(key, claim)
+        for pool in touched or ():
+            for node in self._slices.nodes_of(pool):
+                self._touch(node)
+        return touched is not None
 
     def _touch(self, node: str) -> None:
         """What ``node`` sees has changed; the empty name stands for any node."""
@@ -350,23 +319,6 @@ class ClusterState:
         else:
             self._version += 1
 
-    def _put_pod(self, key: str, pod: PodState | None) -> bool:
-        former = self._pods.get(key)
-        if former == pod:
-            return False
-        for claim in _claims_of(former):
-            naming = self._pods_naming[claim]
-            naming.discard(key)
-            if not naming:
-                del self._pods_naming[claim]
-        for claim in _claims_of(pod):
-            self._pods_naming[claim].add(key)
-        if pod is None:
-            del self._pods[key]
-        else:
-            self._pods[key] = pod
-        return True
-
     def _put_node(self, key: str, node: NodeState) -> bool:
         former = self.nodes.get(key)
         if former == node:
@@ -374,15 +326,6 @@ class ClusterState:
         if former is not None and former.node == node.node:
             node = replace(node, node=former.node)
         self.nodes[key] = node
-        return True
-
-    def _put_prepare_failure(self, key: str, failure: PrepareFailure | None) -> bool:
-        if self._prepare_failures.get(key) == failure:
-            return False
-        if failure is not None:
-            self._prepare_failures[key] = failure
-        else:
-            del self._prepare_failures[key]
         return True
 
     def _put_inventory(self, key: str, word: InventoryReport) -> bool:
@@ -398,8 +341,8 @@ class ClusterState:
         known: Mapping[Kind, Container[str]] = {
             Kind.SLICE: self._slices.names,
             Kind.CLASS: self.classes,
-            Kind.CLAIM: self._claims,
-            Kind.POD: self._pods,
+            Kind.CLAIM: self._workloads.claims,
+            Kind.POD: self._workloads.pods,
             Kind.NODE: self.nodes,
             Kind.TAINT_RULE: self.taint_rules,
             Kind.TEMPLATE: self.templates,
@@ -433,9 +376,3 @@ def _replaced(into: dict[str, DeviceClass], key: str, new: DeviceClass) -> bool:
         return False
     into[key] = new
     return True
-
-
-def _claims_of(pod: PodState | None) -> set[str]:
-    if pod is None:
-        return set()
-    return {f"{pod.namespace}/{item.claim}" for item in pod.claims if item.claim}
