@@ -38,7 +38,7 @@ class JsonError(ValueError):
 
 
 def parse_json(data: bytes | bytearray | str, *, max_bytes: int) -> Any:
-    """The value of a JSON text, all of it or nothing.
+    """Return the value of a JSON text, all of it or nothing.
 
     Args:
         data: The text; bytes in UTF-8.
@@ -56,7 +56,7 @@ def parse_json(data: bytes | bytearray | str, *, max_bytes: int) -> Any:
 
 
 def parse_foreign_json(data: bytes | bytearray, *, max_bytes: int) -> tuple[Any, bool]:
-    """The value of a JSON text that a server passes on for others, of which one part must not spoil the rest.
+    """Read a JSON text that a server passes on for others, of which one part must not spoil the rest.
 
     What is nested too deeply and numbers that are too long are left out: :data:`LEFT_OUT_DEPTH` and
     :data:`LEFT_OUT_NUMBER` stand for them. What is no UTF-8, or half of a surrogate pair, becomes U+FFFD, as in Go.
@@ -88,7 +88,7 @@ def _check_length(data: bytes | bytearray | str, max_bytes: int) -> None:
 
 
 def _pruned(data: bytes) -> bytes:
-    """The text without what is too deep, too long or no Unicode, in one pass and without recursion."""
+    """Return the text without what is too deep, too long or no Unicode, in one pass and without recursion."""
     pieces: list[bytes] = []
     kept_to = 0  # everything before is in pieces
     depth = 0
@@ -116,7 +116,7 @@ def _pruned(data: bytes) -> bytes:
 
 
 def _paired(text: bytes) -> bytes:
-    """The string without halves of surrogate pairs."""
+    """Return the string without halves of surrogate pairs."""
     made = bytearray()  # ``re.sub`` would keep an object for each escape: 130 MB for a string of 3
     kept_to = 0
     for escape in _ESCAPE.finditer(text):

@@ -78,7 +78,7 @@ class Budget:
             raise SpentError
 
     def part(self, cpu_s: float) -> Budget:
-        """A budget of its own that ends no later than this one."""
+        """Return a budget of its own that ends no later than this one."""
         part = Budget(min(cpu_s, self.left_s), stopped=self._stopped, clock=self._clock, wall_clock=self._wall_clock)
         part._ends_on_wall = self._ends_on_wall
         return part

@@ -43,7 +43,7 @@ class InputError(RootportError):
 
     @classmethod
     def of_all(cls, errors: Sequence[str]) -> InputError:
-        """One error of several, a line each; a list without end is cut."""
+        """Return one error for several, a line each; a list without end is cut."""
         lines = list(errors[:LINES_SHOWN])
         if len(errors) > len(lines):
             lines.append(f"and {len(errors) - len(lines)} more errors")

@@ -19,12 +19,12 @@ _LONGEST: Final = 80  # of what anybody wrote
 
 
 def plain(text: str) -> str:
-    """A name without case and separators."""
+    """Return a name without case and separators."""
     return _SEPARATORS.sub("", text.lower())
 
 
 def alike(text: str, known: Iterable[str]) -> str | None:
-    """The one that differs in case and separators alone."""
+    """Return the known name that differs in case and separators alone, or None."""
     wanted = plain(text)
     return next((item for item in known if wanted and plain(item) == wanted), None)
 
@@ -46,7 +46,7 @@ def is_part(part: str, whole: str) -> bool:
 
 
 def nearest(text: str, known: Iterable[str]) -> str | None:
-    """The one that is spelled nearly the same."""
+    """Return the known name that is spelled nearly the same, or None."""
     wanted = plain(text)
     by_plain = {plain(item): item for item in reversed(list(known))}
     near = difflib.get_close_matches(wanted, by_plain, n=_AS_NEAR, cutoff=_NEAR)
@@ -54,7 +54,7 @@ def nearest(text: str, known: Iterable[str]) -> str | None:
 
 
 def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
-    """A sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
+    """Return a sort key: what is spelled most like ``text`` first; of equals, what has the nearest numbers.
 
     So ``1g.10gb`` is more like ``1g.5gb`` than ``1g.20gb`` is.
     """
@@ -64,7 +64,7 @@ def unlikeness(text: str, other: str) -> tuple[float, list[int]]:
 
 
 def nearest_name(text: str, known: Sequence[str]) -> str | None:
-    """The name that was meant: by case and separators, as a part of what was written, or by spelling."""
+    """Return the name that was meant: by case and separators, as a part of what was written, or by spelling."""
     short = text[:_LONGEST]
     same = alike(short, known)
     if same is not None:

@@ -141,7 +141,7 @@ class GpuPolicies(PoliciesDocument):
     policies: Annotated[tuple[GpuPolicy, ...], Field(max_length=1000)] = ()
 
     def of(self, *, model: str | None, node: str) -> GpuPolicy:
-        """The rules for a GPU of that model on that node."""
+        """Return the rules for a GPU of that model on that node."""
         return next((policy for policy in self.policies if policy.is_for(model=model, node=node)), _DEFAULT)
 
 

@@ -123,7 +123,7 @@ class NicPolicies(PoliciesDocument):
     policies: Annotated[tuple[NicPolicy, ...], Field(max_length=1000)] = ()
 
     def of(self, *, model: str | None, node: str) -> NicPolicy:
-        """The rules for a NIC (PF) of that model on that node, and for its VFs."""
+        """Return the rules for a NIC (PF) of that model on that node, which hold for its VFs too."""
         return next((policy for policy in self.policies if policy.is_for(model=model, node=node)), _DEFAULT)
 
 

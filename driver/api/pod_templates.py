@@ -51,7 +51,7 @@ class PodSpec:
 
 
 def pod_specs(data: Mapping[str, Any]) -> Iterator[PodSpec]:
-    """The pods of an object: mappings with a list of containers."""
+    """Yield the pods of an object: mappings with a list of containers."""
     pending: list[tuple[Steps, Any]] = [((), data)]
     while pending:
         steps, value = pending.pop()
@@ -68,7 +68,7 @@ def pod_specs(data: Mapping[str, Any]) -> Iterator[PodSpec]:
 
 
 def containers(pod: PodSpec) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
-    """Init containers and containers, each with its field."""
+    """Yield init containers and containers, each with its field."""
     for name in CONTAINER_LISTS:
         listed = pod.spec.get(name)
         for index, container in enumerate(listed if isinstance(listed, list) else ()):
@@ -77,7 +77,7 @@ def containers(pod: PodSpec) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
 
 
 def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
-    """What a container asks for; a limit is a request as well where there is no other."""
+    """Return the resources that a container requests; a limit counts where there is no request."""
     resources = container.get("resources")
     found: dict[str, tuple[Any, Steps]] = {}
     for kind in ("limits", "requests"):
@@ -89,5 +89,5 @@ def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
 
 
 def no_such_claim(name: str) -> str:
-    """What is wrong where a container names a claim that the pod's ``resourceClaims`` lack."""
+    """Return the message for a container that names a claim which the pod's ``resourceClaims`` lack."""
     return f"the pod's resourceClaims have no {shown(name)}: the API server refuses the pod"

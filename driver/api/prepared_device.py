@@ -78,7 +78,7 @@ class PreparedDeviceData(Wire):
     def of_nic(
         cls, *, nic: str | None, vf: str | None, bandwidth: int | None, distances: Mapping[str, str]
     ) -> PreparedDeviceData:
-        """The data of a function of a NIC, with its header."""
+        """Return the data of a function of a NIC, with its header."""
         return cls.model_validate(
             {
                 "api_version": API_VERSION,
@@ -102,7 +102,7 @@ class PreparedDeviceData(Wire):
         mig_uuid: str | None,
         distances: Mapping[str, str],
     ) -> PreparedDeviceData:
-        """The data of a GPU or a part of one, with its header."""
+        """Return the data of a GPU or a part of one, with its header."""
         return cls.model_validate(
             {
                 "api_version": API_VERSION,
@@ -119,7 +119,7 @@ class PreparedDeviceData(Wire):
 
 
 def device_key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What tells a driver's devices in a claim apart: pool, device, and share, which is empty where there is none.
+    """Return what identifies a driver's device in a claim: pool, device, and share, which is empty where there is none.
 
     Args:
         entry: One of ``status.allocation.devices.results``, or of ``status.devices``, as the API server stores it.

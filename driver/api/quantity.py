@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["Quantity", "binary_meant"]
+__all__ = ["Quantity", "binary_spelling"]
 
 _NANO: Final = 10**9
 # Kubernetes caps what it parses with a binary suffix at the int64 range (quantity.go, maxAllowed); it does not refuse.
@@ -71,12 +71,12 @@ class Quantity:
 
     @classmethod
     def of(cls, value: int, *, binary: bool = False) -> Quantity:
-        """The quantity of a whole number; ``binary`` chooses the suffixes Ki, Mi, Gi … for its text."""
+        """Return the quantity of a whole number; ``binary`` chooses the suffixes Ki, Mi, Gi … for its text."""
         return cls.from_nano(value * _NANO, "BinarySI" if binary else "DecimalSI")
 
     @classmethod
     def from_nano(cls, nano: int, format_: str = "DecimalSI") -> Quantity:
-        """The quantity of ``nano`` thousand-millionths; ``format_`` is BinarySI, DecimalSI or DecimalExponent."""
+        """Return the quantity of ``nano`` billionths; ``format_`` is BinarySI, DecimalSI or DecimalExponent."""
         made = cls.__new__(cls)
         made._nano = nano  # noqa: SLF001 - an alternative constructor
         made._format = format_  # noqa: SLF001 - as above
@@ -93,11 +93,11 @@ class Quantity:
         return self._format
 
     def is_whole(self) -> bool:
-        """True where the amount has no fraction."""
+        """Whether the amount has no fraction."""
         return self._nano % _NANO == 0
 
     def ceil(self) -> int:
-        """The amount rounded away from zero to a whole number (Go's ``Quantity.Value``, which does so too)."""
+        """Return the amount, rounded away from zero to a whole number as by Go's ``Quantity.Value``."""
         amount = -(-abs(self._nano) // _NANO)
         return -amount if self._nano < 0 else amount
 
@@ -143,7 +143,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        """On the wire a quantity is a string; Kubernetes takes a plain JSON number as well."""
+        """Take a string, or a plain JSON number as Kubernetes does; write a string."""
 
         def read(value: Any) -> Quantity:
             if isinstance(value, cls):
@@ -159,14 +159,14 @@ class Quantity:
         )
 
 
-def binary_meant(text: str) -> str | None:
-    """The quantity that is meant by an amount of bytes in another notation: ``40Gi`` for ``40GB``; None for others."""
+def binary_spelling(text: str) -> str | None:
+    """Return the quantity meant by an amount of bytes in another notation: ``40Gi`` for ``40GB``; None for others."""
     match = _BYTES.fullmatch(text)
     return None if match is None else f"{match[1]}{match[2].upper()}i"
 
 
 def _instead(text: str) -> str:
-    """What to write instead of something that is not a quantity."""
+    """Return what to write instead of something that is not a quantity."""
     match = _BYTES.fullmatch(text)
     if match is None:
         return "expected a number with an optional suffix such as 500m, 80Gi or 1e3"

@@ -11,7 +11,7 @@ __all__ = ["micro_time_text", "time_text"]
 
 
 def time_text(moment: datetime) -> str:
-    """A metav1.Time: RFC 3339 in UTC, whole seconds.
+    """Return a metav1.Time: RFC 3339 in UTC, whole seconds.
 
     Args:
         moment: With a time zone.
@@ -20,7 +20,7 @@ def time_text(moment: datetime) -> str:
 
 
 def micro_time_text(moment: datetime) -> str:
-    """A metav1.MicroTime: the same with microseconds.
+    """Return a metav1.MicroTime: the same with microseconds.
 
     Args:
         moment: With a time zone.

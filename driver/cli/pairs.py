@@ -24,7 +24,7 @@ from driver.cli.options import output_option, refuse_small_amount
 from driver.cli.output import to_json, to_yaml
 from driver.cli.pairs_report import TriedMachines
 from driver.errors import InputError
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 
 __all__ = ["command"]
 
@@ -44,7 +44,7 @@ _SLOW_LADDER: Final = (
 
 
 def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags of a :class:`PairsWish`, handed on as one argument ``wish``."""
+    """Adds the flags of a :class:`PairsRequest`, handed on as one argument ``pairs``."""
 
     @wraps(command)
     def wrapped(
@@ -59,7 +59,7 @@ def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
         rails: str | None,
         **rest: Any,
     ) -> Any:
-        wish = PairsWish(
+        pairs = PairsRequest(
             gpus=gpus,
             nics=gpus if nics_wanted is None else nics_wanted,
             # Where none is named it is chosen later; this one has the fewest constraints.
@@ -70,7 +70,7 @@ def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
             bandwidth=_quantity("--bandwidth", bandwidth, of="bandwidth"),
             rails=_rails(rails),
         )
-        return command(wish=wish, choose_scope=scope is None, **rest)
+        return command(pairs=pairs, choose_scope=scope is None, **rest)
 
     options = (
         click.option("--gpus", type=int, default=1, show_default=True, help="How many GPUs."),
@@ -119,7 +119,7 @@ code 1: no room for the claim.
 @machine_options(gpu_memory=False)
 @output_option("yaml", "json")
 def command(
-    wish: PairsWish,
+    pairs: PairsRequest,
     choose_scope: bool,  # noqa: FBT001 - as click passes flags
     template: bool,  # noqa: FBT001 - click passes flags so
     name: str,
@@ -135,8 +135,8 @@ def command(
     """
     tried = TriedMachines(machines.read() if machines else [])
     if choose_scope:
-        wish = _with_scope(wish, tried)
-    spec = claim_spec(wish)
+        pairs = _with_scope(pairs, tried)
+    spec = claim_spec(pairs)
     metadata = ObjectMeta(name=name, namespace=namespace)
     claim = ResourceClaim(api_version=API_VERSION, kind="ResourceClaim", metadata=metadata, spec=spec)
     manifest = _template(metadata, spec) if template else claim
@@ -145,26 +145,26 @@ def command(
         # Only what the user named can be wrong: the rest is ours.
         raise InputError.of_all([f"{error.path}: {error.message}" for error in errors])
     for lacking, taken, rest in (("memory", "all memory", "core"), ("core", "the whole compute", "memory")):
-        if wish.shares_gpus and lacking not in wish.gpu_capacity():
+        if pairs.shares_gpus and lacking not in pairs.gpu_capacity():
             click.echo(_ALL_OF_EACH.format(f"--gpu-{lacking}", taken, rest), err=True)
-    if wish.scope is Scope.LADDER and wish.groups > _QUICK_LADDER:
-        click.echo(_SLOW_LADDER.format(wish.groups), err=True)
+    if pairs.scope is Scope.LADDER and pairs.groups > _QUICK_LADDER:
+        click.echo(_SLOW_LADDER.format(pairs.groups), err=True)
     wire = manifest.to_wire()
-    click.echo(to_json(wire) if output == "json" else f"{_comment(wish)}{to_yaml(wire)}", nl=False)
-    return tried.report(wish)
+    click.echo(to_json(wire) if output == "json" else f"{_comment(pairs)}{to_yaml(wire)}", nl=False)
+    return tried.report(pairs)
 
 
-def _with_scope(wish: PairsWish, tried: TriedMachines) -> PairsWish:
-    """The wish with the scope that is best where the user names none, and a word on standard error where it matters."""
-    if wish.groups <= _QUICK_LADDER:
-        return replace(wish, scope=Scope.LADDER)
-    nearest = tried.nearest(wish)
+def _with_scope(pairs: PairsRequest, tried: TriedMachines) -> PairsRequest:
+    """Return the request with the best scope, for a user who names none, and say why where it matters."""
+    if pairs.groups <= _QUICK_LADDER:
+        return replace(pairs, scope=Scope.LADDER)
+    nearest = tried.nearest(pairs)
     why = _FOR_NO_MACHINE if tried else _FOR_ANY_MACHINE
     if nearest is not None:
         why = _FOR_THE_MACHINE
     scope = nearest or Scope.SWITCH
-    click.echo(_CHOSEN.format(scope.value, why, wish.groups), err=True)
-    return replace(wish, scope=scope)
+    click.echo(_CHOSEN.format(scope.value, why, pairs.groups), err=True)
+    return replace(pairs, scope=scope)
 
 
 def _template(metadata: ObjectMeta, spec: ResourceClaimSpec) -> ResourceClaimTemplate:
@@ -176,18 +176,18 @@ def _template(metadata: ObjectMeta, spec: ResourceClaimSpec) -> ResourceClaimTem
     )
 
 
-def _comment(wish: PairsWish) -> str:
-    gpu = "1 GPU" if wish.gpus_each == 1 else f"{wish.gpus_each} GPUs"
-    nic = "VF" if wish.virtual_functions else "RDMA NIC"
-    of_each = f"{gpu} and {wish.nics_each} {nic}{'' if wish.nics_each == 1 else 's'}"
+def _comment(pairs: PairsRequest) -> str:
+    gpu = "1 GPU" if pairs.gpus_each == 1 else f"{pairs.gpus_each} GPUs"
+    nic = "VF" if pairs.virtual_functions else "RDMA NIC"
+    of_each = f"{gpu} and {pairs.nics_each} {nic}{'' if pairs.nics_each == 1 else 's'}"
     near = {
         Scope.SWITCH: "under one PCIe switch",
         Scope.ROOT: "under one PCIe root",
         Scope.NUMA: "on one NUMA node",
         Scope.LADDER: "under one PCIe switch, else under one PCIe root, else on one NUMA node",
-    }[wish.scope]
-    lines = [f"# {of_each}, {near}." if wish.groups == 1 else f"# {wish.groups} times {of_each}, {near}."]
-    if wish.scope is Scope.LADDER:
+    }[pairs.scope]
+    lines = [f"# {of_each}, {near}." if pairs.groups == 1 else f"# {pairs.groups} times {of_each}, {near}."]
+    if pairs.scope is Scope.LADDER:
         lines += [
             "# The claim's status tells the rung, as nic-0/switch. A constraint on rootport.dev/type says which parts",
             "# of the lists do not go together: a NIC and a GPU are never of one type.",

@@ -18,7 +18,7 @@ from driver.model.devices import DeviceType
 from driver.model.distance import distance
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, allocatable_devices, whole_device
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 from driver.wording import plural
 from resourceclasses import device_classes_text
 
@@ -43,23 +43,23 @@ class TriedMachines:
     def __bool__(self) -> bool:
         return bool(self._machines)
 
-    def nearest(self, wish: PairsWish) -> Scope | None:
+    def nearest(self, pairs: PairsRequest) -> Scope | None:
         """The nearest scope with which all machines have room for the groups; None where there is none."""
         if not self._machines:
             return None
         fitting = (
-            scope for scope in _SCOPES if all(machine.fits(replace(wish, scope=scope)) for machine in self._machines)
+            scope for scope in _SCOPES if all(machine.fits(replace(pairs, scope=scope)) for machine in self._machines)
         )
         return next(fitting, None)
 
-    def report(self, wish: PairsWish) -> int:
+    def report(self, pairs: PairsRequest) -> int:
         """Tell on stderr what the machines can give, so that stdout is the claim alone.
 
         Returns:
             The exit code: 0 where every machine has room for the claim, else 1.
         """
         screen = console(stderr=True)
-        fits = [machine.tell(screen, wish) for machine in self._machines]
+        fits = [machine.tell(screen, pairs) for machine in self._machines]
         return 0 if all(fits) else 1
 
 
@@ -71,100 +71,100 @@ class _Machine:
         self._node = Node(metadata=ObjectMeta(name=inventory.node))
         self._allocator = Allocator(resource_slices(inventory), classes)
         self._devices: dict[str, AllocatableDevice] = {device.name: device for device in allocatable_devices(inventory)}
-        self._tried: dict[PairsWish, tuple[DeviceRequestAllocationResult, ...] | None] = {}
+        self._tried: dict[PairsRequest, tuple[DeviceRequestAllocationResult, ...] | None] = {}
 
-    def fits(self, wish: PairsWish) -> bool:
+    def fits(self, pairs: PairsRequest) -> bool:
         """Whether it has room, as far as can be told."""
         try:
-            return self._allocate(wish) is not None
+            return self._allocate(pairs) is not None
         except AllocationError:
             return False
 
-    def tell(self, screen: Console, wish: PairsWish) -> bool:
+    def tell(self, screen: Console, pairs: PairsRequest) -> bool:
         """Tell what the machine can give; whether it has room for the claim."""
         screen.print(f"{self._inventory.node}:", style="bold")
         for scope in _SCOPES:
-            screen.print(f"  --scope {scope.value:<6}  {self._answer(replace(wish, scope=scope))}", soft_wrap=True)
+            screen.print(f"  --scope {scope.value:<6}  {self._answer(replace(pairs, scope=scope))}", soft_wrap=True)
         try:
-            results = self._allocate(wish)
+            results = self._allocate(pairs)
         except AllocationError as error:
             screen.print(f"  no answer for this claim: {error}", style="red", soft_wrap=True)
             return False
         if results is None:
-            screen.print(f"  this claim: no room{self._shortage(wish)}", style="red", soft_wrap=True)
+            screen.print(f"  this claim: no room{self._shortage(pairs)}", style="red", soft_wrap=True)
             return False
         self._print(screen, results)
         return True
 
-    def _shortage(self, wish: PairsWish) -> str:
+    def _shortage(self, pairs: PairsRequest) -> str:
         """What the machine has fewer of than the claim wants, and what to ask for instead where that fits."""
         gpus = len(self._inventory.gpus)
         # A NIC with VFs is given by them alone, and of one NIC several shares can be given.
-        nics = sum(len(nic.vfs) if wish.virtual_functions else not nic.vfs for nic in self._inventory.nics)
-        most_nics = wish.nics if wish.bandwidth is not None else min(nics, wish.nics)
-        most_gpus = min(gpus, wish.gpus)
-        if (most_gpus, most_nics) == (wish.gpus, wish.nics) or not (most_gpus and most_nics):
+        nics = sum(len(nic.vfs) if pairs.virtual_functions else not nic.vfs for nic in self._inventory.nics)
+        most_nics = pairs.nics if pairs.bandwidth is not None else min(nics, pairs.nics)
+        most_gpus = min(gpus, pairs.gpus)
+        if (most_gpus, most_nics) == (pairs.gpus, pairs.nics) or not (most_gpus and most_nics):
             return ""
-        kind = "VF" if wish.virtual_functions else "RDMA NIC"
+        kind = "VF" if pairs.virtual_functions else "RDMA NIC"
         has = f": this machine has {plural(gpus, 'GPU')} and {plural(nics, kind)}"
         if max(most_gpus, most_nics) % min(most_gpus, most_nics):
             return has
-        less = replace(wish, scope=Scope.SWITCH, gpus=most_gpus, nics=most_nics, rails=wish.rails[:most_nics])
+        less = replace(pairs, scope=Scope.SWITCH, gpus=most_gpus, nics=most_nics, rails=pairs.rails[:most_nics])
         if not any(self.fits(replace(less, scope=scope)) for scope in _SCOPES):
             return has
-        flags = [f"--gpus {most_gpus}"] if most_gpus < wish.gpus else []
-        flags += [f"--nics {most_nics}"] if most_nics < wish.nics or most_gpus < wish.gpus else []
+        flags = [f"--gpus {most_gpus}"] if most_gpus < pairs.gpus else []
+        flags += [f"--nics {most_nics}"] if most_nics < pairs.nics or most_gpus < pairs.gpus else []
         return f"{has}; use {' '.join(flags)}"
 
-    def _answer(self, wish: PairsWish) -> str:
-        if lacking := self._lacking(wish):
+    def _answer(self, pairs: PairsRequest) -> str:
+        if lacking := self._lacking(pairs):
             return f"no: {lacking}"
         devices = (*self._inventory.gpus, *self._inventory.nics)
         switches = {device.pcie.switch for device in devices} - {None}
-        if wish.scope is Scope.SWITCH and not switches:
+        if pairs.scope is Scope.SWITCH and not switches:
             return "no: no PCIe switch is visible: use --scope root or numa"
-        if wish.scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
+        if pairs.scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
             return "no: no NUMA node is told: use --scope switch or root"
         try:
             # The groups alone say what the machine can do: one group less is tried as long as it cannot.
-            for groups in range(wish.groups, 0, -1):
+            for groups in range(pairs.groups, 0, -1):
                 fewer = replace(
-                    wish,
-                    gpus=groups * wish.gpus_each,
-                    nics=groups * wish.nics_each,
-                    rails=wish.rails[: groups * wish.nics_each],
+                    pairs,
+                    gpus=groups * pairs.gpus_each,
+                    nics=groups * pairs.nics_each,
+                    rails=pairs.rails[: groups * pairs.nics_each],
                 )
                 if self._allocate(fewer) is not None:
-                    return "yes" if groups == wish.groups else f"for {groups} of {wish.groups} groups"
+                    return "yes" if groups == pairs.groups else f"for {groups} of {pairs.groups} groups"
         except AllocationError as error:
             return f"no answer: {error}"
         return "no"
 
-    def _lacking(self, wish: PairsWish) -> str | None:
+    def _lacking(self, pairs: PairsRequest) -> str | None:
         """What the machine has none of, or what is not told of it, whatever the scope."""
         gpus, nics = self._inventory.gpus, self._inventory.nics
         if not gpus or not nics:
             return "no RDMA NIC" if gpus else "no GPU"
-        if wish.virtual_functions and not any(nic.vfs for nic in nics):
+        if pairs.virtual_functions and not any(nic.vfs for nic in nics):
             return "no VFs are told: assume some with --vfs-per-nic"
-        if not wish.virtual_functions and all(nic.vfs for nic in nics):
+        if not pairs.virtual_functions and all(nic.vfs for nic in nics):
             return "a NIC with VFs is given by its VFs alone: use --vf"
-        if wish.bandwidth is not None and not any(nic.speed_gbps for nic in nics):
+        if pairs.bandwidth is not None and not any(nic.speed_gbps for nic in nics):
             return "no link speed is told: give it with --nic-speed"
-        if wish.gpu_memory is not None and not any(gpu.memory_bytes for gpu in gpus):
+        if pairs.gpu_memory is not None and not any(gpu.memory_bytes for gpu in gpus):
             return "the GPUs' memory is not told: name their model with --gpu-model"
         rails = sorted({nic.rail for nic in nics if nic.rail is not None})
-        if missing := [str(rail) for rail in wish.rails if rail not in rails]:
+        if missing := [str(rail) for rail in pairs.rails if rail not in rails]:
             there = f"the rails are taken to be {', '.join(map(str, rails))}" if rails else "no rail is told"
             return f"no NIC is on rail {' or '.join(missing)}: {there}"
         return None
 
-    def _allocate(self, wish: PairsWish) -> tuple[DeviceRequestAllocationResult, ...] | None:
-        if wish not in self._tried:
-            asked = with_defaults(ResourceClaim(metadata=_ANY_CLAIM, spec=claim_spec(wish)))
+    def _allocate(self, pairs: PairsRequest) -> tuple[DeviceRequestAllocationResult, ...] | None:
+        if pairs not in self._tried:
+            asked = with_defaults(ResourceClaim(metadata=_ANY_CLAIM, spec=claim_spec(pairs)))
             found = self._allocator.allocate(self._node, [asked])
-            self._tried[wish] = None if found is None else found[0].devices.results
-        return self._tried[wish]
+            self._tried[pairs] = None if found is None else found[0].devices.results
+        return self._tried[pairs]
 
     def _print(self, screen: Console, results: Sequence[DeviceRequestAllocationResult]) -> None:
         grid = table("  NIC", "DEVICE", "GPU", "DEVICE", "DISTANCE")

@@ -67,7 +67,7 @@ class ConfigEntry:
         return isinstance(self.config, config_kind(type_))
 
     def over(self, weaker: DeviceConfig) -> DeviceConfig:
-        """What applies where this entry follows a weaker one of its kind."""
+        """Return what applies where this entry follows a weaker one of its kind."""
         if self.from_claim and isinstance(self.config, RdmaConfig) and isinstance(weaker, RdmaConfig):
             return self.config.model_copy(update={"vf": weaker.vf})
         return self.config
@@ -146,7 +146,7 @@ def _has_vf(parameters: object) -> bool:
 
 
 def config_for(entries: Iterable[ConfigEntry], request: str, device: AllocatableDevice) -> DeviceConfig | FieldError:
-    """The config that applies to a device which an allocation gave to a request.
+    """Return the config that applies to a device which was allocated to a request.
 
     An entry that names the request must fit.
 

@@ -155,7 +155,7 @@ KINDS: Final[Mapping[str, type[DeviceConfig]]] = {
 
 
 def config_kind(type_: DeviceType) -> type[DeviceConfig]:
-    """The kind of parameters that devices of a type take."""
+    """Return the kind of parameters that devices of a type take."""
     match type_:
         case DeviceType.GPU | DeviceType.GPU_RATIO:
             return GpuConfig

@@ -31,7 +31,7 @@ _Rate = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 def interface_name_error(name: str) -> str | None:
-    """Why a network interface of a pod cannot have the name; None where it can."""
+    """Return why a network interface of a pod cannot have the name; None where it can."""
     if _INTERFACE.fullmatch(name) is None:
         return (
             f"{shown(name)} cannot be an interface's name: expected 1 to {MAX_INTERFACE_NAME} letters, digits, '_', "

@@ -27,7 +27,7 @@ _SMALLEST: Final[Mapping[str, tuple[int, str, tuple[str, str]]]] = {
 
 
 def small_amount(name: str, amount: Quantity) -> str | None:
-    """What was meant by an amount that is valid, but smaller than any device's: mostly a suffix was left out.
+    """Return what was meant by a valid amount that is smaller than any device's: mostly a suffix was left out.
 
     Args:
         name: The capacity, without its domain.
@@ -46,7 +46,7 @@ def small_amount(name: str, amount: Quantity) -> str | None:
 
 
 def share_errors(requests: Mapping[str, Quantity], where: str) -> tuple[FieldError, ...]:
-    """Every mistake in one request for a share of a GPU or of a NIC, or for virtual functions.
+    """Return every mistake in one request for a share of a GPU or of a NIC, or for virtual functions.
 
     Other capacities than theirs, and those of other domains, are left alone. Whether a device has so much is for the
     scheduler.

@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from driver.health.fault_history import FaultHistory, KnownFault
 from driver.health.flapping import Damping, not_seen, not_shown, seen
 from driver.health.gpu_rules import gpu_faults, needs_second_reading, without_consequences, xid_fault, xid_is_over
-from driver.health.memory import HealthMemory, KnownFault
 from driver.health.rdma_rules import NicHistory, nic_faults
 from driver.health.readings import GpuReading, NicReading, XidEvent
 from driver.model.devices import DeviceName
@@ -36,43 +36,43 @@ class HealthEngine:
     """The health of one node's devices. For one thread at a time.
 
     Args:
-        memory: What is remembered of this boot.
+        history: What is remembered of this boot.
         damping: How long states are held.
     """
 
-    def __init__(self, memory: HealthMemory, damping: Damping | None = None) -> None:
+    def __init__(self, history: FaultHistory, damping: Damping | None = None) -> None:
         self._damping = damping or Damping()
-        self._boot_id = memory.boot_id
-        self._faults: dict[tuple[DeviceName, str], KnownFault] = {(f.device, f.reason): f for f in memory.faults}
-        self._away: dict[DeviceName, datetime] = dict(memory.away)
-        self._nics = NicHistory(memory.downs)
-        self._latest = memory.latest()
+        self._boot_id = history.boot_id
+        self._faults: dict[tuple[DeviceName, str], KnownFault] = {(f.device, f.reason): f for f in history.faults}
+        self._away: dict[DeviceName, datetime] = dict(history.away)
+        self._nics = NicHistory(history.downs)
+        self._latest = history.latest()
         self._gpu_readings: dict[DeviceName, GpuReading] = {}
         self._nic_readings: dict[DeviceName, NicReading] = {}
 
-    def memory(self) -> HealthMemory:
-        """What is to be remembered."""
-        return HealthMemory(
+    def history(self) -> FaultHistory:
+        """Return what is to be remembered."""
+        return FaultHistory(
             boot_id=self._boot_id,
             faults=tuple(known for _, known in sorted(self._faults.items())),
             away=dict(sorted(self._away.items())),
             downs=self._nics.downs(),
         )
 
-    def adopt(self, memory: HealthMemory, now: datetime) -> None:
+    def adopt(self, history: FaultHistory, now: datetime) -> None:
         """Take over the errors that another instance was told of, which this one may have begun too late to hear.
 
         Args:
-            memory: The other's. What it has of a clock that was ahead is left out.
+            history: The other's. What it has of a clock that was ahead is left out.
             now: The time, in UTC.
         """
-        for found in memory.faults:
+        for found in history.faults:
             key = found.device, found.reason
             known = self._faults.get(key)
             if found.xid is not None and found.last <= now and (known is None or known.last < found.last):
                 self._faults[key] = found if known is None else found.model_copy(update={"since": known.since})
                 self._forget_surplus(found.device)
-        for device, at in memory.away.items():
+        for device, at in history.away.items():
             if at <= now:
                 self._away[device] = max(at, self._away.get(device, at))
 
@@ -119,18 +119,18 @@ class HealthEngine:
         return self.health(present)
 
     def health(self, present: Iterable[DeviceName]) -> NodeHealth:
-        """What is known of these devices."""
+        """Return what is known of these devices."""
         devices = frozenset(present)
         by_device: defaultdict[DeviceName, list[Fault]] = defaultdict(list)
         for (device, _), known in sorted(self._faults.items()):
-            if known.told and device in devices:
+            if known.is_reported and device in devices:
                 by_device[device].append(known.fault)
         faults = tuple(fault for found in by_device.values() for fault in without_consequences(found))
         watched = (self._gpu_readings.keys() | self._nic_readings.keys()) & devices
         return NodeHealth(watched=frozenset(watched), faults=faults)
 
     def _take_clock(self, now: datetime) -> None:
-        """Where the clock was set back, all that is remembered is: else it would count for as long as that was."""
+        """Move all that is remembered back with the clock: else it would count for as long as that was ahead."""
         if self._latest is not None and (by := self._latest - now) > timedelta():
             self._faults = {key: known.moved_back(by, now) for key, known in self._faults.items()}
             self._away = {device: at - by for device, at in self._away.items()}
@@ -162,7 +162,7 @@ class HealthEngine:
             del self._faults[device, known.reason]
 
     def _take_absent(self, present: Collection[DeviceName], now: datetime) -> None:
-        """A device that is gone shows no state any more. Its errors stay until it is back: it was reset by then."""
+        """End the states of devices that are gone. Their errors stay until they are back: they were reset by then."""
         for key, known in list(self._faults.items()):
             if known.device in present:
                 continue
@@ -223,7 +223,7 @@ def _whole_seconds(fault: Fault) -> Fault:
 
 
 def _ecc(reading: GpuReading, now: datetime) -> Iterator[Fault]:
-    """Uncorrected errors since the driver was loaded: a reset of the GPU sets the count to zero."""
+    """Yield the fault of uncorrected errors since the driver was loaded: a reset of the GPU sets the count to zero."""
     if reading.uncorrected_errors:
         yield Fault(
             device=reading.device,
@@ -237,6 +237,6 @@ def _ecc(reading: GpuReading, now: datetime) -> Iterator[Fault]:
 
 
 def _clean(fault: Fault) -> Fault:
-    """The fault as the API server takes it: one printable line, and a time of whole seconds."""
+    """Return the fault as the API server takes it: one printable line, and a time of whole seconds."""
     line = "".join(char if char.isprintable() else " " for char in fault.message)
     return replace(_whole_seconds(fault), message=" ".join(line.split()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from driver.health.memory import KnownFault
+from driver.health.fault_history import KnownFault
 from driver.model.health import LINK_DOWN_FAULT, Fault
 
 __all__ = ["Damping", "hold_time", "not_seen", "not_shown", "seen"]
@@ -38,14 +38,14 @@ class Damping:
 
 
 def hold_time(known: KnownFault, damping: Damping, now: datetime) -> timedelta:
-    """How long this state must stay away before it is over."""
+    """Return how long this state must stay away before it is over."""
     if known.reason in _NO_HOLD:
         return timedelta()
     return min(damping.hold * (1 << len(_recent(known, now))), max(_LONGEST_HOLD, damping.hold))
 
 
 def seen(fault: Fault, known: KnownFault | None, now: datetime, *, needed: int = 1) -> KnownFault:
-    """The state as it is to be remembered after a reading that shows it.
+    """Return the state as it is to be remembered after a reading that shows it.
 
     Args:
         fault: What the reading shows.
@@ -61,28 +61,28 @@ def seen(fault: Fault, known: KnownFault | None, now: datetime, *, needed: int =
             since=fault.since,
             message=fault.message,
             last=now,
-            told=needed <= 1,
+            is_reported=needed <= 1,
         )
-    came_back = known.away_since is not None and (known.told or known.sightings >= needed)
+    came_back = known.away_since is not None and (known.is_reported or known.sightings >= needed)
     sightings = min(needed, (0 if known.away_since is not None else known.sightings) + 1)
-    told = known.told or sightings >= needed
+    is_reported = known.is_reported or sightings >= needed
     return known.model_copy(
         update={
             "effect": fault.effect,
             "message": fault.message,
             # A state that is held has been there all the time, as far as others can tell.
-            "since": known.since if known.told else fault.since,
+            "since": known.since if known.is_reported else fault.since,
             "last": now,
             "sightings": sightings,
             "away_since": None,
             "returned": (*_recent(known, now), now)[-_MAX_RETURNS:] if came_back else _recent(known, now),
-            "told": told,
+            "is_reported": is_reported,
         }
     )
 
 
 def not_seen(known: KnownFault, damping: Damping, now: datetime) -> KnownFault | None:
-    """The state as it is to be remembered after a reading that does not show it; None where it can be forgotten."""
+    """Return the state as it is to be remembered after a reading that does not show it; None where it is over."""
     away_since = known.away_since or now
     over = now - away_since >= hold_time(known, damping, now)
     if over and now - known.last >= _RETURNS_COUNT_FOR:
@@ -90,13 +90,17 @@ def not_seen(known: KnownFault, damping: Damping, now: datetime) -> KnownFault |
     if over and known.reason in _NO_HOLD:
         return None
     return known.model_copy(
-        update={"away_since": away_since, "told": known.told and not over, "returned": _recent(known, now)}
+        update={
+            "away_since": away_since,
+            "is_reported": known.is_reported and not over,
+            "returned": _recent(known, now),
+        }
     )
 
 
 def not_shown(known: KnownFault) -> KnownFault:
-    """The state after a reading that tells nothing of it: it does not stay away for all that."""
-    return known.model_copy(update={"away_since": None}) if known.told else known
+    """Return the state after a reading that cannot show it, which does not count as staying away."""
+    return known.model_copy(update={"away_since": None}) if known.is_reported else known
 
 
 def _recent(known: KnownFault, now: datetime) -> tuple[datetime, ...]:

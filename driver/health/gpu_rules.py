@@ -60,7 +60,7 @@ _XID: Final = re.compile(r"Xid([0-9]{1,9})")
 
 
 def gpu_faults(reading: GpuReading, now: datetime) -> tuple[Fault, ...]:
-    """The states that a reading shows; each with ``since=now``: a state that was there before keeps its own.
+    """Return the states that a reading shows, each with ``since=now``; one that was there before keeps its own time.
 
     GpuLost evicts; GpuNotAnswering, RecoveryNeeded and RowRemapFailure keep new work away; RetiredPagesPending,
     RowRemapPending, ThermalSlowdown and PowerBrakeSlowdown are told only. A lost GPU, or one that does not answer,
@@ -82,7 +82,7 @@ def needs_second_reading(fault: Fault) -> bool:
 
 
 def xid_fault(event: XidEvent) -> Fault | None:
-    """The fault that an error makes, ``Xid79`` for 79, with ``since=event.at``.
+    """Return the fault that an error makes, ``Xid79`` for 79, with ``since=event.at``.
 
     None for an error that says nothing about the GPU (an application's), and for an event without a device: give each
     GPU that it counts for an event of its own.
@@ -138,7 +138,7 @@ def xid_is_over(
 
 
 def without_consequences(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """The faults, in their order, without those that another fault of the same device explains.
+    """Return the faults, in their order, without those that another fault of the same device explains.
 
     RecoveryNeeded is what the driver concludes from an error: where the device has an Xid fault that is at least as
     severe, that one says more.

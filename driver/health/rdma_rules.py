@@ -89,7 +89,7 @@ class NicHistory:
                 self._ports[key] = _next(former, port, now)
 
     def downs(self) -> dict[str, tuple[datetime, ...]]:
-        """When ports went down, by NIC and port, those that did: what is to be remembered over a restart."""
+        """Return when ports went down, by NIC and port, to be remembered over a restart."""
         known = {key: port.downs for key, port in self._ports.items()}
         return {key: downs for key, downs in sorted((self._downs_before | known).items()) if downs}
 
@@ -107,18 +107,18 @@ class NicHistory:
         }
 
     def flaps(self, device: DeviceName, number: int) -> int:
-        """How often a port went down within the last ten minutes before its latest reading."""
+        """Return how often a port went down within the last ten minutes before its latest reading."""
         port = self._ports.get(_key(device, number))
         return len(port.downs) if port else 0
 
     def noisy(self, device: DeviceName, number: int, now: datetime) -> Mapping[str, int]:
-        """The error counters of a port that grew too fast, and by how much."""
+        """Return the error counters of a port that grew too fast, and by how much."""
         port = self._ports.get(_key(device, number))
         return port.noisy if port and now < port.noisy_until else {}
 
 
 def nic_faults(reading: NicReading, history: NicHistory, now: datetime) -> tuple[Fault, ...]:
-    """The states that a reading shows, of each reason once; each with ``since=now``.
+    """Return the states that a reading shows, each reason once, with ``since=now``.
 
     LinkDown (NoSchedule): no port is active. LinkFlapping (NoSchedule): a port went down three times in ten minutes.
     LinkErrors (None): an error counter of the link grew by more than ten in five minutes.

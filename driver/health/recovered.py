@@ -23,7 +23,7 @@ _SKEW: Final = timedelta(minutes=5)
 
 
 def read_recovered(text: str, now: datetime) -> tuple[dict[DeviceName, datetime], tuple[str, ...]]:
-    """Until when each device's errors are over, and what of the text could not be used, a sentence each.
+    """Return until when each device's errors are over, and what of the text could not be used, a sentence each.
 
     Args:
         text: The annotation's value.

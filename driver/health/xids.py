@@ -58,7 +58,7 @@ class Xid:
 
 
 def xid(number: int) -> Xid:
-    """What is known of an error; of one that is not in the table, that."""
+    """Return what is known of an error, also of one that is not in the table."""
     known = _XIDS.get(number)
     return known or Xid(
         number=number,

@@ -17,7 +17,7 @@ _ONE: Final = Quantity.of(1)
 
 
 def in_steps(whole: int, *, minimum: int, step: int, binary: bool = False) -> DeviceCapacity:
-    """A capacity whose shares have ``minimum`` and any number of steps more; who does not ask is given the largest.
+    """Return a capacity whose shares have ``minimum`` and any number of steps more; by default, they have the most.
 
     ``binary`` chooses how amounts are written (:meth:`driver.api.quantity.Quantity.of`).
     """
@@ -38,6 +38,6 @@ def in_steps(whole: int, *, minimum: int, step: int, binary: bool = False) -> De
 
 
 def one_each(count: int) -> DeviceCapacity:
-    """A capacity of ``count``, of which each share takes 1."""
+    """Return a capacity of ``count``, of which each share takes 1."""
     policy = CapacityRequestPolicy(default=_ONE, valid_values=(_ONE,))
     return DeviceCapacity(value=Quantity.of(count), request_policy=policy)

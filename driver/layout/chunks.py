@@ -25,7 +25,7 @@ class Chunk:
 
 
 def chunks(devices: Iterable[Device], counter_sets: Sequence[CounterSet]) -> tuple[Chunk, ...]:
-    """Fill slices with devices, and then with counter sets; one empty slice where there is nothing."""
+    """Fill slices with devices, and then with counter sets; return one empty slice where there is nothing."""
     filled: list[list[Device]] = []
     limit = DEVICES_PER_SLICE
     for device in devices:

@@ -59,7 +59,7 @@ class GpuCounters:
     of_profile: Mapping[int, Mapping[str, int]]
 
     def of_partition(self, partition: MigPartition) -> dict[str, int]:
-        """What a partition consumes."""
+        """Return what a partition consumes."""
         place = partition.placement
         slices = {_memory_slice(number): 1 for number in range(place.start, place.start + place.size)}
         return slices | dict(self.of_profile[partition.profile.profile_id])
@@ -87,17 +87,17 @@ class _Steps:
 
 
 def whole_counters() -> GpuCounters:
-    """The counters of a GPU that is given in several modes, none of them MIG."""
+    """Return the counters of a GPU that is given in several modes, none of them MIG."""
     return GpuCounters(totals={ONE_GPU: 1}, of_all={ONE_GPU: 1}, of_profile={})
 
 
 def mig_counters(partitions: Iterable[MigPartition]) -> GpuCounters:
-    """The counters of a GPU with these partitions: all placements of all its profiles, at least one."""
+    """Return the counters of a GPU with these partitions: all placements of all its profiles, at least one."""
     return _counters(tuple({partition.profile: partition.label for partition in partitions}.items()))
 
 
 def slice_count(profiles: Iterable[MigProfile]) -> int:
-    """How many memory slices a GPU with these profiles has: the end of the placement that reaches farthest."""
+    """Return how many memory slices a GPU with these profiles has: the end of the placement that reaches farthest."""
     return max(place.start + place.size for profile in profiles for place in profile.placements)
 
 
@@ -121,7 +121,7 @@ def _counters(labels: tuple[tuple[MigProfile, str], ...]) -> GpuCounters:
 
 
 def _scarce_things(labels: Sequence[tuple[MigProfile, str]]) -> Iterator[_Scarce]:
-    """Everything that may run out, with a total that NVML vouches for."""
+    """Yield everything that may run out, with a total that NVML vouches for."""
     profiles = [profile for profile, _ in labels]
     for name, amount in _RESOURCES.items():
         # NVML does not tell how much a GPU has. It has what as many instances of a profile as fit would have.

@@ -42,17 +42,17 @@ _ACTIVE: Final = "active"
 
 
 def gpu_attributes(gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
-    """Of a whole GPU; ``domains`` are the link domains of all GPUs of the node."""
+    """Return the attributes of a whole GPU; ``domains`` are the link domains of all GPUs of the node."""
     return _present(_common(gpu, gpu.vendor) | _gpu(gpu, domains))
 
 
 def ratio_attributes(ratio: GpuRatio, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
-    """Of a GPU's percent device: those of the GPU, except for the type."""
+    """Return the attributes of a GPU's percent device: those of the GPU, except for the type."""
     return gpu_attributes(ratio.gpu, domains=domains) | _present({attributes.TYPE: identifier(ratio.type)})
 
 
 def partition_attributes(partition: MigPartition) -> _Present:
-    """Of a MIG partition. There are many of them, so they have only what a claim cannot do without."""
+    """Return a MIG partition's attributes: there are many partitions, so only those that a claim cannot do without."""
     path = partition.pcie
     return _present(
         {
@@ -66,7 +66,7 @@ def partition_attributes(partition: MigPartition) -> _Present:
 
 
 def partition_gpu_attributes(partition: MigPartition, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
-    """What a MIG partition has of its GPU, and publishes only where an administrator wants it."""
+    """Return what a MIG partition has of its GPU, and publishes only where an administrator wants it."""
     gpu = partition.gpu
     of_gpu = _gpu(gpu, domains) | {
         attributes.UUID: None,  # a partition has one of its own once it exists
@@ -80,12 +80,12 @@ def partition_gpu_attributes(partition: MigPartition, *, domains: Mapping[PciAdd
 
 
 def nic_attributes(nic: RdmaNic, *, netns_mode: RdmaNetnsMode | None) -> _Present:
-    """Of a whole RDMA NIC: a PF."""
+    """Return the attributes of a whole RDMA NIC: a PF."""
     return _present(_common(nic, nic.vendor) | _function(nic, netns_mode))
 
 
 def vf_attributes(vf: RdmaVf, *, nic: RdmaNic, netns_mode: RdmaNetnsMode | None) -> _Present:
-    """Of a VF of a NIC that is given by its name."""
+    """Return the attributes of a VF of a NIC that is given by its name."""
     own: _Attributes = {
         # A VF's own come and go with its network interface, from pod to pod.
         attributes.LINK_STATE: identifier(link_state(nic)),
@@ -98,7 +98,7 @@ def vf_attributes(vf: RdmaVf, *, nic: RdmaNic, netns_mode: RdmaNetnsMode | None)
 
 
 def pool_attributes(pool: RdmaVfPool, *, netns_mode: RdmaNetnsMode | None) -> _Present:
-    """Of a NIC's VFs as one device: nothing that differs from VF to VF."""
+    """Return the attributes of a NIC's VFs as one device: nothing that differs from VF to VF."""
     nic, path = pool.nic, pool.pcie
     ports = [port for vf in pool.vfs for port in vf.ports]
     return _present(
@@ -121,12 +121,12 @@ def pool_attributes(pool: RdmaVfPool, *, netns_mode: RdmaNetnsMode | None) -> _P
 
 
 def fpga_device(fpga: Fpga) -> resource_v1.Device:
-    """An FPGA."""
+    """Return the published device of an FPGA."""
     return resource_v1.Device(name=fpga.name, attributes=_present(_common(fpga, fpga.vendor)))
 
 
 def link_state(function: RdmaFunction) -> str | None:
-    """``active`` where a port is, else the first port's state; None where the source tells none."""
+    """Return ``active`` where a port is, else the first port's state; None where the source names none."""
     states = [port.state for port in function.ports if port.state is not None]
     return _ACTIVE if _ACTIVE in states else next(iter(states), None)
 

@@ -20,7 +20,7 @@ def with_extra(
     extra: Sequence[ExtraAttribute],
     not_published: Mapping[str, DeviceAttribute] = _NOTHING,
 ) -> dict[str, DeviceAttribute]:
-    """A device's attributes, and those that its policy adds: with the value of one of its own, under another name.
+    """Add to a device's attributes those of its policy: each has the value of one of its own, under another name.
 
     An attribute whose source the device does not have is absent, as the source is.
 

@@ -48,7 +48,7 @@ class GpuDevices:
     domains: Mapping[PciAddress, PciAddress]
 
     def whole(self) -> Iterator[Device]:
-        """The GPU itself, if it is on offer: given whole, or in shares of core percent and bytes."""
+        """Yield the GPU itself, if it is on offer: given whole, or in shares of core percent and bytes."""
         if not self.offer.is_whole:
             return
         gpu = self.offer.gpu
@@ -59,7 +59,7 @@ class GpuDevices:
         yield self._shareable(gpu.name, gpu_attributes(gpu, domains=self.domains), capacity)
 
     def ratio(self) -> Iterator[Device]:
-        """The GPU in shares of core percent and memory percent, if it is on offer so."""
+        """Yield the GPU in shares of core percent and memory percent, if it is on offer so."""
         ratio = self.offer.ratio
         if ratio is None:
             return
@@ -68,7 +68,7 @@ class GpuDevices:
         yield self._shareable(ratio.name, ratio_attributes(ratio, domains=self.domains), capacity)
 
     def partitions(self) -> Iterator[Device]:
-        """The GPU's MIG partitions. A partition is given whole."""
+        """Yield the GPU's MIG partitions. A partition is given whole."""
         counters = self.offer.counters
         for partition in self.offer.partitions:
             memory = Quantity.of(partition.profile.memory_bytes, binary=True)
@@ -83,7 +83,7 @@ class GpuDevices:
             )
 
     def counters(self) -> Iterator[CounterSet]:
-        """The GPU's counters, if it needs any."""
+        """Yield the GPU's counters, if it needs any."""
         if self.offer.counters is not None:
             yield CounterSet(name=self.counter_set, counters=_counters(self.offer.counters.totals))
 

@@ -11,7 +11,7 @@ __all__ = ["link_domains"]
 
 
 def link_domains(gpus: Iterable[Gpu]) -> Mapping[PciAddress, PciAddress]:
-    """The link domain of each GPU that has links: the lowest address among the GPUs that it can reach over them.
+    """Return the link domain of each GPU that has links: the lowest address among the GPUs that it reaches over them.
 
     Links without a peer end at NVSwitches, which join all GPUs of the node that have such links.
     """

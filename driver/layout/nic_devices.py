@@ -54,7 +54,7 @@ class NicOffer:
 
 
 def on_rail_by(policy: NicPolicy, nic: RdmaNic) -> RdmaNic:
-    """The NIC, with its VFs, on the rail that its policy says; as it is where the policy says nothing of rails."""
+    """Return the NIC, with its VFs, on its policy's rail; unchanged where the policy names no rails."""
     if policy.rails is None:
         return nic
     of_nic = (
@@ -65,19 +65,20 @@ def on_rail_by(policy: NicPolicy, nic: RdmaNic) -> RdmaNic:
     return on_rail(nic, next(of_nic, None))
 
 
-def nic_offer(nic: RdmaNic, policy: NicPolicy, *, nodes_told: bool) -> NicOffer:
-    """How a NIC is on offer.
+def nic_offer(nic: RdmaNic, policy: NicPolicy, *, names_device_nodes: bool) -> NicOffer:
+    """Return how a NIC is on offer.
 
     Args:
         nic: The NIC.
         policy: The rules for it.
-        nodes_told: Whether the inventory's source tells device nodes: where it does, what has none is not offered.
+        names_device_nodes: Whether the inventory's source names device nodes: then a device without one is not
+            offered.
     """
     if not nic.vfs:
-        return NicOffer(nic=nic, is_whole=nic.device_nodes_known or not nodes_told)
+        return NicOffer(nic=nic, is_whole=nic.device_nodes_known or not names_device_nodes)
     if policy.vfs == "pooled" and (pool := vf_pool(nic)) is not None:
         return NicOffer(nic=nic, pool=pool)
-    return NicOffer(nic=nic, vfs=tuple(vf for vf in nic.vfs if vf.device_nodes_known or not nodes_told))
+    return NicOffer(nic=nic, vfs=tuple(vf for vf in nic.vfs if vf.device_nodes_known or not names_device_nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class NicDevices:
     netns_mode: RdmaNetnsMode | None
 
     def whole(self, nic: RdmaNic, policy: NicPolicy) -> Device:
-        """The NIC itself: given whole, or in shares of its bandwidth where it can be shared.
+        """Return the NIC itself: given whole, or in shares of its bandwidth where it can be shared.
 
         In exclusive mode the RDMA device moves into the network namespace of one pod, so one claim has it.
         """
@@ -103,13 +104,13 @@ class NicDevices:
         return _device(nic.name, given, capacity, nic)
 
     def pool(self, pool: RdmaVfPool, policy: NicPolicy) -> Device:
-        """The NIC's VFs as one device: each request takes one."""
+        """Return the NIC's VFs as one device: each request takes one."""
         capacity = {attributes.VFS: one_each(len(pool.vfs))}
         given = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
         return _device(pool.name, given, capacity, pool.nic)
 
     def named(self, vf: RdmaVf, nic: RdmaNic, policy: NicPolicy) -> Device:
-        """A VF of a NIC by its name."""
+        """Return a VF of a NIC by its name."""
         given = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
         return _device(vf.name, given, {}, nic)
 
@@ -130,7 +131,7 @@ def _device(
 
 
 def _bandwidth(nic: RdmaNic) -> int | None:
-    """Where it is an amount that Kubernetes could hold."""
+    """Return the NIC's bandwidth; None where it is not an amount that Kubernetes could hold."""
     bandwidth = nic.bandwidth
     return bandwidth if bandwidth is not None and 0 < bandwidth <= _MOST else None
 
@@ -144,7 +145,7 @@ def _share_of(bandwidth: int, steps: BandwidthSteps) -> DeviceCapacity:
 
 
 def _taints(nic: RdmaNic) -> tuple[DeviceTaint, ...]:
-    """Of the NIC, and of its VFs, which have no link without it."""
+    """Return the taints of the NIC, which its VFs have too, since they have no link without it."""
     if not nic.link_is_down:
         return ()
     link = link_state(nic)

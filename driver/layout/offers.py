@@ -65,7 +65,7 @@ class GpuOffer:
 
 
 def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuOffer:
-    """In which ways a GPU is on offer, under the rules that are for it.
+    """Return the ways in which a GPU is on offer, under its rules.
 
     Args:
         gpu: The GPU.
@@ -106,13 +106,13 @@ def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuO
 
 
 def memory_of(gpu: Gpu) -> int | None:
-    """The card's memory in bytes; None where it is not known, or no amount that Kubernetes could hold."""
+    """Return the card's memory in bytes; None where it is not known, or no amount that Kubernetes could hold."""
     memory = gpu.memory_bytes
     return memory if memory is not None and 0 < memory <= _INT64 else None
 
 
 def _in_the_way(gpu: Gpu, policy: GpuPolicy, *, has_usable_partitions: bool) -> str | None:
-    """Why the GPU can be given neither whole nor by percent, whatever the rules allow."""
+    """Return why the GPU can be given neither whole nor by percent, whatever the rules allow."""
     if has_static_layout(gpu):
         if "mig" not in policy.modes:
             return _STATIC_POLICY
@@ -137,7 +137,7 @@ def _counters(gpu: Gpu, partitions: Sequence[MigPartition], *, modes: int) -> Gp
 
 
 def _odd(partitions: Sequence[MigPartition]) -> str | None:
-    """What keeps these partitions from being published."""
+    """Return what keeps these partitions from being published."""
     if len(partitions) > MOST_PARTITIONS:
         return f"NVML lists {len(partitions)} MIG placements, at most {MOST_PARTITIONS} are possible"
     for partition in partitions:

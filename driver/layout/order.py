@@ -22,7 +22,7 @@ _Place: TypeAlias = tuple[str, ...]
 
 
 def gpus_in_order(gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping[PciAddress, PciAddress]) -> list[Gpu]:
-    """GPUs of one model, link domain, NUMA node, root and switch side by side.
+    """Return the GPUs, those of one model, link domain, NUMA node, root and switch side by side.
 
     Of any two groups, the one without an RDMA NIC beside its GPUs comes first, then the smaller one: claims for a
     single GPU use up what larger claims, and claims for a GPU with a NIC, can use least.
@@ -47,7 +47,7 @@ def gpus_in_order(gpus: Sequence[Gpu], nics: Sequence[RdmaNic], domains: Mapping
 
 
 def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu]) -> list[RdmaNic]:
-    """NICs without a GPU beside them first, then the others in the order of their GPUs.
+    """Return NICs without a GPU beside them first, then the others in the order of their GPUs.
 
     So a claim for a NIC alone does not take one from a pair while there is another, and pairs are found in step.
     """
@@ -64,14 +64,14 @@ def nics_in_order(nics: Sequence[RdmaNic], gpus_first_to_last: Sequence[Gpu]) ->
 
 
 def vfs_in_order(of_nics_first_to_last: Sequence[Sequence[RdmaVf]]) -> list[RdmaVf]:
-    """The first VF of each NIC, then the second of each, and so on, so that VFs share the NICs' bandwidth evenly."""
+    """Return the first VF of each NIC, then the second of each, and so on, so that VFs share bandwidth evenly."""
     by_nic = [sorted(vfs, key=lambda vf: (vf.index, vf.address)) for vfs in of_nics_first_to_last]
     depth = max((len(vfs) for vfs in by_nic), default=0)
     return [vfs[position] for position in range(depth) for vfs in by_nic if position < len(vfs)]
 
 
 def fpgas_in_order(fpgas: Sequence[Fpga]) -> list[Fpga]:
-    """FPGAs of one NUMA node, root and switch side by side."""
+    """Return the FPGAs, those of one NUMA node, root and switch side by side."""
     return _grouped(fpgas, {fpga.address: _path(fpga) for fpga in fpgas}, frozenset())
 
 
@@ -84,7 +84,7 @@ def _path(device: Device) -> _Place:
 def _grouped(
     devices: Sequence[_DeviceT], places: Mapping[PciAddress, _Place], last: Collection[PciAddress]
 ) -> list[_DeviceT]:
-    """Devices by place. Of two groups the one without a device of ``last`` is first, then the smaller, then by name."""
+    """Group devices by place. First comes a group without a device of ``last``, then the smaller one, then by name."""
     sizes: Counter[_Place] = Counter()
     marked: set[_Place] = set()
     for address, place in places.items():

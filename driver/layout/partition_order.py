@@ -11,7 +11,7 @@ __all__ = ["partitions_in_order"]
 
 
 def partitions_in_order(partitions: Iterable[MigPartition]) -> tuple[MigPartition, ...]:
-    """The partitions of one GPU: small profiles first, and of one profile the placements that block least first.
+    """Return a GPU's partitions: small profiles first, and of one profile the placements that block least.
 
     A claim that does not name a profile gets the smallest that serves it; of two as large, the one of which there are
     more. Of one profile each next placement is the one that takes least away from what the ones before it have left

@@ -29,7 +29,7 @@ class Remembered(Generic[_K, _V]):
         self._lock = threading.Lock()
 
     def of(self, key: _K, make: Callable[[], _V]) -> _V:
-        """The result for a key, made where it is not remembered."""
+        """Return the result for a key, made where it is not remembered."""
         with self._lock:
             found = self._results.get(key)
             if found is not None:

@@ -102,7 +102,7 @@ def resource_slices(
         nic_rules=nic_rules,
         netns_mode=inventory.rdma_netns_mode,
         fpgas=inventory.fpgas,
-        nodes_told=_nodes_told(inventory),
+        names_device_nodes=_names_device_nodes(inventory),
         has_counters=has_counters,
     )
     parts = _REMEMBERED.of(hardware, lambda: _chunks(hardware))
@@ -125,7 +125,7 @@ def resource_slices(
 def device_attributes(
     inventory: Inventory, names: Collection[str]
 ) -> dict[str, Mapping[str, resource_v1.DeviceAttribute]]:
-    """The attributes of some devices as they are published, or would be, without laying out the whole node.
+    """Return the attributes of some devices as they are published, or would be, without laying out the whole node.
 
     Args:
         inventory: The node.
@@ -158,7 +158,7 @@ def device_attributes(
 def left_out(
     inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
 ) -> dict[DeviceName, str]:
-    """Which devices of the node are in no slice, and why: a reason for a person, that names no device.
+    """Return the devices that are in no slice, each with a reason for a person, which names no device.
 
     A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. A VF that its
     NIC's pool can give is on offer. The arguments are those of :func:`resource_slices`; what is on offer of a NIC is on
@@ -170,7 +170,7 @@ def left_out(
     ]
     reasons = {name: reason for offer in offers for name, reason in offer.left_out}
     reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
-    if _nodes_told(inventory):
+    if _names_device_nodes(inventory):
         wanted = (*(offer.gpu for offer in offers if offer), *_others(inventory))
         reasons |= {device.name: _NO_NODES for device in wanted if not device.device_nodes_known}
     return reasons
@@ -179,20 +179,20 @@ def left_out(
 def left_out_notes(
     inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
 ) -> tuple[str, ...]:
-    """As :func:`left_out`, as one sentence per reason."""
+    """Return the same as :func:`left_out`, as one sentence per reason."""
     devices = defaultdict[str, list[DeviceName]](list)
     for name, reason in left_out(inventory, policies=policies, has_counters=has_counters).items():
         devices[reason].append(name)
     return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
 
-def _nodes_told(inventory: Inventory) -> bool:
+def _names_device_nodes(inventory: Inventory) -> bool:
     """Whether the source tells device nodes; topology files never do, and simulation assumes them."""
     return inventory.source is not InventorySource.NCCL_TOPOLOGY
 
 
 def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]:
-    """Of each GPU. Nodes that differ in name alone get equal ones, so the cache below serves them all."""
+    """Return each GPU's rules. Nodes that differ in name alone get equal ones, so the cache below serves them all."""
     return tuple(policies.of(model=gpu.model, node=inventory.node) for gpu in inventory.gpus)
 
 
@@ -202,7 +202,7 @@ def _nic_rules(inventory: Inventory, policies: NicPolicies, *, has_shares: bool)
 
 
 def _others(inventory: Inventory) -> Iterator[Device]:
-    """What would be published, GPUs apart, if all device nodes were known."""
+    """Yield what would be published, GPUs apart, if all device nodes were known."""
     for nic in inventory.nics:
         yield from nic.vfs or (nic,)
     yield from inventory.fpgas
@@ -226,16 +226,16 @@ class _Hardware:
     nic_rules: tuple[NicPolicy, ...]
     netns_mode: RdmaNetnsMode | None
     fpgas: tuple[Fpga, ...]
-    nodes_told: bool
+    names_device_nodes: bool
     has_counters: bool
 
 
 def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
-    gpus, nics, nodes_told = hardware.gpus, hardware.nics, hardware.nodes_told
+    gpus, nics, names_device_nodes = hardware.gpus, hardware.nics, hardware.names_device_nodes
 
     def can_be_given(device: Device) -> bool:
         # prepare would refuse it each time, and the scheduler would choose it again.
-        return device.device_nodes_known or not nodes_told
+        return device.device_nodes_known or not names_device_nodes
 
     domains = link_domains(gpus)
     policies = {gpu.address: policy for gpu, policy in zip(gpus, hardware.rules, strict=True)}
@@ -245,7 +245,9 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         if can_be_given(gpu)
     }
     nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
-    nic_offers = {nic.address: nic_offer(nic, nic_policies[nic.address], nodes_told=nodes_told) for nic in nics}
+    nic_offers = {
+        nic.address: nic_offer(nic, nic_policies[nic.address], names_device_nodes=names_device_nodes) for nic in nics
+    }
     usable_nics = [nic for nic in nics if nic_offers[nic.address]]
 
     def in_order(*, whole: bool) -> list[Gpu]:
@@ -278,7 +280,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
 
 
 def _bounded(devices: Iterable[resource_v1.Device]) -> Iterator[resource_v1.Device]:
-    """The devices, made one by one, so that it ends early where there are too many."""
+    """Yield the devices, made one by one, so that it ends early where there are too many."""
     counters = 0
     for number, device in enumerate(devices, start=1):
         counters += sum(len(consumed.counters) for consumed in device.consumes_counters)
@@ -293,7 +295,7 @@ def _bounded(devices: Iterable[resource_v1.Device]) -> Iterator[resource_v1.Devi
 
 
 def _weight(hardware: _Hardware, parts: tuple[Chunk, ...]) -> int:
-    """Published devices with their counters, and what of the hardware there may be much of."""
+    """Count published devices with their counters, and what of the hardware there may be much of."""
     devices = [device for part in parts for device in part.devices]
     counters = sum(len(consumed.counters) for device in devices for consumed in device.consumes_counters)
     profiles = [profile for gpu in hardware.gpus if gpu.mig is not None for profile in gpu.mig.profiles]

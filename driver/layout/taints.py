@@ -24,7 +24,7 @@ _ODD_REASON: Final = "unknown"
 
 
 def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:
-    """The taint of each device that must not be given, by its name in the slices.
+    """Return the taint of each device that must not be given, by its name in the slices.
 
     A device has one at most: for the worst of its faults. Its parts and virtual functions have it as well. The time is
     left to the API server and then kept: tolerations count from when the cluster was told, by the cluster's own clock.
@@ -44,7 +44,7 @@ def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[D
 
 
 def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:
-    """The taint of each published device while the node's plugin can prepare none, by its name.
+    """Return the taint of each published device while the node's plugin can prepare none, by its name.
 
     Args:
         parts: The slices' contents.
@@ -57,7 +57,7 @@ def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[D
 
 
 def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTaint]]) -> tuple[Chunk, ...]:
-    """The slices' contents with more taints on their devices; the very same where there are none.
+    """Return the slices' contents with more taints on their devices; the very same where there are none.
 
     With a taint in it a slice holds fewer devices, so these may move on to other slices; their order stays.
 
@@ -82,7 +82,7 @@ def _has_own_taint(device: Device, fault: Fault) -> bool:
 
 
 def _names(device: Device) -> Iterator[str]:
-    """All names under which a whole device may be published."""
+    """Yield all names under which a whole device may be published."""
     yield device.name
     if isinstance(device, Gpu):
         yield from (part.name for part in gpu_parts(device))

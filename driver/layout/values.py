@@ -17,7 +17,7 @@ _VERSION: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))
 
 
 def text(value: str | None) -> DeviceAttribute | None:
-    """A description for people: cut after 64 bytes, never within a character."""
+    """Return a description for people: cut after 64 bytes, never within a character."""
     if not value:
         return None
     if len(value.encode()) > _LENGTH:
@@ -26,21 +26,21 @@ def text(value: str | None) -> DeviceAttribute | None:
 
 
 def identifier(value: str | None) -> DeviceAttribute | None:
-    """A name that something else goes by: absent where it is too long, since a cut one would name something else."""
+    """Return a name that identifies something; absent where it is too long, since a cut one would be another name."""
     if not value or len(value.encode()) > _LENGTH:
         return None
     return DeviceAttribute(string_value=value)
 
 
 def number(value: int | None) -> DeviceAttribute | None:
-    """A whole number; absent where it does not fit in 64 bits."""
+    """Return a whole number; absent where it does not fit in 64 bits."""
     if value is None or not -(2**63) <= value < 2**63:
         return None
     return DeviceAttribute(int_value=value)
 
 
 def version(value: str | None) -> DeviceAttribute | None:
-    """A version of one to three numbers as a semantic version; absent where it is anything else.
+    """Return a version of one to three numbers as a semantic version; absent where it is anything else.
 
     Semantic versions have three numbers without leading zeros: ``9.0`` becomes 9.0.0, ``580.159.03`` becomes 580.159.3.
     """

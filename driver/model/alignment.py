@@ -78,7 +78,7 @@ class _Choice:
 
 
 def pair_distances(inventory: Inventory, devices: Sequence[AllocatableDevice]) -> tuple[PairDistance, ...]:
-    """Of each GPU with each NIC among some devices, in their order; parts count as their cards.
+    """Return the distance of each GPU from each NIC among some devices, in their order; parts count as their cards.
 
     A device that stands there more than once, as its shares do, is in the answer once.
 
@@ -96,7 +96,7 @@ def pair_distances(inventory: Inventory, devices: Sequence[AllocatableDevice]) -
 
 
 def misalignments(inventory: Inventory, devices: Sequence[AllocatableDevice]) -> tuple[Misalignment, ...]:
-    """The GPUs among some devices of one pod that could have had a nearer NIC; none where no NIC was given.
+    """Return the GPUs of one pod that could have had a nearer NIC; none where no NIC was given.
 
     A GPU is told of when both are so:
 
@@ -175,7 +175,7 @@ def _choices(
     far: dict[DeviceName, Distance],
     candidates: Sequence[tuple[RdmaNic, _Kind]],
 ) -> list[_Choice]:
-    """The NICs that a constraint would have given the GPU, nearest first; empty where none is nearer."""
+    """Return the NICs that a constraint would have given the GPU, nearest first; empty where none is nearer."""
     found = []
     for nic, kind in candidates:
         away = between(gpu.address, nic.address)
@@ -187,17 +187,17 @@ def _choices(
 
 
 def _candidates(inventory: Inventory, kinds: set[_Kind]) -> Iterable[tuple[RdmaNic, _Kind]]:
-    """The NICs of these kinds that the node can give."""
-    nodes_told = any(function.device_nodes_known for nic in inventory.nics for function in (nic, *nic.vfs))
+    """Yield the NICs of these kinds that the node can give."""
+    names_device_nodes = any(function.device_nodes_known for nic in inventory.nics for function in (nic, *nic.vfs))
     for nic in inventory.nics:
         functions: tuple[RdmaNic | RdmaVf, ...] = nic.vfs or (nic,)  # a PF with VFs is given by them alone
-        usable = [one for one in functions if one.device_nodes_known or not nodes_told]
+        usable = [one for one in functions if one.device_nodes_known or not names_device_nodes]
         if usable and not nic.link_is_down and _kind(usable[0]) in kinds:
             yield nic, _kind(usable[0])
 
 
 def _in_vain(nics: Sequence[_Nic], content: Sequence[dict[DeviceName, Distance]]) -> list[_Nic]:
-    """Those without all of which each GPU that has its nearest possible NIC would still have one."""
+    """Return NICs without all of which each GPU that has its nearest possible NIC would still have one."""
     served = [{name for name, away in far.items() if away == min(far.values())} for far in content]
     kept = list(nics)
     vain = []
@@ -215,13 +215,13 @@ def _nearest(far: dict[DeviceName, Distance]) -> DeviceName:
 
 
 def _kind(nic: _Nic) -> _Kind:
-    """What a claim's author usually chooses by: physical or virtual, InfiniBand or RoCE."""
+    """Return what a claim's author usually chooses by: physical or virtual, InfiniBand or RoCE."""
     function = nic.vfs[0] if isinstance(nic, RdmaVfPool) else nic
     return nic.type, frozenset(port.link_layer for port in function.ports if port.link_layer is not None)
 
 
 def _constraint(gpu: PciePath, nearer: PciePath, nearest: PciePath) -> str | None:
-    """The attribute that is the same for the GPU and the nearer NIC, and another for the nearest that was given."""
+    """Return the attribute that the GPU has in common with the nearer NIC, and not with the nearest that was given."""
     for attribute, own, wanted, had in (
         (PCIE_SWITCH, gpu.switch, nearer.switch, nearest.switch),
         (PCIE_ROOT, gpu.root, nearer.root, nearest.root),

@@ -52,7 +52,7 @@ class DeviceType(StrEnum):
 
 
 def device_name(type_: DeviceType, address: PciAddress) -> DeviceName:
-    """The name in the pool of a device of this type with this PCI address (:attr:`PciDevice.name`)."""
+    """Return the name in the pool of a device of this type with this PCI address (:attr:`PciDevice.name`)."""
     return DeviceName(f"{type_}-{address.replace(':', '-').replace('.', '-')}")
 
 

@@ -104,7 +104,7 @@ class DistanceMatrix:
 
 
 def distance(inventory: Inventory, a: PciAddress, b: PciAddress) -> Distance:
-    """How two devices of one node are connected.
+    """Return how two devices of one node are connected.
 
     GPUs that are linked: NV# or XGMI#, whatever PCIe says. Otherwise, by the path in the PCIe tree:
 
@@ -124,9 +124,9 @@ def distance(inventory: Inventory, a: PciAddress, b: PciAddress) -> Distance:
 
 
 def distances(inventory: Inventory) -> Callable[[PciAddress, PciAddress], Distance]:
-    """:func:`distance` on one node, for who asks more than once: the node's devices are listed once."""
+    """Return :func:`distance` for one node, for callers that ask more than once: its devices are listed once."""
     devices = {device.address: device for device in inventory.devices()}
-    one_numa_node = _tells_no_numa_node(inventory)
+    one_numa_node = _has_no_numa_nodes(inventory)
 
     def between(a: PciAddress, b: PciAddress) -> Distance:
         for address in (a, b):
@@ -138,9 +138,9 @@ def distances(inventory: Inventory) -> Callable[[PciAddress, PciAddress], Distan
 
 
 def matrix(inventory: Inventory, *, virtual_functions: bool = False) -> DistanceMatrix:
-    """The distances between all GPUs, NICs and FPGAs of a node, and between VFs where they are asked for."""
+    """Return the distances between all GPUs, NICs and FPGAs of a node, and between VFs where they are asked for."""
     labelled = list(_labelled(inventory, virtual_functions=virtual_functions))
-    one_numa_node = _tells_no_numa_node(inventory)
+    one_numa_node = _has_no_numa_nodes(inventory)
     half = [
         [_between(device, other, one_numa_node=one_numa_node) for _, other in labelled[: index + 1]]
         for index, (_, device) in enumerate(labelled)
@@ -165,7 +165,7 @@ def _labelled(inventory: Inventory, *, virtual_functions: bool) -> Iterator[tupl
         yield f"FPGA{fpga.index}", fpga
 
 
-def _tells_no_numa_node(inventory: Inventory) -> bool:
+def _has_no_numa_nodes(inventory: Inventory) -> bool:
     return all(device.pcie.numa_node is None for device in inventory.devices())
 
 

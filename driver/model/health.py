@@ -74,11 +74,11 @@ class NodeHealth:
     cannot_prepare: str = ""
 
     def of(self, device: DeviceName) -> tuple[Fault, ...]:
-        """A device's faults, the worst first: by effect, then by age."""
+        """Return a device's faults, the worst first: by effect, then by age."""
         return _sorted(fault for fault in self.faults if fault.device == device)
 
     def taints(self) -> dict[DeviceName, Fault]:
-        """The worst fault of each device that must not be given, by device."""
+        """Return the worst fault of each device that must not be given, by device."""
         worst: dict[DeviceName, Fault] = {}
         for fault in _sorted(self.faults):
             if fault.effect is not Effect.NONE:

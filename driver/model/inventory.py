@@ -42,7 +42,7 @@ class Inventory:
     notes: tuple[str, ...] = ()
 
     def devices(self) -> Iterator[Device]:
-        """Every device: GPUs, then each NIC with its VFs behind it, then FPGAs."""
+        """Yield every device: GPUs, then each NIC with its VFs behind it, then FPGAs."""
         yield from self.gpus
         for nic in self.nics:
             yield nic
@@ -50,5 +50,5 @@ class Inventory:
         yield from self.fpgas
 
     def renamed(self, node: str) -> Inventory:
-        """The same hardware as another node (``simulate --nodes``); devices are shared, not copied."""
+        """Return the same hardware as another node (``simulate --nodes``); devices are shared, not copied."""
         return replace(self, node=node)

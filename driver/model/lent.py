@@ -29,7 +29,7 @@ class LentNames:
 
 
 def with_lent(now: Inventory, former: Inventory | None, lent: Mapping[str, LentNames]) -> Inventory:
-    """The inventory in which a lent function has what was known of it before it was lent.
+    """Return the inventory in which a lent function has what was known of it before it was lent.
 
     Its interfaces are those of the former inventory: until it is given back, sysfs may show none of them, or one under
     the name that it had in the pod. Where RDMA devices are in one network namespace each, what sysfs does not tell of

@@ -91,7 +91,7 @@ class GpuRatio(_GpuPart):
     type: ClassVar[DeviceType] = DeviceType.GPU_RATIO
 
     def memory_bytes(self, percent: int) -> int | None:
-        """So many percent of the GPU's memory, in bytes; None where that is not known.
+        """Return so many percent of the GPU's memory, in bytes; None where that is not known.
 
         Rounded down: percents that add up to 100 never add up to more bytes than there are.
         """
@@ -162,7 +162,7 @@ AllocatableDevice: TypeAlias = Device | GpuRatio | MigPartition | RdmaVfPool
 
 
 def vf_pool(nic: RdmaNic) -> RdmaVfPool | None:
-    """The NIC's VFs as one device; None where none can be given, or where they are not alike.
+    """Return the NIC's VFs as one device; None where none can be given, or where they are not alike.
 
     A VF can be given while it is bound to its RDMA driver; one that is not is left aside. VFs are alike when their link
     layer is the same: a claim must not care which one it gets.
@@ -173,7 +173,7 @@ def vf_pool(nic: RdmaNic) -> RdmaVfPool | None:
 
 
 def whole_device(device: AllocatableDevice) -> Device:
-    """The device that has a Device object: the GPU of a part, the NIC of a VF pool, every other device itself."""
+    """Return the device with a Device object: the GPU of a part, the NIC of a VF pool, every other device itself."""
     match device:
         case _GpuPart():
             return device.gpu
@@ -200,7 +200,7 @@ def mig_mode_is_fixed(cuda_compute_capability: str | None) -> bool:
 
 
 def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
-    """The GPU's other modes, in the order in which they are published.
+    """Yield the GPU's other modes, in the order in which they are published.
 
     A GPU with a static layout has the partitions of that layout alone, one whose MIG mode is fixed what goes with the
     mode. One whose memory is not known cannot be given by percent of it. Two profiles whose names make one label are
@@ -232,7 +232,7 @@ def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
 
 
 def allocatable_devices(inventory: Inventory) -> Iterator[AllocatableDevice]:
-    """Every device of the node that an allocation result can name: its devices, VF pools and its GPUs' parts."""
+    """Yield every device of the node that an allocation result can name: devices, VF pools and GPUs' parts."""
     yield from inventory.devices()
     for nic in inventory.nics:
         pool = vf_pool(nic)
@@ -243,7 +243,7 @@ def allocatable_devices(inventory: Inventory) -> Iterator[AllocatableDevice]:
 
 
 def named_devices(inventory: Inventory, names: Collection[str]) -> dict[str, AllocatableDevice]:
-    """Those of :func:`allocatable_devices` that have these names, by name; what the node does not have is left out.
+    """Return those of :func:`allocatable_devices` that have these names, by name; unknown names are left out.
 
     A GPU has some twenty places for MIG devices: what is not asked for is not looked at.
     """

@@ -37,13 +37,13 @@ def parse_pci_address(text: str) -> PciAddress:
 
 
 def pci_order(address: PciAddress) -> tuple[int, str]:
-    """A sort key: by domain, bus, device and function number."""
+    """Return a sort key: domain, bus, device and function number."""
     # A domain has 4 digits, or more without leading zeros: the longer is the larger.
     return len(address), address
 
 
 def is_standard_bus_id(address: PciAddress) -> bool:
-    """True where the standard attribute ``resource.kubernetes.io/pciBusID`` can carry the address (a 4-digit domain).
+    """Whether the standard attribute ``resource.kubernetes.io/pciBusID`` can carry the address (a 4-digit domain).
 
     Source: k8s.io/dynamic-resource-allocation v0.36.3, deviceattribute.
     """
@@ -51,7 +51,7 @@ def is_standard_bus_id(address: PciAddress) -> bool:
 
 
 def is_virtual_switch(address: PciAddress) -> bool:
-    """True for the switches that NCCL topology files of clouds invent to group devices (domain ffff, bus ff)."""
+    """Whether it is a switch that NCCL topology files of clouds invent to group devices (domain ffff, bus ff)."""
     return address.startswith(_VIRTUAL_PREFIX)
 
 

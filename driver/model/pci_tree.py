@@ -10,7 +10,7 @@ __all__ = ["meaningful_switches", "on_same_card"]
 
 
 def on_same_card(a: PciAddress, b: PciAddress) -> bool:
-    """True for functions of one PCI device: addresses that differ in nothing but the function number."""
+    """Whether they are functions of one PCI device: addresses that differ in nothing but the function number."""
     return _card(a) == _card(b)
 
 

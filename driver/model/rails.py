@@ -36,12 +36,12 @@ def with_rails(nics: Iterable[RdmaNic]) -> tuple[RdmaNic, ...]:
 
 
 def on_rail(nic: RdmaNic, rail: int | None) -> RdmaNic:
-    """The NIC on that rail; its VFs are on their PF's."""
+    """Return the NIC on that rail; its VFs are on their PF's."""
     return replace(nic, rail=rail, vfs=tuple(replace(vf, rail=rail) for vf in nic.vfs))
 
 
 def _compute_fabric(nics: Sequence[RdmaNic]) -> Sequence[RdmaNic]:
-    """The largest group of alike NICs; of groups as large the one of InfiniBand; none where that is not one group.
+    """Return the largest group of alike NICs; of equal ones that of InfiniBand; none where that is not one group.
 
     NICs are alike when vendor, model and link layer are the same. Speed tells NICs of an unknown model apart; where the
     model is known it does not count, because a port without a cable shows another speed, and the rails of its

@@ -33,7 +33,7 @@ def alignment_event(
     instance: str,
     now: datetime,
 ) -> dict[str, Any]:
-    """A Warning on the pod, as events.k8s.io/v1 takes it. Its name is made of the pod's UID: there is one for a pod.
+    """Return a Warning on the pod for events.k8s.io/v1. It is named by the pod's UID, so there is one for a pod.
 
     Args:
         pod: The pod.
@@ -59,7 +59,7 @@ def alignment_event(
 
 
 def alignment_note(allocations: Sequence[ClaimAllocation], found: Sequence[Misalignment]) -> str:
-    """Which GPU is how far from its nearest NIC, what would have been nearer, and which constraint would have helped.
+    """Return how far which GPU is from its nearest NIC, what would have been nearer, and which constraint helps.
 
     At most 1024 bytes: of many GPUs the last are only counted.
     """
@@ -84,7 +84,7 @@ def alignment_note(allocations: Sequence[ClaimAllocation], found: Sequence[Misal
 
 
 def _advice(allocations: Sequence[ClaimAllocation], found: Sequence[Misalignment]) -> str:
-    """What to write into the first GPU's claim, as far as its results show how it is written."""
+    """Return what to write into the first GPU's claim, as far as its results show how it is written."""
     by_device: Mapping[str, ClaimAllocation] = {allocation.device: allocation for allocation in allocations}
     attribute, gpu = found[0].attribute, by_device[found[0].gpu]
     of_claim = [allocation for allocation in allocations if allocation.uid == gpu.uid]

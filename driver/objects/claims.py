@@ -61,7 +61,7 @@ class ClaimAllocation:
 
 
 def claim_allocations(claim: Mapping[str, Any]) -> tuple[ClaimAllocation, ...]:
-    """What a claim was given of this driver's devices; nothing where it is not allocated.
+    """Return what a claim was given of this driver's devices; nothing where it is not allocated.
 
     Devices that it only watches over (admin access, KEP-5018) are left out: that is no use of them.
 
@@ -109,7 +109,7 @@ def _whole(text: str | None) -> int | None:
 
 
 def _text(said: str | None) -> str | None:
-    """What fits into a Device's status as a text; None where it does not."""
+    """Return what fits into a Device's status as a text; None where it does not."""
     return said if said and len(said) <= _TEXT_LENGTH and said.isprintable() else None
 
 
@@ -119,7 +119,7 @@ def _percent(text: str | None) -> int | None:
 
 
 def _prepared(data: object) -> PreparedDeviceData | None:
-    """What the plugin says; None where it is no word of a plugin that this version understands."""
+    """Return the plugin's data; None where it is not data that this version understands."""
     try:
         return PreparedDeviceData.model_validate(data)
     except ValidationError:
@@ -127,7 +127,7 @@ def _prepared(data: object) -> PreparedDeviceData | None:
 
 
 def _isolation(said: PreparedIsolation | None) -> DeviceIsolation | None:
-    """As a Device's status has it; None where it does not fit in there."""
+    """Return the isolation as a Device's status has it; None where it does not fit in there."""
     try:
         return _shared(said.state, said.by, said.version) if said else None
     except ValidationError:
@@ -136,5 +136,5 @@ def _isolation(said: PreparedIsolation | None) -> DeviceIsolation | None:
 
 @lru_cache(maxsize=256)
 def _shared(state: str, by: str, version: str | None) -> DeviceIsolation:
-    """One object for all shares that are isolated in the same way."""
+    """Return one object for all shares that are isolated in the same way."""
     return DeviceIsolation.model_validate({"state": state, "by": by, "version": version})

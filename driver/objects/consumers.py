@@ -24,7 +24,7 @@ class PodConsumer:
 
 
 def pod_consumers(claim: Mapping[str, Any]) -> tuple[PodConsumer, ...]:
-    """The pods among those that a claim is reserved for (KEP-4381: ``resource: pods`` of the core group).
+    """Return the pods that a claim is reserved for (KEP-4381: ``resource: pods`` of the core group).
 
     Others may stand there as well, such as groups of pods.
 

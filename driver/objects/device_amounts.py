@@ -21,7 +21,7 @@ __all__ = [
     "allocated",
     "capacity",
     "largest_free",
-    "memory_given",
+    "memory_allocated",
     "memory_left",
 ]
 
@@ -90,7 +90,7 @@ class DeviceUse:
 
 
 def capacity(device: Device) -> DeviceAmounts | None:
-    """What a device has; None where it has nothing that is counted."""
+    """Return what a device has; None where it has nothing that is counted."""
     match device:
         case Gpu():
             return DeviceAmounts(core=_ALL, memory=memory_left(device.memory_bytes))
@@ -102,7 +102,7 @@ def capacity(device: Device) -> DeviceAmounts | None:
 
 
 def allocatable(device: Device, offer: DeviceOffer) -> DeviceAmounts | None:
-    """What of its capacity can be given, in use or not; None where nothing of it is counted.
+    """Return what of its capacity can be given, in use or not; None where nothing of it is counted.
 
     Args:
         device: The device.
@@ -122,13 +122,13 @@ def allocatable(device: Device, offer: DeviceOffer) -> DeviceAmounts | None:
 
 
 def allocated(device: Device, use: DeviceUse) -> DeviceAmounts | None:
-    """What is given; None for nothing, or where nothing of it is counted."""
+    """Return what is allocated; None for nothing, or where nothing of it is counted."""
     if use.mode is None:
         return None
     match device:
         case Gpu():
             core = use.core + _core_of(use.partitions, device)
-            return DeviceAmounts(core=min(core, _ALL), memory=memory_given(use.memory))
+            return DeviceAmounts(core=min(core, _ALL), memory=memory_allocated(use.memory))
         case RdmaNic():
             bandwidth = None if use.bandwidth is None else Quantity.of(use.bandwidth)
             return _some(DeviceAmounts(bandwidth=bandwidth, vfs=use.vfs))
@@ -137,7 +137,7 @@ def allocated(device: Device, use: DeviceUse) -> DeviceAmounts | None:
 
 
 def largest_free(device: Device, offer: DeviceOffer, use: DeviceUse) -> DeviceFragment | None:
-    """The most that one more claim can get; None where nothing is left, or nothing of the device is counted."""
+    """Return the most that one more claim can get; None where nothing is left, or nothing of the device is counted."""
     if not offer:
         return None
     match device:
@@ -149,13 +149,13 @@ def largest_free(device: Device, offer: DeviceOffer, use: DeviceUse) -> DeviceFr
             return None
 
 
-def memory_given(amount: int | None) -> Quantity | None:
-    """Bytes of memory that are allocated, as a Device object has them: in whole mebibytes, rounded up."""
+def memory_allocated(amount: int | None) -> Quantity | None:
+    """Return bytes of allocated memory as a Device object has them: in whole mebibytes, rounded up."""
     return None if amount is None else Quantity.of(-(-amount >> _MEBI) << _MEBI, binary=True)
 
 
 def memory_left(amount: int | None) -> Quantity | None:
-    """Bytes of memory that there are, or that are free; in whole mebibytes, rounded down."""
+    """Return bytes of memory that there are, or that are free: in whole mebibytes, rounded down."""
     return None if amount is None else Quantity.of(amount >> _MEBI << _MEBI, binary=True)
 
 
@@ -217,7 +217,7 @@ def _fits(profile: MigProfile, used: Sequence[MigPartition], profiles: Sequence[
 
 
 def _core_of(partitions: Iterable[MigPartition], gpu: Gpu) -> int:
-    """Percent of the core, in proportion to compute slices."""
+    """Return the percent of the core, in proportion to compute slices."""
     taken = sum(part.profile.compute_slices for part in partitions)
     profiles = gpu.mig.profiles if gpu.mig else ()
     there = max((profile.compute_slices * profile.max_instances for profile in profiles), default=0)

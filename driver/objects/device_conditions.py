@@ -28,7 +28,7 @@ _STATES: Final[dict[str, DeviceState]] = {"True": "Healthy", "False": "Unhealthy
 def conditions_of(
     device: Device, faults: Sequence[Fault], *, is_watched: bool, is_silent: bool = False
 ) -> tuple[Condition, ...]:
-    """The conditions, Healthy first.
+    """Return the conditions, Healthy first.
 
     ``lastTransitionTime`` is when the faults began, and empty where they do not tell: then who writes the condition
     knows when it changed.
@@ -60,7 +60,7 @@ def conditions_of(
 
 
 def state_of(conditions: Sequence[Condition]) -> DeviceState:
-    """The state that goes with the conditions."""
+    """Return the state that goes with the conditions."""
     return next((_STATES[item.status] for item in conditions if item.type == HEALTHY), "Unknown")
 
 

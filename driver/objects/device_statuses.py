@@ -38,7 +38,7 @@ from driver.objects.device_amounts import (
     allocated,
     capacity,
     largest_free,
-    memory_given,
+    memory_allocated,
 )
 from driver.objects.device_conditions import conditions_of, state_of
 
@@ -65,7 +65,7 @@ def device_statuses(
     is_silent: bool = False,
     pods: Callable[[ClaimAllocation], AllocationPods] = _no_pods,
 ) -> dict[DeviceName, DeviceStatus]:
-    """The status of each device of a node that has a Device object, in the inventory's order.
+    """Return the status of each device of a node that has a Device object, in the inventory's order.
 
     A GPU's has what is given of all its parts, and a NIC's what is given of its virtual functions; the function that
     was given has it as well.
@@ -151,7 +151,7 @@ def _use(device: Device, items: _Given) -> DeviceUse:
 
 
 def _bandwidth(nic: RdmaNic, items: _Given) -> int | None:
-    """Of a NIC that is given itself; what consumes nothing takes all. None where the NIC's is not known."""
+    """Return the allocated bandwidth of a NIC; without consumed capacity all of it. None where it is not known."""
     if not nic.bandwidth:
         return None
     return min(sum(nic.bandwidth if item.bandwidth is None else item.bandwidth for _, item in items), nic.bandwidth)
@@ -168,7 +168,7 @@ def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: Allocati
         device=DeviceName(item.device),
         share_id=item.share_id,
         core=core,
-        memory=memory_given(memory),
+        memory=memory_allocated(memory),
         bandwidth=None if item.bandwidth is None else Quantity.of(item.bandwidth),
         isolation=item.isolation,
         pods=tuple(shown),
@@ -177,7 +177,7 @@ def _allocation(device: AllocatableDevice, item: ClaimAllocation, pods: Allocati
 
 
 def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | None, int | None]:
-    """Percent of core and bytes of memory. What consumes nothing takes all of the device."""
+    """Return percent of core and bytes of memory. A result without consumed capacity takes all of the device."""
     match device:
         case Gpu():
             core = _ALL if item.core is None else item.core
@@ -211,7 +211,7 @@ def _mode(items: _Given) -> DeviceMode:
 
 
 def _partitions(gpu: Gpu, items: _Given) -> Iterator[DevicePartition]:
-    """Those that an administrator made and those that are allocated, by their place."""
+    """Yield those that an administrator made and those that are allocated, by their place."""
     parts: dict[str, tuple[MigPartition, str | None]] = {}
     if has_static_layout(gpu):
         made = (part for part in gpu_parts(gpu) if isinstance(part, MigPartition))

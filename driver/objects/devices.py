@@ -33,7 +33,7 @@ _NOTHING_LEFT_OUT: Final[Mapping[model.DeviceName, str]] = MappingProxyType({})
 def device_objects(
     inventory: Inventory, *, left_out: Mapping[model.DeviceName, str] = _NOTHING_LEFT_OUT
 ) -> tuple[Device, ...]:
-    """One object for each GPU, NIC, VF and FPGA of a node, in the inventory's order.
+    """Return one object for each GPU, NIC, VF and FPGA of a node, in the inventory's order.
 
     The state is Unknown: an inventory says what is there, not how it is.
 
@@ -120,7 +120,7 @@ def _spec(device: model.Device, node: str) -> dict[str, object]:
 
 
 def _gpu_paths(gpu: model.Gpu) -> tuple[str, ...]:
-    """The GPU's own node; what all GPUs share, such as /dev/nvidiactl or /dev/kfd, is no device's."""
+    """Return the GPU's own device node; what all GPUs share, such as /dev/nvidiactl or /dev/kfd, is no device's."""
     form = _GPU_NODES.get(gpu.vendor)
     return (form.format(gpu.minor),) if form and gpu.minor is not None else ()
 
@@ -141,7 +141,7 @@ def _network(device: model.RdmaFunction) -> dict[str, object]:
 
 
 def _nearest(inventory: Inventory) -> dict[PciAddress, _Near]:
-    """For GPUs and FPGAs the nearest NICs, for NICs the nearest GPUs."""
+    """Return for GPUs and FPGAs the nearest NICs, for NICs the nearest GPUs."""
     rows = matrix(inventory).rows
     columns: dict[bool, list[int]] = {True: [], False: []}
     for at, row in enumerate(rows):

@@ -31,5 +31,5 @@ def is_extended(name: str) -> bool:
 
 
 def extended_amounts(resources: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The extended ones of a list of resources (``requests``, ``allocatable``), as it has them."""
+    """Return the extended ones of a list of resources (``requests``, ``allocatable``), as it has them."""
     return {name: amount for name, amount in (resources or {}).items() if is_extended(name)}

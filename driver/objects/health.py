@@ -22,7 +22,7 @@ _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
 def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
-    """The faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
+    """Return the faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
     worst = sorted(health.faults, key=lambda fault: (fault.effect.rank, fault.since, fault.device, fault.reason))
     kept = sorted(worst[:MAX_FAULTS], key=lambda fault: (fault.device, fault.reason))
     return tuple(
@@ -38,7 +38,7 @@ def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
 
 
 def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
-    """The health that a stored NodeInventory tells; nothing is known where its status cannot be read.
+    """Return the health in a stored NodeInventory; nothing is known where its status cannot be read.
 
     A fault whose time cannot be read counts all the same, as one of long ago.
 

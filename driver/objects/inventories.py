@@ -32,7 +32,7 @@ _HINT: Final = "the node's plugin writes this object: look at its log, and at wh
 
 
 def node_inventory(inventory: Inventory) -> NodeInventory:
-    """The object that a node's plugin writes, without a status.
+    """Return the object that a node's plugin writes, without a status.
 
     :func:`inventory_of` gives the inventory back as it was. Notes alone may differ: those beyond 256 are counted, a
     longer one than 1024 characters is cut, and what a terminal could not print is replaced, so that no note ever keeps
@@ -55,7 +55,7 @@ def node_inventory(inventory: Inventory) -> NodeInventory:
 
 
 def parse_node_inventory(document: object) -> NodeInventory:
-    """A NodeInventory as the API server gave it; fields that this version does not know are left out.
+    """Read a NodeInventory as the API server gave it; fields that this version does not know are left out.
 
     Args:
         document: JSON as Python data.
@@ -75,7 +75,7 @@ def parse_node_inventory(document: object) -> NodeInventory:
 
 
 def inventory_of(node_inventory: NodeInventory) -> Inventory:
-    """The inventory that a node's plugin wrote.
+    """Return the inventory that a node's plugin wrote.
 
     What a node wrote is not trusted: each value's form is checked by the model (:func:`parse_node_inventory` tells its
     mistakes), and here the name, the number of devices, and that no two of them have one PCI address. What
@@ -145,7 +145,7 @@ def _note(note: str) -> str:
 
 
 def _wrong_parents(inventory: Inventory) -> Iterator[FieldError]:
-    """An object's VF belongs to the NIC in whose list it stands."""
+    """Yield the VFs that name another parent than the NIC in whose list they stand."""
     for at, nic in enumerate(inventory.nics):
         for number, vf in enumerate(nic.vfs):
             if vf.parent != nic.address:

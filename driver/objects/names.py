@@ -27,17 +27,17 @@ _NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.]+", re.ASCII)
 
 
 def device_object_name(node: str, device: DeviceName) -> str:
-    """``<node>.<device>``; of a node's name that is too long for it, as much as fits, and a hash of all of it."""
+    """Return ``<node>.<device>``; a node's name that is too long is cut, and a hash of all of it added."""
     return f"{_within(node, _NAME_LENGTH - len(device) - 1)}.{device}"
 
 
 def node_label(node: str) -> str:
-    """The label's value for a node: its name; of one with more than 63 characters a part, and a hash of all of it."""
+    """Return the label's value for a node: its name; one of more than 63 characters is cut, and a hash added."""
     return _within(node, _LABEL_LENGTH)
 
 
 def model_label(model: str | None) -> str | None:
-    """A product's name as a label's value: ``NVIDIA-H100-80GB-HBM3``; None where nothing is left of it.
+    """Return a product's name as a label's value: ``NVIDIA-H100-80GB-HBM3``; None where nothing is left of it.
 
     NVIDIA's GPU feature discovery writes its label nvidia.com/gpu.product in the same way.
     """

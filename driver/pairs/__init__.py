@@ -1,6 +1,6 @@
 """Claims for GPUs and the RDMA NICs next to them, group by group. Pure."""
 
 from driver.pairs.claim import claim_spec
-from driver.pairs.wish import PairsWish, Scope
+from driver.pairs.request import PairsRequest, Scope
 
-__all__ = ["PairsWish", "Scope", "claim_spec"]
+__all__ = ["PairsRequest", "Scope", "claim_spec"]

@@ -1,4 +1,4 @@
-"""The claim for a :class:`PairsWish`.
+"""The claim for a :class:`PairsRequest`.
 
 Each group is a request for NICs and one for GPUs. With one scope, a matchAttribute constraint holds the two together.
 The ladder is a prioritized list (KEP-4816) of the NIC's request, a rung for each scope. Why it is written as it is,
@@ -39,7 +39,7 @@ from driver.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from driver.layout import attributes
-from driver.pairs.wish import PairsWish, Scope
+from driver.pairs.request import PairsRequest, Scope
 
 __all__ = ["claim_spec"]
 
@@ -54,59 +54,59 @@ _OTHER: Final = "other"
 _HAS_SWITCH: Final = f'"{attributes.PCIE_SWITCH}" in {_OWN}'
 
 
-def claim_spec(wish: PairsWish) -> ResourceClaimSpec:
-    """The spec of a ResourceClaim, valid for the API server (resource.k8s.io/v1) without more."""
+def claim_spec(pairs: PairsRequest) -> ResourceClaimSpec:
+    """Return the spec of a ResourceClaim, valid for the API server (resource.k8s.io/v1) without more."""
     requests: list[DeviceRequest] = []
     constraints: list[DeviceConstraint] = []
-    for number in range(wish.groups):
-        requests.extend((_nics(wish, number), _gpus(wish, number)))
-        constraints.extend(_constraints(wish, number))
-    if wish.differ:
-        gpus = tuple(f"gpu-{number}" for number in range(wish.groups))
+    for number in range(pairs.groups):
+        requests.extend((_nics(pairs, number), _gpus(pairs, number)))
+        constraints.extend(_constraints(pairs, number))
+    if pairs.differ:
+        gpus = tuple(f"gpu-{number}" for number in range(pairs.groups))
         constraints.append(DeviceConstraint(requests=gpus, distinct_attribute=f"{DRIVER_NAME}/{attributes.INDEX}"))
-    if wish.one_fabric:
-        nics = tuple(f"nic-{number}" for number in range(wish.groups))
+    if pairs.one_fabric:
+        nics = tuple(f"nic-{number}" for number in range(pairs.groups))
         constraints.append(_same(f"{DRIVER_NAME}/{attributes.LINK_TYPE}", *nics))
     return ResourceClaimSpec(devices=DeviceClaim(requests=tuple(requests), constraints=tuple(constraints)))
 
 
-def _nics(wish: PairsWish, number: int) -> DeviceRequest:
-    device_class = f"rdma-vf.{DRIVER_NAME}" if wish.virtual_functions else f"rdma.{DRIVER_NAME}"
-    rails = wish.rails[number * wish.nics_each : (number + 1) * wish.nics_each]
+def _nics(pairs: PairsRequest, number: int) -> DeviceRequest:
+    device_class = f"rdma-vf.{DRIVER_NAME}" if pairs.virtual_functions else f"rdma.{DRIVER_NAME}"
+    rails = pairs.rails[number * pairs.nics_each : (number + 1) * pairs.nics_each]
     selectors = (_selector(_on_rails(rails)),) if rails else ()
-    capacity = _capacity(wish.nic_capacity())
+    capacity = _capacity(pairs.nic_capacity())
     name = f"nic-{number}"
-    if wish.scope is not Scope.LADDER:
-        return _exactly(name, device_class, selectors, wish.nics_each, capacity)
-    rungs = (_sub_request(rung.value, device_class, selectors, wish.nics_each, capacity) for rung in _ATTRIBUTES)
+    if pairs.scope is not Scope.LADDER:
+        return _exactly(name, device_class, selectors, pairs.nics_each, capacity)
+    rungs = (_sub_request(rung.value, device_class, selectors, pairs.nics_each, capacity) for rung in _ATTRIBUTES)
     return DeviceRequest(name=name, first_available=tuple(rungs))
 
 
-def _gpus(wish: PairsWish, number: int) -> DeviceRequest:
+def _gpus(pairs: PairsRequest, number: int) -> DeviceRequest:
     device_class = f"gpu.{DRIVER_NAME}"
-    capacity = _capacity(wish.gpu_capacity())
+    capacity = _capacity(pairs.gpu_capacity())
     name = f"gpu-{number}"
-    if wish.scope is not Scope.LADDER:
-        return _exactly(name, device_class, (), wish.gpus_each, capacity)
+    if pairs.scope is not Scope.LADDER:
+        return _exactly(name, device_class, (), pairs.gpus_each, capacity)
     selectors: dict[str, tuple[DeviceSelector, ...]] = (
         {_SWITCH: (_selector(_HAS_SWITCH),), _OTHER: (_selector(f"!({_HAS_SWITCH})"),)}
-        if wish.gpus_each == 1
+        if pairs.gpus_each == 1
         else {rung.value: () for rung in _ATTRIBUTES}
     )
     parts = tuple(
-        _sub_request(part, device_class, selector, wish.gpus_each, capacity) for part, selector in selectors.items()
+        _sub_request(part, device_class, selector, pairs.gpus_each, capacity) for part, selector in selectors.items()
     )
     return DeviceRequest(name=name, first_available=parts)
 
 
-def _constraints(wish: PairsWish, number: int) -> Iterator[DeviceConstraint]:
+def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]:
     nic, gpu = f"nic-{number}", f"gpu-{number}"
-    if wish.scope is not Scope.LADDER:
-        yield _same(_ATTRIBUTES[wish.scope], gpu, nic)
+    if pairs.scope is not Scope.LADDER:
+        yield _same(_ATTRIBUTES[pairs.scope], gpu, nic)
         return
     switch, root, numa = (f"{nic}/{rung}" for rung in _ATTRIBUTES)
     yield _same(_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
-    if wish.gpus_each == 1:
+    if pairs.gpus_each == 1:
         yield _never(f"{gpu}/{_OTHER}", switch)
         yield _same(_ATTRIBUTES[Scope.ROOT], gpu, root)
     else:
@@ -117,7 +117,7 @@ def _constraints(wish: PairsWish, number: int) -> Iterator[DeviceConstraint]:
 
 
 def _never(*requests: str) -> DeviceConstraint:
-    """Not these GPUs with this NIC: they would have to be of one type."""
+    """Return a constraint that no device meets, for these GPUs with this NIC: they would have to be of one type."""
     return _same(f"{DRIVER_NAME}/{attributes.TYPE}", *requests)
 
 

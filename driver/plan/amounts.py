@@ -46,7 +46,7 @@ class GpuAmount:
 
 
 def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | None:
-    """How much was given of a GPU; None of a device that has no shares; or what is wrong with the allocation.
+    """Return how much of a GPU was allocated; None for devices without shares; or what is wrong with the allocation.
 
     Without ``consumedCapacity`` it is the whole GPU: slices of before shares, and clusters without the feature gate
     DRAConsumableCapacity.
@@ -64,7 +64,7 @@ def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | Non
 
 
 def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
-    """What is wrong with the capacities that the claim asks for, where a request was given of a GPU or a NIC.
+    """Yield what is wrong with the capacities that the claim asks for, where a request was given a GPU or a NIC.
 
     A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
     The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
@@ -110,7 +110,7 @@ def _has(item: AllocatedDevice, capacity: str) -> Quantity | None:
 
 
 def _no_share(item: AllocatedDevice) -> Iterator[FieldError]:
-    """Of a device that is given once and as a whole."""
+    """Yield what is wrong with a device that is given once and as a whole."""
     if item.share_id is not None:
         what = f"{shown(item.share_id)}: devices of type {item.device.type} are not given in shares"
         yield FieldError(f"{item.where}.shareID", f"{what} ({item.at})")
@@ -145,7 +145,7 @@ def _consumed(item: AllocatedDevice, device: Gpu | GpuRatio) -> GpuAmount | tupl
 
 
 def _values(item: AllocatedDevice, memory: str, errors: list[FieldError]) -> dict[str, tuple[str, Quantity]]:
-    """What the result says, by the capacity's name without the driver's domain, with the key as it is written."""
+    """Return the consumed capacity by name without the driver's domain, each with the key as it is written."""
     values: dict[str, tuple[str, Quantity]] = {}
     for key, value in item.consumed.items():
         name = key.removeprefix(_DOMAIN)

@@ -110,7 +110,7 @@ class CdiDevice:
         return tuple(self.device_root + path for path in self.device_nodes)
 
     def edits(self) -> dict[str, object]:
-        """Its ``containerEdits``; lists without entries are left out."""
+        """Return its ``containerEdits``; lists without entries are left out."""
         nodes = [
             {"path": path, "hostPath": host} if self.device_root else {"path": path}
             for path, host in zip(self.device_nodes, self.host_device_nodes, strict=True)
@@ -151,14 +151,14 @@ class CdiSpec:
         return spec_file_name(self.claim.uid)
 
     def to_json(self) -> bytes:
-        """The file's content: the same bytes for the same spec."""
+        """Return the file's content: the same bytes for the same spec."""
         devices = [{"name": device.name, "containerEdits": device.edits()} for device in self.devices]
         spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
         return to_json(spec, indent=2) + b"\n"
 
 
 def device_name(claim_uid: str, request: str, device: str, share_id: str | None = None) -> str:
-    """The CDI device of a device, or of a share of it, that a claim's request was given.
+    """Return the name of the CDI device for a device, or a share of it, that a claim's request was given.
 
     The parts are DNS labels, which have no ``_``: two that differ never get one name.
     """
@@ -166,7 +166,7 @@ def device_name(claim_uid: str, request: str, device: str, share_id: str | None 
 
 
 def driver_device_name(claim_uid: str) -> str:
-    """The CDI device of the driver's files. It has one ``_``, so it is none of :func:`device_name`'s."""
+    """Return the name of the CDI device of the driver's files. It has one ``_``: :func:`device_name` makes more."""
     return f"{claim_uid}_nvidia-driver"
 
 

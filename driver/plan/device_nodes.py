@@ -35,7 +35,7 @@ _DEVICE_PATH: Final = re.compile(r"/dev(?:/(?!\.\.?(?:/|$))[A-Za-z0-9_.:-]+)+", 
 
 
 def with_assumed_minors(device: AllocatableDevice) -> AllocatableDevice:
-    """The device with the device node that its index suggests, where the inventory's source tells none.
+    """Return the device with the device node that its index suggests, where the inventory's source names none.
 
     Only for simulation: a topology file has no minors, and on a real node they need not follow the index. An FPGA gets
     a render node, as a Xilinx card has it. A VF is left as it is, since its index counts within its PF.
@@ -58,7 +58,7 @@ def _numbered(gpu: Gpu) -> Gpu:
 
 
 def assumed_instance(partition: MigPartition) -> MigInstance:
-    """A MIG device as it could be, once it is made; only for simulation, as :func:`with_assumed_minors`.
+    """Return a MIG device as it could be once it is made; only for simulation, as :func:`with_assumed_minors`.
 
     Its minors are those of a driver that numbers GPU instances by the memory slice they start at.
     """
@@ -77,7 +77,7 @@ def assumed_instance(partition: MigPartition) -> MigInstance:
 
 
 def mig_device_nodes(instance: MigInstance) -> tuple[str, ...]:
-    """What a MIG device takes beside its GPU's nodes: the right to use its GPU instance and its compute instance.
+    """Return a MIG device's own nodes: the right to use its GPU instance and its compute instance.
 
     Source: NVIDIA's MIG User Guide, "Device Nodes and Capabilities".
     """
@@ -86,7 +86,7 @@ def mig_device_nodes(instance: MigInstance) -> tuple[str, ...]:
 
 
 def device_nodes(device: AllocatableDevice, config: DeviceConfig, subject: str) -> tuple[str, ...]:
-    """The paths of the device nodes, in the order in which the kernel's drivers would make them.
+    """Return the paths of the device nodes, in the order in which the kernel's drivers would make them.
 
     Args:
         device: What was allocated.
@@ -114,7 +114,7 @@ def device_nodes(device: AllocatableDevice, config: DeviceConfig, subject: str) 
 def pool_nodes(
     pool: RdmaVfPool, functions: Sequence[RdmaFunction], config: DeviceConfig, subject: str
 ) -> tuple[str, ...]:
-    """The paths of the device nodes of some virtual functions of a pool, each once.
+    """Return the paths of the device nodes of some virtual functions of a pool, each once.
 
     Args:
         pool: What was allocated.

@@ -73,7 +73,7 @@ class HookProgram:
     commands: tuple[str, ...] = (CREATE_SYMLINKS, UPDATE_LDCACHE)
 
     def hook(self, command: str, *arguments: str) -> CdiHook:
-        """One hook; in ``nvidia-ctk`` they are subcommands of ``hook``."""
+        """Return one hook; in ``nvidia-ctk`` they are subcommands of ``hook``."""
         program = posixpath.basename(self.path)
         prefix = (program, "hook") if program == "nvidia-ctk" else (program,)
         return CdiHook(path=self.path, args=(*prefix, command, *arguments))
@@ -108,7 +108,7 @@ class DriverFiles:
 
 
 def driver_cdi_device(claim_uid: str, files: DriverFiles) -> CdiDevice:
-    """The CDI device that gives a container the driver's files: one a claim, beside the devices of its GPUs."""
+    """Return the CDI device that gives a container the driver's files: one a claim, beside those of its GPUs."""
     return CdiDevice(
         name=driver_device_name(claim_uid), mounts=_mounts(files), hooks=_hooks(files, files.hook_program), env=()
     )
@@ -132,7 +132,7 @@ def _mounts(files: DriverFiles) -> tuple[CdiMount, ...]:
 
 
 def _hooks(files: DriverFiles, program: HookProgram | None) -> tuple[CdiHook, ...]:
-    """In the order of ``nvidia-ctk cdi generate``: the linker's cache is made when all links are there."""
+    """Return the hooks in the order of ``nvidia-ctk cdi generate``: the linker's cache is made after all links."""
     if program is None:
         return ()
     links = [

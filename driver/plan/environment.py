@@ -114,7 +114,7 @@ def request_environment(
 
 
 def _claim_name(metadata: ObjectMeta) -> str:
-    """The claim's name as the pod's author can know it."""
+    """Return the claim's name as the pod's author can know it."""
     if metadata.annotations.get(CLAIM_ANNOTATION) == "true":
         return _EXTENDED_RESOURCES
     return pod_claim_name(metadata) or metadata.name

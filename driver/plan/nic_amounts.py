@@ -27,7 +27,7 @@ _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 
 def nic_amount_errors(item: AllocatedDevice) -> Iterator[FieldError]:
-    """What is wrong with how much was given of a NIC or of its virtual functions; nothing for other devices.
+    """Yield what is wrong with how much of a NIC or of its virtual functions was allocated; nothing for other devices.
 
     Without ``consumedCapacity`` and share id it is the whole NIC, or one virtual function: of clusters without the
     feature gate DRAConsumableCapacity.
@@ -63,7 +63,7 @@ def nic_amount_errors(item: AllocatedDevice) -> Iterator[FieldError]:
 
 
 def share_of_bandwidth(item: AllocatedDevice) -> int | None:
-    """The bits per second of a share of a NIC; None where the NIC is given whole, and for other devices.
+    """Return the bits per second of a share of a NIC; None where the NIC is given whole, and for other devices.
 
     Args:
         item: One in which :func:`nic_amount_errors` finds nothing.

@@ -15,7 +15,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
 )
 from driver.errors import RootportError
-from driver.health.memory import MEMORY_VERSION, HealthMemory, UnreadableMemoryError, from_json, to_json
+from driver.health.fault_history import HISTORY_VERSION, FaultHistory, UnreadableHistoryError, from_json, to_json
 from kubeletplugin.state.migrations import newer_version
 
 __all__ = ["HEALTH_FILE", "FaultHistoryFile"]
@@ -37,12 +37,12 @@ class FaultHistoryFile:
     def __init__(self, path: Path, *, boot_id: str) -> None:
         self._path = path
         self._boot_id = boot_id
-        self._essence = HealthMemory(boot_id=boot_id).essence()  # of no file
+        self._written = FaultHistory(boot_id=boot_id).write_key()  # of no file
         self._known: object = None
 
-    def load(self) -> HealthMemory:
+    def load(self) -> FaultHistory:
         """What is remembered; nothing where there is no file. One that cannot be read is set aside, and that told."""
-        memory = HealthMemory(boot_id=self._boot_id)
+        memory = FaultHistory(boot_id=self._boot_id)
         # What a crash has left behind. Should the other instance be writing right now, it writes again.
         with suppress(RootportError):
             remove_temporary_files(self._path.parent, lambda name: name == self._path.name)
@@ -53,8 +53,8 @@ class FaultHistoryFile:
             memory = from_json(content, boot_id=self._boot_id)
         except FileNotFoundError:
             return memory
-        except (OSError, UnreadableMemoryError) as error:
-            version = newer_version(content, MEMORY_VERSION)
+        except (OSError, UnreadableHistoryError) as error:
+            version = newer_version(content, HISTORY_VERSION)
             ending = "unreadable" if version is None else f"v{version}"
             aside = self._path.with_name(f"{self._path.name}.{ending}")
             _LOG.warning(
@@ -65,10 +65,10 @@ class FaultHistoryFile:
             with suppress(OSError):  # it is written over then
                 self._path.replace(aside)
             return memory
-        self._essence = memory.essence()
+        self._written = memory.write_key()
         return memory
 
-    def of_another(self) -> HealthMemory | None:
+    def of_another(self) -> FaultHistory | None:
         """What the other instance has written since this one has read or written it; None where it has not."""
         try:
             signature = file_signature(self._path)
@@ -76,10 +76,10 @@ class FaultHistoryFile:
                 return None
             self._known = signature
             return from_json(read_regular_file(self._path, _MAX_BYTES) or b"", boot_id=self._boot_id)
-        except (OSError, UnreadableMemoryError):
+        except (OSError, UnreadableHistoryError):
             return None  # it is told at a start, and written over
 
-    def save(self, memory: HealthMemory) -> None:
+    def save(self, memory: FaultHistory) -> None:
         """Write it, if something of it counts that is not there yet.
 
         The folder is not synced: only a power cut can bring the former file back, and a boot ends all of it.
@@ -87,11 +87,11 @@ class FaultHistoryFile:
         Raises:
             NodeError: It could not be written.
         """
-        essence = memory.essence()
-        if essence == self._essence:
+        key = memory.write_key()
+        if key == self._written:
             return
         with os_errors_as_node_errors(f"what is known of the devices' faults cannot be written to {self._path}"):
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             replace_file(self._path, to_json(memory), mode=0o600, sync=False)
             self._known = file_signature(self._path)
-        self._essence = essence
+        self._written = key

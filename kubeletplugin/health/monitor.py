@@ -202,7 +202,7 @@ class HealthMonitor:
             self._on_change()
         # What is wrong is told first: a full disk must not keep it from anybody.
         with self._lock:
-            self._memory.save(self._engine.memory())
+            self._memory.save(self._engine.history())
 
 
 def _log(before: NodeHealth, after: NodeHealth) -> None:

@@ -15,7 +15,7 @@ from driver.allocator import Allocator, search
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults
 from driver.layout import resource_slices
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 from resourceclasses import device_classes_text
 
 STEPS = 600
@@ -42,21 +42,21 @@ def test_one_device_too_few_is_found_out_soon(topology: Path, kind: str, monkeyp
         gone = {device.name for device in inventory.devices()} - {device.name for device in rest.devices()}
         allocator = Allocator(slices, CLASSES, allocated=[holding(slices[0].spec.pool.name, *gone)])
 
-        found = allocator.allocate(node, [asked(case.wish)])
+        found = allocator.allocate(node, [asked(case.pairs)])
 
-        levels = best_levels(rest, case.wish)
+        levels = best_levels(rest, case.pairs)
         if found is None or levels is None:
             assert (found, levels) == (None, None), case.id
             continue
         results = [result.to_wire() for result in found[0].devices.results]
         assert not gone & {result["device"] for result in results}
-        if case.wish.scope is Scope.LADDER:
+        if case.pairs.scope is Scope.LADDER:
             assert tuple(sorted(levels_of(inventory, results))) == levels, case.id
 
 
-def asked(wish: PairsWish) -> ResourceClaim:
+def asked(pairs: PairsRequest) -> ResourceClaim:
     metadata = ObjectMeta(name="pairs", namespace="default")
-    return with_defaults(ResourceClaim(metadata=metadata, spec=claim_spec(wish)))
+    return with_defaults(ResourceClaim(metadata=metadata, spec=claim_spec(pairs)))
 
 
 def holding(pool: str, *devices: str) -> ResourceClaim:

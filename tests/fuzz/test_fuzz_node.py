@@ -24,7 +24,7 @@ from driver.adapters.sysfs.discovery import discover
 from driver.api.resource_v1 import ClaimReference
 from driver.api.validation import validate_slices
 from driver.errors import InputError, NodeError, RootportError
-from driver.health.memory import UnreadableMemoryError, from_json
+from driver.health.fault_history import UnreadableHistoryError, from_json
 from driver.layout import resource_slices
 from driver.model.inventory import Inventory
 from driver.objects import inventory_of, node_inventory, parse_node_inventory
@@ -172,9 +172,9 @@ def test_the_memory_of_faults_is_read_or_refused() -> None:
     assert len(from_json(json.dumps(_MEMORY).encode(), boot_id="boot-1").faults) == 1
 
     def check(data: bytes) -> None:
-        with suppress(UnreadableMemoryError):
+        with suppress(UnreadableHistoryError):
             memory = from_json(data, boot_id="boot-1")
-            memory.essence()
+            memory.write_key()
             memory.latest()
 
     Target(name="health", make=_of(_MEMORY), check=check, examples=400).run()

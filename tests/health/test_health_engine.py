@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from driver.health.engine import HealthEngine
+from driver.health.fault_history import FaultHistory, UnreadableHistoryError, from_json, to_json
 from driver.health.flapping import Damping
-from driver.health.memory import HealthMemory, UnreadableMemoryError, from_json, to_json
 from driver.health.readings import GpuReading, NicReading, PortReading, RecoveryAction, Slowdown, XidEvent
 from driver.model.devices import DeviceName, Gpu, RdmaNic
 from driver.model.health import Effect, NodeHealth
@@ -33,8 +34,8 @@ DOWN, UP = "down", "active"
 class Node:
     """A node whose time goes on by itself."""
 
-    def __init__(self, memory: HealthMemory | None = None, *, hold_s: float = 60, now: datetime = START) -> None:
-        self.engine = HealthEngine(memory or HealthMemory(boot_id="b"), Damping(hold=timedelta(seconds=hold_s)))
+    def __init__(self, memory: FaultHistory | None = None, *, hold_s: float = 60, now: datetime = START) -> None:
+        self.engine = HealthEngine(memory or FaultHistory(boot_id="b"), Damping(hold=timedelta(seconds=hold_s)))
         self.now = now
         self.inventory = NODE
         self.certain = True
@@ -58,7 +59,7 @@ class Node:
         return self.engine.observe(self.inventory, self.now, events=events)
 
     def restarted(self, *, boot_id: str = "b", off_s: float = 5) -> Node:
-        memory = from_json(to_json(self.engine.memory()), boot_id=boot_id)
+        memory = from_json(to_json(self.engine.history()), boot_id=boot_id)
         return Node(memory, now=self.now + timedelta(seconds=off_s))
 
 
@@ -127,7 +128,7 @@ def test_an_hour_later_a_fault_is_a_new_one() -> None:
     node = Node()
     assert over_after(node, [WORN], "RowRemapFailure") == 60
     node.gpu(after=3700)
-    assert node.engine.memory().faults == ()
+    assert node.engine.history().faults == ()
     assert over_after(node, [WORN], "RowRemapFailure") == 60
 
 
@@ -286,12 +287,21 @@ def test_messages_are_one_printable_line() -> None:
     ids=["empty", "another-shape", "newer", "a-wrong-fault", "no-text"],
 )
 def test_a_damaged_memory_is_told(content: bytes) -> None:
-    with pytest.raises(UnreadableMemoryError):
+    with pytest.raises(UnreadableHistoryError):
         from_json(content, boot_id="b")
 
 
 def test_what_a_newer_version_adds_is_left_out() -> None:
-    assert from_json(b'{"version": 1, "boot_id": "b", "more": 1}', boot_id="b") == HealthMemory(boot_id="b")
+    assert from_json(b'{"version": 1, "boot_id": "b", "more": 1}', boot_id="b") == FaultHistory(boot_id="b")
+
+
+def test_the_document_names_its_fields_as_version_1_did() -> None:
+    node = Node()
+    node.gpu(LOST)
+    document = json.loads(to_json(node.engine.history()))
+    assert document.keys() == {"version", "boot_id", "faults", "away", "downs"}
+    fields = {"device", "reason", "effect", "since", "message", "xid", "last", "sightings", "away_since", "returned"}
+    assert document["faults"][0].keys() == fields | {"told"}
 
 
 def test_a_link_that_is_down_is_told_and_over_at_once() -> None:
@@ -356,8 +366,8 @@ def test_other_counts_are_no_fault(counts: Sequence[Mapping[str, int]]) -> None:
 def test_what_is_not_new_is_not_worth_a_write() -> None:
     node = Node()
     node.gpu(RESET)
-    before = node.engine.memory().essence()
+    before = node.engine.history().write_key()
     node.gpu(RESET)
-    assert node.engine.memory().essence() == before
+    assert node.engine.history().write_key() == before
     node.xid(79)
-    assert node.engine.memory().essence() != before
+    assert node.engine.history().write_key() != before

@@ -19,7 +19,7 @@ from topologies import REAL_MACHINE_FILES
 from driver.adapters.machines.topology import read_topology
 from driver.model.devices import Gpu, RdmaNic
 from driver.model.inventory import Inventory
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 
 __all__ = ["JointCase", "best_levels", "joint_cases", "levels_of"]
 
@@ -32,19 +32,19 @@ class JointCase:
 
     Attributes:
         topology: The machine's NCCL topology file.
-        wish: What the claim asks for.
+        pairs: What the claim asks for.
         levels: What each group must come out as, in any order: ``switch``, ``root`` or ``numa``; None where the machine
             has no room for the claim.
     """
 
     topology: Path
-    wish: PairsWish
+    pairs: PairsRequest
     levels: tuple[str, ...] | None
 
     @property
     def id(self) -> str:
         """For pytest."""
-        return f"{self.topology.stem}-{self.wish.gpus}-gpus-{self.wish.nics}-nics-{self.wish.scope}"
+        return f"{self.topology.stem}-{self.pairs.gpus}-gpus-{self.pairs.nics}-nics-{self.pairs.scope}"
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -57,7 +57,7 @@ class JointCase:
 
         A ladder of more than four groups that does not fit takes it longer: it tries every order of the groups.
         """
-        return self.levels is not None or self.wish.scope is not Scope.LADDER or self.wish.groups <= 4
+        return self.levels is not None or self.pairs.scope is not Scope.LADDER or self.pairs.groups <= 4
 
     def manifest(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The ResourceClaim as ``rootport pairs`` writes it."""
@@ -65,19 +65,19 @@ class JointCase:
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": {"name": name, "namespace": namespace},
-            "spec": claim_spec(self.wish).to_wire(),
+            "spec": claim_spec(self.pairs).to_wire(),
         }
 
     def is_met(self, results: Sequence[Mapping[str, Any]] | None) -> bool:
         """Whether an allocation, None for none, is as near as the machine allows, or as the one scope asks."""
         if results is None or self.levels is None:
             return results is None and self.levels is None
-        if self.wish.scope is Scope.LADDER:
+        if self.pairs.scope is Scope.LADDER:
             return self.came_out(results) == self.levels
         order = [Scope.SWITCH, Scope.ROOT, Scope.NUMA]
         levels = self.came_out(results)
         return "apart" not in levels and all(
-            order.index(Scope(level)) <= order.index(self.wish.scope) for level in levels
+            order.index(Scope(level)) <= order.index(self.pairs.scope) for level in levels
         )
 
     def came_out(self, results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -91,15 +91,15 @@ def joint_cases() -> Iterator[JointCase]:
         inventory = read_topology(topology)
         for scope in Scope:
             for count in _COUNTS:
-                yield _case(topology, inventory, PairsWish(gpus=count, nics=count, scope=scope))
-            yield _case(topology, inventory, PairsWish(gpus=4, nics=2, scope=scope))
+                yield _case(topology, inventory, PairsRequest(gpus=count, nics=count, scope=scope))
+            yield _case(topology, inventory, PairsRequest(gpus=4, nics=2, scope=scope))
 
 
-def _case(topology: Path, inventory: Inventory, wish: PairsWish) -> JointCase:
-    return JointCase(topology=topology, wish=wish, levels=best_levels(inventory, wish))
+def _case(topology: Path, inventory: Inventory, pairs: PairsRequest) -> JointCase:
+    return JointCase(topology=topology, pairs=pairs, levels=best_levels(inventory, pairs))
 
 
-def best_levels(inventory: Inventory, wish: PairsWish) -> tuple[str, ...] | None:
+def best_levels(inventory: Inventory, pairs: PairsRequest) -> tuple[str, ...] | None:
     """The level of each group where as many groups as can be are near, nearest first; None where there is no room.
 
     All ways to divide the GPUs and NICs are too many, but those of one switch (root, NUMA node) are alike in everything
@@ -107,9 +107,9 @@ def best_levels(inventory: Inventory, wish: PairsWish) -> tuple[str, ...] | None
     """
     gpus, nics = list(inventory.gpus), list(inventory.nics)
     found: list[str] = []
-    scopes = (Scope.SWITCH, Scope.ROOT, Scope.NUMA) if wish.scope is Scope.LADDER else (wish.scope,)
+    scopes = (Scope.SWITCH, Scope.ROOT, Scope.NUMA) if pairs.scope is Scope.LADDER else (pairs.scope,)
     for scope in scopes:
-        exact = wish.scope is not Scope.LADDER
+        exact = pairs.scope is not Scope.LADDER
         places: defaultdict[object, tuple[list[Gpu], list[RdmaNic]]] = defaultdict(lambda: ([], []))
         for gpu in gpus:
             places[_place(gpu, scope, alone=exact)][0].append(gpu)
@@ -118,16 +118,16 @@ def best_levels(inventory: Inventory, wish: PairsWish) -> tuple[str, ...] | None
         for place, (its_gpus, its_nics) in places.items():
             while (
                 place is not None
-                and len(found) < wish.groups
-                and len(its_gpus) >= wish.gpus_each
-                and len(its_nics) >= wish.nics_each
+                and len(found) < pairs.groups
+                and len(its_gpus) >= pairs.gpus_each
+                and len(its_nics) >= pairs.nics_each
             ):
-                for _ in range(wish.gpus_each):
+                for _ in range(pairs.gpus_each):
                     gpus.remove(its_gpus.pop())
-                for _ in range(wish.nics_each):
+                for _ in range(pairs.nics_each):
                     nics.remove(its_nics.pop())
                 found.append(scope.value)
-    return tuple(sorted(found)) if len(found) == wish.groups else None
+    return tuple(sorted(found)) if len(found) == pairs.groups else None
 
 
 def levels_of(inventory: Inventory, results: Sequence[Mapping[str, Any]]) -> Iterator[str]:

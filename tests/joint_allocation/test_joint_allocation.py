@@ -20,7 +20,7 @@ from driver.api.validation import validate_claim, with_defaults
 from driver.layout import resource_slices
 from driver.model.distance import Level, distance
 from driver.model.inventory import Inventory
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 from resourceclasses import device_classes_text
 
 CLASSES = [manifest.device_class for manifest in read_manifest_text(device_classes_text(), "resourceclasses").classes]
@@ -29,9 +29,9 @@ MOST_STEPS = 600
 """Of the allocator's search: they need fewer than 200."""
 
 
-def allocated(inventory: Inventory, wish: PairsWish) -> list[dict[str, str]] | None:
+def allocated(inventory: Inventory, pairs: PairsRequest) -> list[dict[str, str]] | None:
     metadata = ObjectMeta(name="pairs", namespace="default")
-    claim = with_defaults(ResourceClaim(metadata=metadata, spec=claim_spec(wish)))
+    claim = with_defaults(ResourceClaim(metadata=metadata, spec=claim_spec(pairs)))
     assert validate_claim(claim) == ()
     node = Node(metadata=ObjectMeta(name=inventory.node))
     found = Allocator(resource_slices(inventory), CLASSES).allocate(node, [claim])
@@ -41,15 +41,15 @@ def allocated(inventory: Inventory, wish: PairsWish) -> list[dict[str, str]] | N
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_groups_are_as_near_as_the_machine_has_them(case: JointCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_MAX_STEPS", MOST_STEPS)
-    results = allocated(case.inventory, case.wish)
+    results = allocated(case.inventory, case.pairs)
 
     assert case.is_met(results), results and case.came_out(results)
     if case.levels is None or results is None:
         return
-    assert len({result["device"] for result in results}) == case.wish.gpus + case.wish.nics
-    if case.wish.scope is Scope.LADDER:
+    assert len({result["device"] for result in results}) == case.pairs.gpus + case.pairs.nics
+    if case.pairs.scope is Scope.LADDER:
         rungs = sorted(result["request"].partition("/")[2] for result in results if result["request"].startswith("nic"))
-        assert rungs == sorted(level for level in case.levels for _ in range(case.wish.nics_each))
+        assert rungs == sorted(level for level in case.levels for _ in range(case.pairs.nics_each))
 
 
 def test_the_cases_are_of_every_kind() -> None:
@@ -84,7 +84,7 @@ def test_counting_finds_what_trying_every_assignment_finds(topology: Path, count
         levels = sorted(levels_of(inventory, results), key=ranks.__getitem__)
         if best is None or [ranks[level] for level in levels] < [ranks[level] for level in best]:
             best = levels
-    found = best_levels(inventory, PairsWish(gpus=count, nics=count))
+    found = best_levels(inventory, PairsRequest(gpus=count, nics=count))
     assert (None if best is None or "apart" in best else tuple(sorted(best))) == found
 
 
@@ -92,7 +92,7 @@ def test_counting_finds_what_trying_every_assignment_finds(topology: Path, count
 def test_one_pair_is_at_the_least_distance_there_is(topology: Path) -> None:
     inventory = read_topology(topology)
     every = [distance(inventory, gpu.address, nic.address) for gpu in inventory.gpus for nic in inventory.nics]
-    results = allocated(inventory, PairsWish(gpus=1, nics=1))
+    results = allocated(inventory, PairsRequest(gpus=1, nics=1))
     if results is None:
         assert not every or min(every).level is Level.SYS
         return
@@ -106,7 +106,7 @@ def test_a_gpu_without_a_switch_does_not_take_the_switch_rung() -> None:
     inventory = read_topology(machine_file("azure-nd-h100-v5"))
     gpus = (inventory.gpus[0], *(replace(gpu, pcie=replace(gpu.pcie, switches=())) for gpu in inventory.gpus[1:]))
     mixed = replace(inventory, gpus=gpus)
-    results = allocated(mixed, PairsWish(gpus=4, nics=4))
+    results = allocated(mixed, PairsRequest(gpus=4, nics=4))
     assert results is not None
     assert sorted(result["request"].partition("/")[2] for result in results if result["request"].startswith("nic")) == [
         "numa",
@@ -119,6 +119,6 @@ def test_a_gpu_without_a_switch_does_not_take_the_switch_rung() -> None:
 
 def test_half_gpus_of_a_claim_are_of_different_gpus() -> None:
     inventory = read_topology(machine_file("azure-nd-a100-v4"))
-    results = allocated(inventory, PairsWish(gpus=4, nics=4, gpu_core=Quantity("50")))
+    results = allocated(inventory, PairsRequest(gpus=4, nics=4, gpu_core=Quantity("50")))
     assert results is not None
     assert len({result["device"] for result in results}) == 8

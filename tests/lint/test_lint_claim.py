@@ -17,7 +17,7 @@ from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.layout import resource_slices
 from driver.lint import LintCode, LintFinding, Severity, check_claim, lint_claim, lint_class, unread, unrecorded
-from driver.pairs import PairsWish, Scope, claim_spec
+from driver.pairs import PairsRequest, Scope, claim_spec
 from resourceclasses import device_classes_text
 
 H100 = machine_file("azure-nd-h100-v5")
@@ -519,13 +519,13 @@ def test_without_classes_rootports_own_are_known_by_name() -> None:
     ("wish", "slow"),
     [
         # What kube-scheduler's allocator was measured to take (docs/user/joint-allocation.md): 0.17 s, 1.9 s, 0.29 s.
-        pytest.param(PairsWish(gpus=4, nics=4, scope=Scope.LADDER), False, id="ladder-of-four"),
-        pytest.param(PairsWish(gpus=5, nics=5, scope=Scope.LADDER), True, id="ladder-of-five"),
-        pytest.param(PairsWish(gpus=8, nics=8, scope=Scope.SWITCH), False, id="eight-pairs"),
-        pytest.param(PairsWish(gpus=10, nics=10, scope=Scope.SWITCH), True, id="ten-pairs"),
+        pytest.param(PairsRequest(gpus=4, nics=4, scope=Scope.LADDER), False, id="ladder-of-four"),
+        pytest.param(PairsRequest(gpus=5, nics=5, scope=Scope.LADDER), True, id="ladder-of-five"),
+        pytest.param(PairsRequest(gpus=8, nics=8, scope=Scope.SWITCH), False, id="eight-pairs"),
+        pytest.param(PairsRequest(gpus=10, nics=10, scope=Scope.SWITCH), True, id="ten-pairs"),
     ],
 )
-def test_a_search_of_more_than_a_second_is_told(wish: PairsWish, slow: bool) -> None:
+def test_a_search_of_more_than_a_second_is_told(wish: PairsRequest, slow: bool) -> None:
     wire = {"metadata": {"name": "c", "namespace": "d"}, "spec": claim_spec(wish).to_wire()}
     claim = with_defaults(ResourceClaim.model_validate(wire))
     assert {finding.code for finding in lint(claim)} == ({LintCode.SLOW_SEARCH} if slow else set())

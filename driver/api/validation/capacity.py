@@ -21,7 +21,7 @@ _VALID_VALUES: Final = 10
 
 
 def capacity(path: str, value: DeviceCapacity, *, shareable: bool) -> Iterator[FieldError]:
-    """One capacity of a device; a request policy is only for devices that allow multiple allocations."""
+    """Check one capacity of a device; a request policy is only for devices that allow multiple allocations."""
     policy, path = value.request_policy, f"{path}.requestPolicy"
     if policy is None:
         return

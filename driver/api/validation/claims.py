@@ -44,7 +44,7 @@ _EXPRESSION_LENGTH: Final = 10 * 1024
 
 
 def validate_claim(claim: ResourceClaim) -> tuple[FieldError, ...]:
-    """All that the API server would refuse in a claim, defaults applied, its allocation included.
+    """Return all that the API server would refuse in a claim with its defaults, its allocation included.
 
     Empty for a valid claim. The namespace may be absent: clients fill it in.
     """
@@ -60,7 +60,7 @@ def validate_claim(claim: ResourceClaim) -> tuple[FieldError, ...]:
 
 
 def validate_claim_template(template: ResourceClaimTemplate) -> tuple[FieldError, ...]:
-    """All that the API server would refuse in a claim template, defaults applied. Empty for a valid one."""
+    """Return all that the API server would refuse in a claim template with its defaults."""
 
     def errors() -> Iterator[FieldError]:
         yield from names.metadata(template.metadata, namespaced=True)
@@ -71,7 +71,7 @@ def validate_claim_template(template: ResourceClaimTemplate) -> tuple[FieldError
 
 
 def validate_device_class(device_class: DeviceClass) -> tuple[FieldError, ...]:
-    """All that the API server would refuse in a device class. Empty for a valid one."""
+    """Return all that the API server would refuse in a device class."""
     spec = device_class.spec
 
     def errors() -> Iterator[FieldError]:

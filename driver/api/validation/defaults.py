@@ -27,7 +27,7 @@ _Request = TypeVar("_Request", ExactDeviceRequest, DeviceSubRequest)
 
 
 def with_defaults(obj: _Object) -> _Object:
-    """The object as the API server would store it: ``allocationMode`` ExactCount, ``count`` 1, operator Equal.
+    """Return the object as the API server would store it: ``allocationMode`` ExactCount, ``count`` 1, operator Equal.
 
     What is set stays; doing it twice changes nothing. A DeviceClass has no defaults and comes back as it is.
     """

@@ -37,12 +37,12 @@ def joined(errors: Sequence[FieldError]) -> str:
 
 
 def shown(value: str) -> str:
-    """A user's value, quoted for a message and cut where it is long."""
+    """Return a user's value, quoted for a message and cut where it is long."""
     return repr(value if len(value) <= _SHOWN_LENGTH else value[: _SHOWN_LENGTH - 3] + "...")
 
 
 def shown_value(value: object) -> str:
-    """A user's value of any type of JSON: quoted where it is a string, else as JSON; cut where it is long."""
+    """Return a user's JSON value for a message: quoted where it is a string, else as JSON; cut where it is long."""
     if isinstance(value, str):
         return shown(value)
     text = json.dumps(value)

@@ -47,19 +47,19 @@ RequestNames: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def request_names(claim: DeviceClaim) -> RequestNames:
-    """The names that constraints, configuration and results may refer to."""
+    """Return the names that constraints, configuration and results may refer to."""
     return {request.name: frozenset(sub.name for sub in request.first_available) for request in claim.requests}
 
 
 def request_reference(path: str, reference: str, known: RequestNames) -> Iterator[FieldError]:
-    """A reference to a request, or to one of its alternatives as ``request/alternative``."""
+    """Check a reference to a request, or to one of its alternatives as ``request/alternative``."""
     request, slash, alternative = reference.partition("/")
     if request not in known or (slash and alternative not in known[request]):
         yield FieldError(path, f"{shown(reference)} is neither a request of this claim nor request/alternative")
 
 
 def request_references(path: str, references: Sequence[str], known: RequestNames) -> Iterator[FieldError]:
-    """A list of such references, each only once."""
+    """Check a list of such references, each only once."""
 
     def check(item_path: str, reference: str) -> Iterator[FieldError]:
         return request_reference(item_path, reference, known)
@@ -68,7 +68,7 @@ def request_references(path: str, references: Sequence[str], known: RequestNames
 
 
 def opaque(path: str, config: OpaqueDeviceConfiguration | None) -> Iterator[FieldError]:
-    """A driver's parameters: for whom, and a JSON object of at most 10 KiB."""
+    """Check a driver's parameters: for whom, and a JSON object of at most 10 KiB."""
     if config is None:
         yield FieldError(f"{path}.opaque", "is required")
         return
@@ -96,7 +96,7 @@ def _parameters(path: str, parameters: object) -> Iterator[FieldError]:
 
 
 def toleration(path: str, value: DeviceToleration) -> Iterator[FieldError]:
-    """A toleration, after defaulting."""
+    """Check a toleration, after defaulting."""
     if value.key:
         yield from names.label_key(f"{path}.key", value.key)
     if value.operator == "Exists":
@@ -111,7 +111,7 @@ def toleration(path: str, value: DeviceToleration) -> Iterator[FieldError]:
 
 
 def taint(path: str, value: DeviceTaint) -> Iterator[FieldError]:
-    """A device's taint."""
+    """Check a device's taint."""
     yield from names.label_key(f"{path}.key", value.key)
     yield from names.label_value(f"{path}.value", value.value)
     if value.effect:
@@ -126,7 +126,7 @@ def _effect(path: str, effect: str) -> Iterator[FieldError]:
 
 
 def binding_conditions(path: str, binding: Sequence[str], failure: Sequence[str]) -> Iterator[FieldError]:
-    """A device's binding conditions and binding failure conditions: both or neither, and no name twice."""
+    """Check a device's binding conditions and binding failure conditions: both or neither, and no name twice."""
     for field, conditions in (("bindingConditions", binding), ("bindingFailureConditions", failure)):
         yield from each(f"{path}.{field}", conditions, names.label_key, limit=_CONDITIONS, key=str)
     for index, condition in enumerate(failure[:_CONDITIONS]):
@@ -140,7 +140,7 @@ def binding_conditions(path: str, binding: Sequence[str], failure: Sequence[str]
 
 
 def node_selector(path: str, selector: NodeSelector) -> Iterator[FieldError]:
-    """A node selector (core/v1)."""
+    """Check a node selector (core/v1)."""
     if not selector.node_selector_terms:
         yield FieldError(f"{path}.nodeSelectorTerms", "must have at least one term")
     yield from each(f"{path}.nodeSelectorTerms", selector.node_selector_terms, _term)

@@ -45,7 +45,7 @@ _ANNOTATIONS_SIZE: Final = 256 * 1024
 
 
 def byte_length(value: str) -> int:
-    """The length that Go's ``len`` would give: in UTF-8 bytes."""
+    """Return the length that Go's ``len`` would give: in UTF-8 bytes."""
     return len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))
 
 
@@ -59,7 +59,7 @@ def _form(path: str, value: str, form: re.Pattern[str], limit: int, expected: st
 
 
 def label(path: str, value: str) -> Iterator[FieldError]:
-    """A DNS label (RFC 1123): names of devices, requests and counters."""
+    """Check a DNS label (RFC 1123): names of devices, requests and counters."""
     if not value:
         yield FieldError(path, "is required")
         return
@@ -68,7 +68,7 @@ def label(path: str, value: str) -> Iterator[FieldError]:
 
 
 def subdomain(path: str, value: str) -> Iterator[FieldError]:
-    """A DNS subdomain (RFC 1123): names of objects, nodes and device classes."""
+    """Check a DNS subdomain (RFC 1123): names of objects, nodes and device classes."""
     if not value:
         yield FieldError(path, "is required")
         return
@@ -77,7 +77,7 @@ def subdomain(path: str, value: str) -> Iterator[FieldError]:
 
 
 def driver_name(path: str, value: str) -> Iterator[FieldError]:
-    """A driver's name: a DNS subdomain of at most 63 characters; upper case is allowed."""
+    """Check a driver's name: a DNS subdomain of at most 63 characters; upper case is allowed."""
     if not value:
         yield FieldError(path, "is required")
         return
@@ -86,7 +86,7 @@ def driver_name(path: str, value: str) -> Iterator[FieldError]:
 
 
 def pool_name(path: str, value: str) -> Iterator[FieldError]:
-    """A pool's name: DNS subdomains joined by ``/``, at most 253 characters together."""
+    """Check a pool's name: DNS subdomains joined by ``/``, at most 253 characters together."""
     if not value:
         yield FieldError(path, "is required")
     elif byte_length(value) > _SUBDOMAIN_LENGTH:
@@ -105,7 +105,7 @@ def _c_identifier(path: str, value: str) -> Iterator[FieldError]:
 
 
 def attribute_name(path: str, value: str) -> Iterator[FieldError]:
-    """An attribute's or capacity's name: a C identifier of at most 32 characters, a domain and ``/`` before it or not.
+    """Check an attribute's or capacity's name: a C identifier of at most 32 characters, with or without a domain.
 
     Upstream lets a name with two or more slashes pass (a TODO in validateQualifiedName); so does this function, since
     it says what the API server would refuse.
@@ -124,14 +124,14 @@ def attribute_name(path: str, value: str) -> Iterator[FieldError]:
 
 
 def full_attribute_name(path: str, value: str) -> Iterator[FieldError]:
-    """An attribute's name with its domain, as constraints need it."""
+    """Check an attribute's name with its domain, as constraints need it."""
     yield from attribute_name(path, value)
     if "/" not in value:
         yield FieldError(path, f"{shown(value)} has no domain: expected domain/name, such as rootport.dev/pcieSwitch")
 
 
 def label_key(path: str, value: str) -> Iterator[FieldError]:
-    """A label's key (also of taints and tolerations): a name of at most 63 characters, a domain before it or not."""
+    """Check a label's key (also of taints and tolerations): a name of at most 63 characters, perhaps with a domain."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         yield FieldError(path, f"{shown(value)} is not a label key: more than one '/'")
@@ -145,14 +145,14 @@ def label_key(path: str, value: str) -> Iterator[FieldError]:
 
 
 def label_value(path: str, value: str) -> Iterator[FieldError]:
-    """A label's value (also of taints and tolerations): empty, or formed like a label key's name."""
+    """Check a label's value (also of taints and tolerations): empty, or formed like a label key's name."""
     if value:
         expected = "a label value: letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
         yield from _form(path, value, _LABEL_KEY, _LABEL_LENGTH, expected)
 
 
 def extended_resource_name(path: str, value: str) -> Iterator[FieldError]:
-    """An extended resource's name: a label key with a domain outside of kubernetes.io.
+    """Check an extended resource's name: a label key with a domain outside of kubernetes.io.
 
     Source: IsExtendedResourceName in k8s.io/kubernetes v1.36.3, pkg/apis/core/v1/helper. The name must stay a label
     key with ``requests.`` before it, because quotas write it so.
@@ -164,7 +164,7 @@ def extended_resource_name(path: str, value: str) -> Iterator[FieldError]:
 
 
 def uid(path: str, value: str) -> Iterator[FieldError]:
-    """A UID as Kubernetes makes them: an RFC 4122 UUID in lower case."""
+    """Check a UID as Kubernetes makes them: an RFC 4122 UUID in lower case."""
     try:
         normal = str(uuid.UUID(value)) == value
     except ValueError:
@@ -174,7 +174,7 @@ def uid(path: str, value: str) -> Iterator[FieldError]:
 
 
 def metadata(meta: ObjectMeta, *, namespaced: bool, path: str = "metadata") -> Iterator[FieldError]:
-    """An object's metadata. The namespace may be absent: clients fill it in before the API server sees the object."""
+    """Check an object's metadata. The namespace may be absent: clients fill it in before the API server sees it."""
     if meta.name:
         yield from subdomain(f"{path}.name", meta.name)
     elif not meta.generate_name:
@@ -191,7 +191,7 @@ def metadata(meta: ObjectMeta, *, namespaced: bool, path: str = "metadata") -> I
 
 
 def template_metadata(meta: ObjectMeta, *, path: str) -> Iterator[FieldError]:
-    """The metadata in a template: labels and annotations only (ValidateTemplateObjectMeta in core/validation)."""
+    """Check the metadata of a template: labels and annotations only (ValidateTemplateObjectMeta in core/validation)."""
     for field, value in (
         ("name", meta.name),
         ("generateName", meta.generate_name),

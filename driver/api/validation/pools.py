@@ -19,7 +19,7 @@ _Numbered: TypeAlias = list[tuple[int, ResourceSlice]]
 
 
 def pool_errors(slices: Sequence[ResourceSlice]) -> Iterator[FieldError]:
-    """An error for each thing for which a pool of these slices would be skipped; paths begin with ``slices[N]``."""
+    """Yield an error for each reason to skip a pool of these slices; paths begin with ``slices[N]``."""
     pools: dict[tuple[str, str], _Numbered] = {}
     names: dict[str, int] = {}
     for index, item in enumerate(slices):

@@ -68,7 +68,7 @@ _SEMVER: Final = re.compile(
 
 
 def validate_slices(slices: Sequence[ResourceSlice]) -> tuple[FieldError, ...]:
-    """All that the API server would refuse in slices, then all for which consumers would skip one of their pools.
+    """Return all that the API server would refuse in slices, then all for which consumers would skip a pool of them.
 
     Paths begin with ``slices[N]``, N counted in the order given. Empty for valid slices that form complete pools.
     """
@@ -253,5 +253,5 @@ def _counters(path: str, counters: Mapping[str, Counter]) -> Iterator[FieldError
 
 
 def _key(path: str, key: str) -> str:
-    """The path of a map's entry. A long key is cut: the whole of it is no help in a message."""
+    """Return the path of a map's entry. A long key is cut: all of it is no help in a message."""
     return f"{path}[{key if len(key) <= 96 else key[:93] + '...'}]"

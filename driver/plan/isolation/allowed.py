@@ -18,7 +18,7 @@ __all__ = ["allowed_sharing"]
 
 
 def allowed_sharing(sharing: GpuSharing, policy: GpuPolicy, *, whole: bool, subject: str) -> GpuSharing:
-    """The claim's settings; what it does not say is the usual where that is allowed, and the first that is otherwise.
+    """Return the claim's settings; a missing one is the default where that is allowed, else the first allowed one.
 
     Args:
         sharing: What the claim says, or the DeviceClass where the claim says nothing.

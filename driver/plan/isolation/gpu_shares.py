@@ -25,7 +25,7 @@ def is_nvidia(share: GpuShare) -> bool:
 
 
 def gpu_uuid(share: GpuShare, host: IsolationHost, subject: str) -> str:
-    """The GPU's UUID, by which NVIDIA's tools know it.
+    """Return the GPU's UUID, by which NVIDIA's tools know it.
 
     Raises:
         NodeError: The inventory has none.
@@ -41,7 +41,7 @@ def gpu_uuid(share: GpuShare, host: IsolationHost, subject: str) -> str:
 
 
 def shown_share(core: int | None, memory_bytes: int | None) -> str:
-    """Amounts of a GPU for a message, such as ``50 % of the core and 20Gi of memory``."""
+    """Return amounts of a GPU for a message, such as ``50 % of the core and 20Gi of memory``."""
     parts = (
         f"{core} % of the core" if core is not None else "",
         f"{Quantity.of(memory_bytes, binary=True)} of memory" if memory_bytes is not None else "",

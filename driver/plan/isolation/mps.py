@@ -102,7 +102,7 @@ def _before_volta(compute_capability: str | None) -> bool:
 
 
 def _limits(share: GpuShare, settings: MpsSettings, subject: str) -> tuple[int | None, int | None]:
-    """Percent of the core and bytes of memory for each process; None is no limit.
+    """Return percent of the core and bytes of memory for each process; None is no limit.
 
     A whole GPU has the limits alone that its claim asks for, for its own containers.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from driver.api.quantity import binary_meant
+from driver.api.quantity import binary_spelling
 from driver.budget import check
 from driver.cel.errors import CelCompileError
 from driver.cel.reads import Read
@@ -176,7 +176,7 @@ def _other_values(
     had = Counter({pairs[0][1]: count for pairs, count in seen.items() if len(pairs) == 1})
     near = vocabulary.suggest_value(reads[0].name, asked) if reads[0].part == "attributes" else None
     if shown != asked and text[: literal.start()].rstrip().endswith("quantity("):
-        near = binary_meant(asked) or near
+        near = binary_spelling(asked) or near
     values = [near] if near is not None else []
     # Of the others the one that reads most like it: "3g.40gb" rather than "1g.10gb" instead of "7g.80gb".
     there = [_unquoted(value) for value, _ in had.most_common(_MOST_COMPARED) if value != ABSENT]

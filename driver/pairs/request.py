@@ -11,7 +11,7 @@ from driver.api.quantity import Quantity
 from driver.config.shares import share_errors
 from driver.errors import InputError
 
-__all__ = ["PairsWish", "Scope"]
+__all__ = ["PairsRequest", "Scope"]
 
 _MAX_REQUESTS: Final = 32
 _MAX_CONSTRAINTS: Final = 32
@@ -32,7 +32,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairsWish:
+class PairsRequest:
     """GPUs and NICs in groups: a GPU with its NIC, or several GPUs that have one NIC, or a GPU with several.
 
     Attributes:
@@ -101,12 +101,12 @@ class PairsWish:
         return 4 if self.gpus_each == 1 else 5
 
     def gpu_capacity(self) -> dict[str, Quantity]:
-        """What is asked of each GPU; empty for the whole GPU."""
+        """Return the capacity request of each GPU; empty for the whole GPU."""
         wanted = {"core": self.gpu_core, "memory": self.gpu_memory}
         return {name: value for name, value in wanted.items() if value is not None}
 
     def nic_capacity(self) -> dict[str, Quantity]:
-        """What is asked of each NIC; empty for the whole NIC."""
+        """Return the capacity request of each NIC; empty for the whole NIC."""
         return {} if self.bandwidth is None else {"bandwidth": self.bandwidth}
 
     def _errors(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What must be remembered of faults: over readings, to damp them, and over a restart of the plugin.
+"""Remembers faults between readings, to damp them, and over a restart of the plugin.
 
 One versioned JSON document. A reboot ends all of it: every device was reset then.
 """
@@ -15,9 +15,9 @@ from driver.api.validation.wording import first_error
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault
 
-__all__ = ["MEMORY_VERSION", "HealthMemory", "KnownFault", "UnreadableMemoryError", "from_json", "to_json"]
+__all__ = ["HISTORY_VERSION", "FaultHistory", "KnownFault", "UnreadableHistoryError", "from_json", "to_json"]
 
-MEMORY_VERSION: Final = 1
+HISTORY_VERSION: Final = 1
 
 # With times beyond these no time can be reckoned: a difference to now, added once more, would leave the calendar.
 _Moment: TypeAlias = Annotated[
@@ -26,13 +26,13 @@ _Moment: TypeAlias = Annotated[
 _MAX_RETURNED: Final = 16  # more than are written; the hold is doubled with each
 
 
-class UnreadableMemoryError(ValueError):
+class UnreadableHistoryError(ValueError):
     """The document is not what this version can read; the message says why."""
 
 
 class _Model(BaseModel):
     # What a newer version of the same format adds is left out.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class KnownFault(_Model):
@@ -40,13 +40,13 @@ class KnownFault(_Model):
 
     Attributes:
         device: The whole device.
-        reason: As of a Fault; so are effect, since and message.
-        xid: The error's number, for a fault that an event told; None for a state that readings show.
+        reason: As of a :class:`~driver.model.health.Fault`, like effect, since and message.
+        xid: The number of the error that an event reported; None for a state that readings show.
         last: When it was seen last.
-        sightings: How many readings in a row have shown it, at most as many as it takes to tell of it.
+        sightings: How many readings in a row have shown it, at most as many as it takes to report it.
         away_since: The first of the readings in a row that did not show it; None while it is seen or not known.
         returned: When it came back, within the last hour.
-        told: Whether it counts: seen often enough, and not lifted.
+        is_reported: Whether it counts: seen often enough, and not over. The document calls it ``told``.
     """
 
     device: DeviceName
@@ -59,15 +59,15 @@ class KnownFault(_Model):
     sightings: int = 1
     away_since: _Moment | None = None
     returned: Annotated[tuple[_Moment, ...], Field(max_length=_MAX_RETURNED)] = ()
-    told: bool = True
+    is_reported: bool = Field(default=True, alias="told")
 
     @property
     def fault(self) -> Fault:
-        """What is told of it."""
+        """The fault as it is reported."""
         return Fault(device=self.device, reason=self.reason, effect=self.effect, since=self.since, message=self.message)
 
     def moved_back(self, by: timedelta, now: datetime) -> KnownFault:
-        """The same after the clock was set back, to now."""
+        """Return the same for a clock that was set back, to now."""
         return self.model_copy(
             update={
                 "since": min(self.since, now.replace(microsecond=0)),
@@ -78,25 +78,25 @@ class KnownFault(_Model):
         )
 
 
-class HealthMemory(_Model):
+class FaultHistory(_Model):
     """All that is remembered.
 
     Attributes:
-        version: Of the document.
+        version: The document's version.
         boot_id: The boot that it is about (``/proc/sys/kernel/random/boot_id``).
         faults: By device and reason.
         away: When a GPU was seen last to be lost, or not there.
         downs: By NIC and port (``rdma-0000-14-00-0/1``), when the port went down, within the last minutes.
     """
 
-    version: Literal[1] = MEMORY_VERSION
+    version: Literal[1] = HISTORY_VERSION
     boot_id: str = ""
     faults: tuple[KnownFault, ...] = ()
     away: Mapping[DeviceName, _Moment] = {}
     downs: Mapping[str, tuple[_Moment, ...]] = {}
 
     def latest(self) -> datetime | None:
-        """The latest moment that it tells of."""
+        """Return the latest moment in it, or None."""
         times = [
             *(moment for fault in self.faults for moment in (fault.last, fault.away_since, *fault.returned) if moment),
             *self.away.values(),
@@ -104,31 +104,41 @@ class HealthMemory(_Model):
         ]
         return max(times, default=None)
 
-    def essence(self) -> object:
-        """What is worth a write when it changed: not that something was seen once more."""
+    def write_key(self) -> object:
+        """Return a value that changes with what is worth a write: not when something is seen once more."""
         kept: list[tuple[object, ...]] = [
-            (f.device, f.reason, f.effect, f.since, f.message, f.told, f.away_since is None, f.returned, _event_time(f))
+            (
+                f.device,
+                f.reason,
+                f.effect,
+                f.since,
+                f.message,
+                f.is_reported,
+                f.away_since is None,
+                f.returned,
+                _event_time(f),
+            )
             for f in self.faults
         ]
         return kept, set(self.away), dict(self.downs)
 
 
-def to_json(memory: HealthMemory) -> bytes:
-    """The document."""
-    return memory.model_dump_json(indent=1).encode() + b"\n"
+def to_json(history: FaultHistory) -> bytes:
+    """Return the document."""
+    return history.model_dump_json(indent=1, by_alias=True).encode() + b"\n"
 
 
-def from_json(content: bytes, *, boot_id: str) -> HealthMemory:
-    """What the document remembers for this boot; nothing where it is of another one.
+def from_json(content: bytes, *, boot_id: str) -> FaultHistory:
+    """Return what the document remembers of this boot, which is nothing where it is of another one.
 
     Raises:
-        UnreadableMemoryError: It is no such document, or one of a later version.
+        UnreadableHistoryError: It is not such a document, or of a later version.
     """
     try:
-        found = HealthMemory.model_validate_json(content)
+        found = FaultHistory.model_validate_json(content)
     except ValidationError as error:
-        raise UnreadableMemoryError(first_error(error)) from None
-    return found if found.boot_id == boot_id else HealthMemory(boot_id=boot_id)
+        raise UnreadableHistoryError(first_error(error)) from None
+    return found if found.boot_id == boot_id else FaultHistory(boot_id=boot_id)
 
 
 def _event_time(fault: KnownFault) -> datetime | None:
