@@ -106,7 +106,7 @@ class Explainer:
         complete = case.is_complete
         if complete:
             with share(_JUDGING):
-                verdicts, judged = self._node_judge.of(case, self._node_judge.judge(case))
+                verdicts, judged = self._node_judge.verdicts(case, self._node_judge.judge(case))
         with share(_TELLING):
             groups = node_groups(state, self._evaluations, self._trial, case, verdicts, judged)
         of_nodes = [finding for _, finding in groups]
