@@ -12,7 +12,7 @@ SECONDS_EACH ?= 60
 PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
-CLUSTER := PYTHONPATH=tests:tests/discovery $(BIN)/python -m cluster
+CLUSTER := $(BIN)/python -m tests.support.cluster
 
 .PHONY: help venv run test test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
 
@@ -63,13 +63,13 @@ fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fa
 	@ROOTPORT_FUZZ_SECONDS=$(SECONDS_EACH) ROOTPORT_FUZZ_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) -m fuzz
 
 bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
-	@$(BIN)/python tests/bench/bench.py
-	@$(BIN)/python tests/bench/scheduler_bench.py
-	@$(BIN)/python tests/bench/cluster_bench.py
-	@$(BIN)/python tests/bench/interface_bench.py
-	@$(BIN)/python tests/bench/allocator_bench.py
-	@$(BIN)/python tests/bench/explain_bench.py
-	@$(BIN)/python tests/bench/devices_bench.py
+	@$(BIN)/python -m tests.bench.bench
+	@$(BIN)/python -m tests.bench.scheduler_bench
+	@$(BIN)/python -m tests.bench.cluster_bench
+	@$(BIN)/python -m tests.bench.interface_bench
+	@$(BIN)/python -m tests.bench.allocator_bench
+	@$(BIN)/python -m tests.bench.explain_bench
+	@$(BIN)/python -m tests.bench.devices_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

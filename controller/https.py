@@ -1,4 +1,4 @@
-"""What the controller serves by HTTPS, put together: routes, and the certificate that goes with them."""
+"""Composes the HTTPS server of the controller: its routes, and the certificate that goes with them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from driver.adapters.kubernetes.api import KubernetesApi
 __all__ = ["SERVICE", "HttpsOptions", "https_server"]
 
 SERVICE = "rootport-dashboard"
-"""The Service that leads to the leader."""
+"""The Service that selects the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpsOptions:
-    """What a person may choose.
+    """The settings of the HTTPS server.
 
     Attributes:
         port: TCP port, on all addresses; 0 for any free one.
-        namespace: Where the Services are.
-        hosts: Further DNS names and IP addresses that clients reach it by.
+        namespace: The namespace of the Services.
+        hosts: Further DNS names and IP addresses of the server.
         webhook_failure_policy: What the API server does while no controller answers; None for no webhook.
     """
 
@@ -50,15 +50,15 @@ def https_server(
     problem: Callable[[], str],
     pages: Mapping[str, Page],
 ) -> HttpsServer:
-    """The server, not started.
+    """Return the server, not started.
 
     Args:
-        api: Asks who calls, and whether they may.
-        options: Where and how.
+        api: The API server, which is asked about callers and their rights.
+        options: The settings.
         overview: The nodes.
-        explanations: What explains; None for nothing.
-        problem: Why this controller cannot show the cluster now; empty where it can.
-        pages: By path, such as ``/metrics``: what is shown to who may get that path.
+        explanations: Explains claims and pods; None to explain nothing.
+        problem: Returns why this controller cannot show the cluster now; empty if it can.
+        pages: Pages by the path that callers must have the right to get, such as ``/metrics``.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -72,7 +72,7 @@ def https_server(
     if options.webhook_failure_policy is None:
         hosts = [certificate_host(host) for host in options.hosts]
         return SelfSigned(options.port, names=[*names, "localhost", "127.0.0.1", *hosts], routes=routes)
-    # Not before: it costs some megabytes that a controller without it does not pay.
+    # Imported here, because it costs some megabytes of memory.
     from controller.admission.advice import Advisor  # noqa: PLC0415
     from controller.admission.webhook import Webhook, WebhookOptions  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The controller's process from its start to its end: election, probes, signals, and what is done in which order."""
+"""Runs the controller's process from start to end: election, probes, signals, and their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from controller.leader.election import LeaderElector, Outcome
+from controller.leader.election import LeaderElector
 from controller.leader.label import LeaderLabel
 from controller.publisher import Publisher
 from driver.adapters.http.clients import Readers
@@ -21,7 +21,7 @@ from driver.adapters.kubernetes.request import OnWrite
 __all__ = ["LEASE_TIMEOUT_S", "HttpsServer", "no_data", "own_label", "run"]
 
 LEASE_TIMEOUT_S: Final = 4.0
-"""Of the elector's requests: shorter than the deadline for a renewal, so that several attempts fit in."""
+"""The time limit of the elector's requests: several attempts fit into the deadline for a renewal."""
 
 _LOG: Final = logging.getLogger(__name__)
 _WATCHDOG_S: Final = 0.5
@@ -31,21 +31,24 @@ _LOST_EXIT_CODE: Final = 1
 
 
 class HttpsServer(Protocol):
-    """:class:`~controller.admission.webhook.Webhook` or :class:`~controller.serving.self_signed.SelfSigned`."""
+    """:class:`~controller.admission.webhook.Webhook` or :class:`~controller.serving.self_signed.SelfSigned`.
+
+    A protocol, so that a controller that serves no HTTPS loads neither.
+    """
 
     @property
     def problem(self) -> str:
-        """Why it cannot answer yet; empty where it can."""
+        """Why it cannot answer yet; empty if it can."""
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
 
     def stop(self) -> None:
-        """End."""
+        """Stop serving."""
 
 
 def no_data(elector: LeaderElector, publisher: Publisher) -> str:
-    """Why this controller cannot show the cluster now, for who asks it; empty where it can."""
+    """Return why this controller cannot show the cluster now; empty if it can."""
     if not elector.leads:
         leader = elector.holder
         return f"this controller does not lead: {leader} does" if leader else "no controller leads yet"
@@ -53,7 +56,7 @@ def no_data(elector: LeaderElector, publisher: Publisher) -> str:
 
 
 def own_label(kubeconfig: Path | None, namespace: str, *, on_write: OnWrite | None = None) -> LeaderLabel | None:
-    """The label of the pod that this process is in; None where it is in none, as on a desk."""
+    """Return the label of the pod that this process runs in; None outside of a cluster."""
     pod = os.environ.get("POD_NAME")
     if not pod:
         return None
@@ -77,10 +80,10 @@ def run(
         elector: Started here; once it leads, the publisher is started.
         publisher: Not started yet.
         server: Serves from the beginning, leading or not; None for none.
-        label: Set once this one leads; None for none.
-        health_port: Where probes are answered; 0 for nowhere.
-        pages: What else is served there, by path.
-        readers: Who is given these pages there.
+        label: Set once this process leads; None for none.
+        health_port: The port that answers probes; 0 for none.
+        pages: What else that port serves, by path.
+        readers: Which clients may read these pages.
 
     Returns:
         The exit code.
@@ -89,7 +92,6 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     ended = threading.Event()
-    outcome: list[Outcome] = []
 
     def elected() -> None:
         publisher.start()
@@ -98,13 +100,13 @@ def run(
 
     def elect() -> None:
         try:
-            outcome.append(elector.run(stop, on_elected=elected))
+            elector.run(stop, on_elected=elected)
         finally:
             ended.set()
 
     probes = {"/healthz": lambda: publisher.failure, "/readyz": lambda: _not_ready(elector, publisher, server)}
     health = ProbeServer(health_port, probes, pages=pages, readers=readers) if health_port else None
-    # First, for everybody waits for a leader; nothing that the other parts may have to wait for keeps it.
+    # First, and in a thread of its own: nothing that the other parts may wait for must delay the election.
     threading.Thread(target=elect, name="election", daemon=True).start()
     for part in (health, server, label):
         if part is not None:

@@ -19,6 +19,7 @@ from controller.metrics import ControllerCounts, ControllerMetrics
 from controller.overview.store import Overview
 from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
+from driver.adapters.command_line import run_command
 from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.http.metrics_page import MetricsPage
@@ -28,7 +29,7 @@ from driver.adapters.logs import LEVELS, configure
 from driver.adapters.malloc import return_large_blocks
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
-from driver.errors import InputError, RootportError
+from driver.errors import InputError
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "main"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LEADER_LEASE: Final = "rootport-controller"
+_DEFAULTS: Final = PublisherOptions()
 
 
 @click.command(
@@ -56,7 +57,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
 )
 @click.option(
     "--namespace",
-    default="rootport-system",
+    default=_DEFAULTS.namespace,
     show_default=True,
     help="Where the Leases are: the nodes' heartbeats, and the controller's own.",
 )
@@ -68,7 +69,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
 @click.option(
     "--fresh-for",
     type=click.FloatRange(min=1),
-    default=25.0,
+    default=_DEFAULTS.fresh_for_s,
     show_default=True,
     metavar="SECONDS",
     help="How long after a heartbeat a node's slices are created and updated. Plugins beat every 10 s. kubelet deletes "
@@ -77,7 +78,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
 @click.option(
     "--grace-period",
     type=click.FloatRange(min=1),
-    default=60.0,
+    default=_DEFAULTS.grace_s,
     show_default=True,
     metavar="SECONDS",
     help="After how long without a heartbeat a node's slices are deleted, so that no pod is sent there.",
@@ -85,7 +86,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
 @click.option(
     "--resync",
     type=click.FloatRange(min=1),
-    default=600.0,
+    default=_DEFAULTS.resync_s,
     show_default=True,
     metavar="SECONDS",
     help="How often everything is compared although nothing changed. It writes only what differs.",
@@ -198,8 +199,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
-    of_gpus = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
-    of_nics = PoliciesInForce(nic_policies, default=DEFAULT_NIC_POLICIES, flag="--nic-policies")
+    in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
+    nic_in_force = PoliciesInForce(nic_policies, default=DEFAULT_NIC_POLICIES, flag="--nic-policies")
     identity = f"{identity or os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
     _LOG.info(
         "rootport-controller starts",
@@ -214,30 +215,24 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "nic_policies": str(nic_policies or ""),
         },
     )
-    options = PublisherOptions(
-        namespace=namespace,
-        leader_lease=_LEADER_LEASE,
-        fresh_for_s=fresh_for,
-        grace_s=grace_period,
-        resync_s=resync,
-    )
+    options = PublisherOptions(namespace=namespace, fresh_for_s=fresh_for, grace_s=grace_period, resync_s=resync)
     counts = ControllerCounts()
     elector = LeaderElector(
         KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
         namespace=namespace,
-        name=_LEADER_LEASE,
+        name=options.leader_lease,
         identity=identity,
     )
     api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
-    overview = Overview() if https_port or health_port else None  # metrics are made of it as well
+    overview = Overview() if https_port or health_port else None  # metrics read it as well
     explanations = None
     if explain:
-        # Not before: the allocator and CEL are for explanations alone.
+        # Imported here, because only explanations need the allocator and CEL.
         from controller.explanations.service import Explanations  # noqa: PLC0415
 
         explanations = Explanations(
             api,
-            instance=_LEADER_LEASE,
+            instance=options.leader_lease,
             all_names=explain_names == "all",
             pending_changed=overview.claims_changed if overview else lambda: None,
             timed=partial(counts.passes.timed, "explain"),
@@ -245,8 +240,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     publisher = Publisher(
         api,
         options,
-        policies=of_gpus,
-        nic_policies=of_nics,
+        policies=in_force,
+        nic_policies=nic_in_force,
         explanations=explanations,
         overview=overview,
         timed=counts.passes.timed,
@@ -261,7 +256,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     pages: dict[str, Page] = {"/metrics": MetricsPage(metrics.families)}
     server = None
     if https_port and overview is not None:
-        # Not before: it costs some megabytes that a controller without it does not pay.
+        # Imported here, because it costs some megabytes of memory.
         from controller.https import HttpsOptions, https_server  # noqa: PLC0415
 
         server = https_server(
@@ -283,17 +278,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
 
 def main() -> None:
     """Run the controller. For exit codes see ``--help``."""
-    try:
-        code = command.main(prog_name="rootport-controller", standalone_mode=False)
-    except click.exceptions.Abort:
-        code = 130
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except RootportError as error:
-        click.echo(f"rootport-controller: {error}", err=True)
-        code = error.exit_code
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(run_command(command, name="rootport-controller"))
 
 
 if __name__ == "__main__":

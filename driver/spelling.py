@@ -1,13 +1,13 @@
-"""Which name was meant by one that is nearly right."""
+"""Finds the name that is meant by one that is nearly right."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-__all__ = ["alike", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
+__all__ = ["alike", "close_matches", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
 
 _SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -15,7 +15,7 @@ _NEAR: Final = 0.7
 _SAME_DOMAIN: Final = 0.75
 _AS_NEAR: Final = 16
 _SHORTEST_PART: Final = 3
-_LONGEST: Final = 80  # of what anybody wrote
+_LONGEST: Final = 80  # characters of a text that are compared
 
 
 def plain(text: str) -> str:
@@ -30,7 +30,7 @@ def alike(text: str, known: Iterable[str]) -> str | None:
 
 
 def is_one_domain(name: str, other: str) -> bool:
-    """Whether the names of two classes end alike, but for a slip of the pen, or one has no domain.
+    """Whether the names of two classes have the same domain but for a misspelling, or one has none.
 
     A class of another domain is another driver's: it may be missing, and is not a misspelling.
     """
@@ -43,6 +43,18 @@ def is_one_domain(name: str, other: str) -> bool:
 def is_part(part: str, whole: str) -> bool:
     """Whether a plain name begins or ends with another one of some length."""
     return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
+
+
+def close_matches(text: str, known: Collection[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the known names that are spelled most like the text, the nearest first.
+
+    Args:
+        text: The text; its first 80 characters are compared.
+        known: The names.
+        count: The most names to return.
+        cutoff: How alike they must be, from 0 to 1 (difflib's ratio).
+    """
+    return difflib.get_close_matches(text[:_LONGEST], list(known), n=count, cutoff=cutoff)
 
 
 def nearest(text: str, known: Iterable[str]) -> str | None:

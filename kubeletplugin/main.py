@@ -1,4 +1,4 @@
-"""The entry point of ``rootport-kubelet-plugin``: flags in, a running plugin out, every expected error as one line.
+"""The entry point of ``rootport-kubelet-plugin``: flags in, a running plugin out, each expected error on one line.
 
 What the process is made of is imported only when it is to run, so that ``--help`` and a wrong flag answer at once.
 """
@@ -14,8 +14,8 @@ import click
 
 from driver import __version__
 from driver.adapters import logs
+from driver.adapters.command_line import run_command
 from driver.adapters.http.clients import READERS
-from driver.errors import RootportError
 from kubeletplugin.options import Options
 
 __all__ = ["command", "main"]
@@ -176,7 +176,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
 )
 @click.version_option(__version__, prog_name=_NAME)
 def command(**flags: Any) -> int:
-    """Check the options and run the plugin; the exit code."""
+    """Check the options and run the plugin; return the exit code."""
     options = Options(**flags)
     options.check()
     logs.configure(options.log_level)
@@ -187,25 +187,12 @@ def command(**flags: Any) -> int:
 
 def main() -> None:
     """Run the plugin; the exit codes stand in ``--help``."""
-    sys.exit(_run())
+    sys.exit(run_command(command, name=_NAME, show_usage_error=_show_usage_error))
 
 
-def _run() -> int:
-    try:
-        with command.make_context(_NAME, sys.argv[1:]) as context:
-            code = command.invoke(context)
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.exceptions.Abort:
-        return 130
-    except click.ClickException as error:
-        # click's own form has three lines, two of which teach what --help teaches.
-        click.echo(f"{_NAME}: {error.format_message()} (see --help)", err=True)
-        return error.exit_code
-    except RootportError as error:
-        click.echo(f"{_NAME}: {error}", err=True)
-        return error.exit_code
-    return code if isinstance(code, int) else 0
+def _show_usage_error(error: click.ClickException) -> None:
+    # click's own form has three lines, two of which repeat what --help says.
+    click.echo(f"{_NAME}: {error.format_message()} (see --help)", err=True)
 
 
 if __name__ == "__main__":

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import pytest
-from cluster.binaries import Binaries, ToolMissingError
-from cluster.binaries import build as build_binaries
-from cluster.binaries import promtool as unpacked_promtool
-from cluster.control_plane import ControlPlane
 from hypothesis import settings
-from needed_tools import require_tool, unavailable
-from stub_nvml import StubNvml, build
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.needed_tools import require_tool
+from tests.support.stub_nvml import StubNvml, build
 
 # No deadlines: how long an example takes is the machine's affair, and `make bench`'s. CI tries the same examples every
 # time, a desk new ones.
@@ -85,46 +80,3 @@ def nvml_stub(tmp_path_factory: pytest.TempPathFactory) -> StubNvml:
     """The stub libnvidia-ml.so.1, built once a session; tests that use it carry the marker needs_cc."""
     require_tool("cc")
     return build(tmp_path_factory.mktemp("stub-nvml"))
-
-
-@pytest.fixture(scope="session")
-def cluster_binaries() -> Binaries:
-    """What a cluster is made of; built, the first time, within about ten minutes."""
-    try:
-        return build_binaries(lambda text: print(text, file=sys.__stderr__, flush=True))
-    except ToolMissingError as error:
-        unavailable(str(error))
-
-
-@pytest.fixture(scope="session")
-def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd and a real API server, shared by the tests of a session: use names of your own in it."""
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), cluster_binaries) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="session")
-def promtool() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs promtool, of Debian's package, with standard input as ``stdin``."""
-    try:
-        program = unpacked_promtool(lambda text: print(text, file=sys.__stderr__, flush=True))
-    except (ToolMissingError, subprocess.CalledProcessError) as error:
-        unavailable(f"promtool cannot be had: {error}")
-
-    def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, *map(str, arguments)], input=stdin, capture_output=True, text=True, check=False, timeout=60
-        )
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def lint_metrics(promtool: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[[str], str]:
-    """What Prometheus' own linter says of a page of metrics; empty where it is content."""
-
-    def linted(text: str) -> str:
-        done = promtool("check", "metrics", stdin=text)
-        return done.stdout + done.stderr + ("" if done.returncode == 0 else f"exit status {done.returncode}")
-
-    return linted

@@ -1,4 +1,4 @@
-"""What is legal in a claim but suspicious: the linter's findings, as warnings to who makes it."""
+"""Returns the linter's findings about a claim as warnings: what is legal but suspicious."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from driver.lint import LintCode, LintFinding, Severity, lint_claim
 __all__ = ["Advisor"]
 
 _LOG: Final = logging.getLogger(__name__)
-# The policy rootport-claim-advice says it, with and without a webhook; and the author cannot help a lack of time.
-_SAID_ELSEWHERE: Final = frozenset({LintCode.PARTIAL_SHARE, LintCode.NOT_LOOKED_AT})
+# The policy rootport-claim-advice warns of the first, with and without a webhook; the second is not the author's fault.
+_NO_WARNING: Final = frozenset({LintCode.PARTIAL_SHARE, LintCode.NOT_LOOKED_AT})
 _MAX_SELECTORS: Final = 8192  # characters in all
 _MAX_ALTERNATIVES: Final = 8
 _SECONDS: Final = 0.1
@@ -30,11 +30,11 @@ _CLASSES_FRESH_S: Final = 30.0
 
 
 class Advisor:
-    """Asks the linter, with the cluster's DeviceClasses and without asking what is published. Safe for threads.
+    """Runs the linter with the cluster's DeviceClasses, but without the published devices. Thread-safe.
 
-    Nothing is said of an object that this version cannot read in full, of one with very long selectors, and while
-    another is looked at: anybody may make claims, to read selectors takes the processor from the controller's other
-    work, and advice is worth less than a quick answer.
+    There are no warnings for an object that this version cannot read in full, for one with very long selectors, and
+    while another object is checked: any user may create claims, selectors take processor time from the controller's
+    other work, and warnings are worth less than a quick answer.
 
     Args:
         api: With the right to list deviceclasses.
@@ -50,7 +50,7 @@ class Advisor:
         self._reading = threading.Lock()
 
     def __call__(self, stored: JsonObject) -> tuple[str, ...]:
-        """What the linter says of a ResourceClaim or ResourceClaimTemplate, a line each.
+        """Return the warnings about a ResourceClaim or ResourceClaimTemplate, a line each.
 
         Args:
             stored: The object, valid for the API server.
@@ -60,7 +60,7 @@ class Advisor:
             return ()
         try:
             if self._clock() >= self._read_at + _CLASSES_FRESH_S:
-                # Beside the answer, which must not wait for the API server that waits for it.
+                # In a thread: the answer must not wait for the API server, which waits for the answer.
                 threading.Thread(target=self.read_classes, name="classes", daemon=True).start()
             with Budget(_SECONDS).in_force():
                 findings = lint_claim(claim, classes=self._classes)
@@ -75,11 +75,11 @@ class Advisor:
         return tuple(
             _line(finding, prefix)
             for finding in findings
-            if finding.severity is not Severity.NOTE and finding.code not in _SAID_ELSEWHERE
+            if finding.severity is not Severity.NOTE and finding.code not in _NO_WARNING
         )
 
     def read_classes(self) -> None:
-        """Read the DeviceClasses; where that fails, the last ones stay."""
+        """Read the DeviceClasses; if that fails, keep the last ones."""
         if not self._reading.acquire(blocking=False):
             return
         try:
@@ -114,12 +114,12 @@ def _claim(stored: JsonObject) -> ResourceClaim | None:
         return None
     devices = claim.spec.devices
     if not devices.requests or len(devices.requests) > MAX_REQUESTS or len(devices.constraints) > MAX_REQUESTS:
-        return None  # nothing to judge, or the API server would have refused it
+        return None  # nothing to check, or the API server would have refused it
     if any(len(request.first_available) > _MAX_ALTERNATIVES for request in devices.requests):
         return None
-    asked = [part for request in devices.requests for part in (request.exactly, *request.first_available)]
+    parts = [part for request in devices.requests for part in (request.exactly, *request.first_available)]
     expressions = (
-        selector.cel.expression for part in asked if part for selector in part.selectors if selector.cel is not None
+        selector.cel.expression for part in parts if part for selector in part.selectors if selector.cel is not None
     )
     return claim if sum(map(len, expressions)) <= _MAX_SELECTORS else None
 

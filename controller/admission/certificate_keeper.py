@@ -1,7 +1,7 @@
-"""Keeps the webhook's certificate: in a Secret that all replicas share, and told to the API server.
+"""Keeps the webhook's certificate in a Secret that all replicas share, and its CA in the webhook's configuration.
 
-Works without cert-manager: what it needs are the Secret and the ValidatingWebhookConfiguration that the manifests make.
-Every replica runs one. Of two that write the Secret at once one gets a conflict and reads what the other wrote.
+It works without cert-manager, with the Secret and the ValidatingWebhookConfiguration of the manifests. Every replica
+runs one. Of two that write the Secret at once, one gets a conflict and reads what the other wrote.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from controller.serving.certificates import ServingCertificate, read_authorities
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ConflictError, NotFoundError
 from driver.adapters.kubernetes.resources import SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS, JsonObject
+from driver.backoff import Backoff
 
 __all__ = ["CONFIGURATION", "FIELD_MANAGER", "SECRET", "CertificateKeeper", "FailurePolicy", "KeeperOptions"]
 
@@ -36,15 +37,15 @@ _COMPONENT: Final = "apply resourceclasses/components/webhook"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
-    """What to keep.
+    """The settings of the certificate.
 
     Attributes:
-        namespace: The Secret's.
-        names: DNS names and IP addresses that the API server and others reach the server by.
-        failure_policy: What the API server does with a claim where no webhook answers: ``Ignore`` takes it, ``Fail``
+        namespace: The Secret's namespace.
+        names: The DNS names and IP addresses of the server.
+        failure_policy: What the API server does with a claim if no webhook answers: ``Ignore`` admits it, ``Fail``
             refuses it.
-        lifetimes: How long certificates hold.
-        period_s: How often Secret and configuration are looked at.
+        lifetimes: How long certificates are valid.
+        period_s: How often Secret and configuration are checked, in seconds.
     """
 
     namespace: str
@@ -55,13 +56,12 @@ class KeeperOptions:
 
 
 class CertificateKeeper:
-    """Makes, renews and hands out the certificate, in a thread of its own.
+    """Issues, renews and hands out the certificate, in a thread of its own.
 
     Args:
         api: With the rights of ``resourceclasses/components/webhook``.
-        options: What to keep.
-        use: Called with each certificate that is to be shown from now on.
-        clock: The time of day.
+        options: The settings.
+        use: Called with each certificate that is to be served from now on.
     """
 
     def __init__(
@@ -70,35 +70,33 @@ class CertificateKeeper:
         options: KeeperOptions,
         *,
         use: Callable[[ServingCertificate], None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
         self._options = options
         self._use = use
-        self._clock = clock
-        self._shown: ServingCertificate | None = None
+        self._in_use: ServingCertificate | None = None
         self._problem = "the webhook has no certificate yet"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
 
     @property
     def problem(self) -> str:
-        """Why there is no certificate to show; empty where there is one."""
-        return "" if self._shown is not None else self._problem
+        """Why there is no certificate to serve; empty if there is one."""
+        return "" if self._in_use is not None else self._problem
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a request under way is not waited for."""
+        """Stop, without waiting for a request under way."""
         self._stop.set()
 
-    def look(self) -> None:
-        """Look once: write what must be written, and hand out the certificate where it is a new one.
+    def check(self) -> None:
+        """Write what must be written, and hand out the certificate if it is a new one.
 
         Raises:
-            ApiServerError: The API server cannot be asked, refuses, or somebody else wrote at the same moment.
+            ApiServerError: The API server does not answer, refuses, or another replica wrote at the same moment.
         """
         secret = self._read_secret()
         held = _held(secret)
@@ -107,49 +105,50 @@ class CertificateKeeper:
         try:
             configuration = self._configuration()
         except ApiServerError as error:
-            # Others than the API server want a certificate as well: it is told at the end.
+            # Clients other than the API server need the certificate as well: this is raised at the end.
             failure = error
         wanted = decide(
             held,
-            _told(configuration),
+            _trusted(configuration),
             names=self._options.names,
-            now=self._clock(),
+            now=datetime.now(UTC),
             lifetimes=self._options.lifetimes,
         )
         if wanted != held:
             self._write(secret, wanted)
         if failure is None:
-            # Before the certificate is shown: the API server knows its CA first.
-            failure = self._tell(configuration, wanted)
-        if wanted.current is not None and wanted.current != self._shown:
+            # Before the certificate is served, so that the API server trusts its CA first.
+            failure = self._configure(configuration, wanted)
+        if wanted.current is not None and wanted.current != self._in_use:
             self._use(wanted.current)
-            self._shown = wanted.current
+            self._in_use = wanted.current
             _LOG.info("certificate in use", extra={"ends": wanted.current.ends.isoformat()})
         if failure is not None:
             raise failure
 
     def _run(self) -> None:
-        said, wait_s = "", _FIRST_RETRY_S
+        logged, backoff = "", Backoff(_FIRST_RETRY_S, self._options.period_s)
         while True:
+            wait_s = self._options.period_s
             try:
-                self.look()
+                self.check()
             except ConflictError:
-                said, wait_s = "", _FIRST_RETRY_S  # another replica was faster: read what it wrote
+                logged, wait_s = "", _FIRST_RETRY_S  # another replica was faster: read what it wrote
             except ApiServerError as error:
                 self._problem = f"the webhook has no certificate yet: {error}"
-                if said != str(error):
-                    said = str(error)
-                    _LOG.warning("the webhook's certificate cannot be kept", extra={"error": said})
-                wait_s = min(2 * wait_s, self._options.period_s)
+                if logged != str(error):
+                    logged = str(error)
+                    _LOG.warning("the webhook's certificate cannot be kept", extra={"error": logged})
+                wait_s = backoff.next_s()
             except Exception:  # noqa: BLE001 - a mistake of ours must not end all renewals
                 self._problem = "the webhook has no certificate yet: the controller's log says why"
-                said, wait_s = "", self._options.period_s
+                logged = ""
                 _LOG.exception("unexpected error; the webhook's certificate is looked at again")
             else:
-                said, wait_s = "", self._options.period_s
+                logged = ""
+                backoff.reset()
             if self._stop.wait(wait_s):
                 return
-            wait_s = max(wait_s, _FIRST_RETRY_S)
 
     def _read_secret(self) -> JsonObject:
         try:
@@ -178,8 +177,8 @@ class CertificateKeeper:
             extra={"secret": f"{self._options.namespace}/{SECRET}", "authorities": len(held.authorities)},
         )
 
-    def _tell(self, configuration: JsonObject, held: Held) -> ApiServerError | None:
-        """Server-side apply of the two fields alone, for all others are the manifests'; what went wrong is returned."""
+    def _configure(self, configuration: JsonObject, held: Held) -> ApiServerError | None:
+        """Apply CA and failure policy alone, for all other fields are the manifests'; return the error, if any."""
         bundle = base64.b64encode(to_bundle(held.authorities)).decode()
         wanted = {"caBundle": bundle, "failurePolicy": self._options.failure_policy}
         hooks = configuration.get("webhooks") or []
@@ -211,8 +210,8 @@ class CertificateKeeper:
         return None
 
 
-def _told(configuration: JsonObject) -> frozenset[bytes]:
-    """The CAs that every webhook of the configuration has."""
+def _trusted(configuration: JsonObject) -> frozenset[bytes]:
+    """Return the CAs that every webhook of the configuration has."""
     hooks: Iterable[JsonObject] = configuration.get("webhooks") or ()
     bundles = [
         frozenset(authority.pem for authority in read_authorities(_decoded(hook["clientConfig"].get("caBundle"))))

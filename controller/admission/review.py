@@ -1,8 +1,8 @@
-"""What the webhook answers the API server: claims, templates and classes checked as the plugin will check them. Pure.
+"""Answers an AdmissionReview: checks claims, templates and classes as the plugin will check them, without any I/O.
 
-Source of the exchange: k8s.io/api v0.36.3, admission/v1 (AdmissionReview). The API server has validated the object
-itself already, in its own version of the API; so of the object nothing is read but what is said to Rootport, and what
-cannot be read is no mistake.
+Source of the format: k8s.io/api v0.36.3, admission/v1 (AdmissionReview). The API server has already validated the
+object itself, in its own version of the API. So only the fields that are for Rootport are read, and those that cannot
+be read are not reported.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from driver.config import UnsupportedFieldError, read_entries, share_errors
 __all__ = ["MAX_REVIEW_BYTES", "Advise", "BadReviewError", "review"]
 
 MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
-"""Of a review. The API server takes no larger request either (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
+"""The largest review: that of a request to the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
 Advise = Callable[[JsonObject], Sequence[str]]
-"""What is suspicious in a claim or template, but legal: a line each."""
+"""Returns what is legal but suspicious in a claim or template, a line each."""
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _RESOURCE_GROUP: Final = "resource.k8s.io"
@@ -46,10 +46,10 @@ _MAX_VALUES: Final = 200_000
 
 
 class BadReviewError(Exception):
-    """The request's body is no AdmissionReview, or one of a size that the API server does not send.
+    """The request's body is no AdmissionReview, or larger than the API server sends.
 
     Attributes:
-        status: What to answer, with the exception's text.
+        status: The status of the answer, whose text is the exception's.
     """
 
     def __init__(self, text: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
@@ -61,14 +61,14 @@ def review(body: bytes, advise: Advise = lambda _: ()) -> JsonObject:
     """Answer an AdmissionReview.
 
     Args:
-        body: The request's, JSON.
-        advise: Gives the warnings for an object that has no mistakes.
+        body: The request's body, JSON.
+        advise: Returns the warnings about an object without errors.
 
     Returns:
         The AdmissionReview with the response.
 
     Raises:
-        BadReviewError: The body is none.
+        BadReviewError: The body is not an AdmissionReview.
     """
     document = _parsed(body)
     request = _dict(document.get("request"))
@@ -93,7 +93,7 @@ def _parsed(body: bytes) -> JsonObject:
             f"expected at most {MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         )
     try:
-        # One part that nobody should have written must not keep the others from being checked.
+        # A part that is malformed must not keep the others from being checked.
         document, _ = parse_foreign_json(body, max_bytes=MAX_REVIEW_BYTES)
     except JsonError as error:
         raise BadReviewError("the body is not JSON") from error
@@ -103,7 +103,7 @@ def _parsed(body: bytes) -> JsonObject:
 def _is_to_be_checked(request: JsonObject, stored: JsonObject) -> bool:
     if request.get("operation") == "CREATE":
         return True
-    # What was made before this webhook, or while it was away, can be labelled and deleted (finalizers!) as ever.
+    # Objects from before this webhook, or from while it was away, can still be labelled and deleted (finalizers!).
     return request.get("operation") == "UPDATE" and stored.get("spec") != _dict(request.get("oldObject")).get("spec")
 
 
@@ -132,19 +132,19 @@ def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
     own = _text(part.get("deviceClassName")).endswith(_OF_CLASSES)
     amounts: dict[str, Quantity] = {}
     for key, value in islice(_dict(_dict(part.get("capacity")).get("requests")).items(), _MAX_ENTRIES):
-        # Other drivers' devices have a memory as well, and their own rules for it.
+        # Other drivers' devices have memory as well, and their own rules for it.
         if (own or key.startswith(f"{DRIVER_NAME}/")) and isinstance(value, str | int | float):
             try:
                 amounts[key] = Quantity(str(value)[: _MAX_QUANTITY + 1])
             except ValueError:
-                continue  # the API server knows better
+                continue  # the API server refuses it itself
     yield from share_errors(amounts, f"{where}.capacity.requests")
 
 
 def _config_errors(entries: object, where: str, *, source: str) -> Iterator[FieldError]:
     found = [_configuration(_dict(entry), source) for entry in _list(entries)]
     _, errors = read_entries(found, where)
-    # How another driver, or a newer Kubernetes, configures its devices is none of our business.
+    # The configuration of another driver, or of a newer Kubernetes, is not checked.
     yield from (error for error in errors if not isinstance(error, UnsupportedFieldError))
 
 
@@ -160,7 +160,7 @@ def _configuration(entry: JsonObject, source: str) -> DeviceAllocationConfigurat
 
 
 def _status(kind: str, request: JsonObject, errors: Sequence[FieldError]) -> JsonObject:
-    """As the API server refuses what its own validation finds: kubectl shows the causes, a line each."""
+    """Return a Status like that of the API server's own validation: kubectl shows the causes, a line each."""
     metadata = _dict(_dict(request.get("object")).get("metadata"))
     name = _text(request.get("name")) or _text(metadata.get("name")) or _text(metadata.get("generateName"))
     namespace = _text(request.get("namespace"))

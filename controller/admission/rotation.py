@@ -1,9 +1,9 @@
-"""Which certificate the webhook's replicas show, and when the next one comes. Decides; no I/O.
+"""Decides which certificate the webhook's replicas serve, and when the next one comes, without any I/O.
 
-All that replicas share is what :class:`Held` says, so each of them decides the same from it. A new certificate is made
-long before the old one ends, and comes in two steps: first its certificate authority (CA) is told to the API server;
-only when that has had time to take it up, the certificate is shown. An old CA stays until it ends, and with it whatever
-it signed: a replica that shows an old certificate, for whatever reason, is always trusted.
+The replicas share only what :class:`Held` has, so each of them decides the same from it. A new certificate is issued
+long before the old one expires, and comes in two steps: first its certificate authority (CA) is added to the webhook's
+configuration; only after the API servers had time to read that, the certificate is served. An old CA stays until it
+expires, and with it the certificate that it signed: a replica that still serves an old certificate is always trusted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["Held", "Lifetimes", "decide"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetimes:
-    """How long what holds.
+    """The periods of a certificate's life.
 
     Attributes:
-        valid: From a certificate's making to its end.
-        renew_after: The age at which the next one is made.
+        valid: From its issue to its expiry.
+        renew_after: The age at which the next one is issued.
         settle: How long the next one waits, so that API servers know its CA and replicas have read it.
     """
 
@@ -34,12 +34,12 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What the replicas share.
+    """The certificates that the replicas share.
 
     Attributes:
-        current: What is shown; None at first, or where it cannot be read.
-        next: What is shown after it.
-        authorities: Whom the API server is to trust, the newest first.
+        current: The certificate that is served; None at first, or if it cannot be read.
+        next: The certificate that is served after it.
+        authorities: The CAs that the API server is to trust, the newest first.
     """
 
     current: ServingCertificate | None = None
@@ -47,15 +47,17 @@ class Held:
     authorities: tuple[Authority, ...] = ()
 
 
-def decide(held: Held, told: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes) -> Held:
-    """What the replicas should share from now on; equal to ``held`` where nothing is to do.
+def decide(
+    held: Held, trusted: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes
+) -> Held:
+    """Decide what the replicas share from now on; equal to ``held`` if nothing is to do.
 
     Args:
-        held: What they share.
-        told: The CAs, as PEM, that every webhook's configuration has.
-        names: What the certificate must be for.
-        now: With a time zone.
-        lifetimes: How long what holds.
+        held: What they share now.
+        trusted: The CAs, as PEM, that every webhook of the configuration has.
+        names: The names that the certificate must have.
+        now: The time, with a time zone.
+        lifetimes: How long certificates are valid.
     """
     authorities = tuple(authority for authority in held.authorities if authority.ends > now)
     held = replace(
@@ -65,13 +67,13 @@ def decide(held: Held, told: Collection[bytes], *, names: frozenset[str], now: d
         authorities=authorities,
     )
     if held.current is None:
-        # The first one, or one that nobody renewed: nothing is lost by showing it at once.
+        # The first one, or one that was not renewed in time: nothing is lost by serving it at once.
         if held.next is not None:
             return replace(held, current=held.next, next=None)
         made, authority = issue(names, now=now, valid=lifetimes.valid)
         return replace(held, current=made, authorities=(authority, *authorities))
     if held.next is not None:
-        known = any(authority.pem in told and held.next.is_of(authority) for authority in authorities)
+        known = any(authority.pem in trusted and held.next.is_of(authority) for authority in authorities)
         if known and now >= held.next.issued + lifetimes.settle:
             return replace(held, current=held.next, next=None)
     elif now >= held.current.issued + lifetimes.renew_after:

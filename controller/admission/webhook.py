@@ -1,4 +1,4 @@
-"""The HTTPS side of the controller: the admission webhook on every replica, and the routes of others beside it."""
+"""The HTTPS server with the admission webhook, which every replica runs, and with other routes beside it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ ADMISSION_PATH: Final = "/admission"
 SERVICE: Final = "rootport-webhook"
 
 _LOG: Final = logging.getLogger(__name__)
-_REVIEWS: Final = 2  # at once, in threads of their own: whatever else is asked, a claim's author does not wait for it
+_REVIEWS: Final = 2  # at once, in threads of their own, so that other requests do not delay the API server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookOptions:
-    """How the controller serves HTTPS.
+    """The settings of the HTTPS server.
 
     Attributes:
         port: TCP port, on all addresses; 0 for any free one.
         namespace: Where the Service and the Secret are.
         hosts: Further DNS names and IP addresses that clients reach it by.
         failure_policy: As for :class:`~controller.admission.certificate_keeper.KeeperOptions`.
-        lifetimes: Of the certificates.
-        period_s: How often the certificate is looked at.
+        lifetimes: How long certificates are valid.
+        period_s: How often the certificate is checked, in seconds.
     """
 
     port: int
@@ -54,9 +54,9 @@ class Webhook:
 
     Args:
         api: With the rights of ``resourceclasses/components/webhook``.
-        options: Where and how.
-        routes: What is served besides the webhook, by path prefix.
-        advise: What is suspicious in a claim.
+        options: The settings.
+        routes: The other routes, by path prefix.
+        advise: Returns warnings about a claim.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -88,22 +88,22 @@ class Webhook:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._server.port
 
     @property
     def problem(self) -> str:
-        """Why it cannot answer yet; empty where it can."""
+        """Why it cannot answer yet; empty if it can."""
         return self._keeper.problem
 
     def start(self) -> None:
-        """Serve, as soon as there is a certificate."""
+        """Start serving as soon as there is a certificate."""
         self._keeper.start()
         self._server.start()
         _LOG.info("HTTPS", extra={"port": self.port})
 
     def stop(self) -> None:
-        """End."""
+        """Stop serving."""
         self._keeper.stop()
         self._server.stop()
 
@@ -112,12 +112,12 @@ class Webhook:
 
 
 def admission_server(port: int, *, advise: Advise, routes: Mapping[str, Route] | None = None) -> SecureServer:
-    """The server of the admission webhook and of the routes beside it, without a certificate.
+    """Return the server of the admission webhook and of the routes beside it, still without a certificate.
 
     Args:
         port: TCP port, on all addresses; 0 for any free one.
-        advise: What is suspicious in a claim.
-        routes: What is served besides, by path prefix.
+        advise: Returns warnings about a claim.
+        routes: The other routes, by path prefix.
 
     Raises:
         NodeError: The port is taken.
@@ -127,7 +127,7 @@ def admission_server(port: int, *, advise: Advise, routes: Mapping[str, Route] |
 
 
 def admission_route(advise: Advise) -> Route:
-    """The route of the admission webhook."""
+    """Return the route of the admission webhook."""
 
     def answer(request: Request) -> Response:
         if request.method != "POST":

@@ -1,4 +1,4 @@
-"""Who may read what: the same rights as with kubectl, asked from the API server for every request."""
+"""Authorizes requests: callers need the same rights as with kubectl, which the API server is asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MAY_LIST_CLAIMS", "MAY_LIST_DEVICES", "Answer", "PathRight", "Right"
 _LOG: Final = logging.getLogger(__name__)
 
 Answer: TypeAlias = Callable[[Request, Caller], Response]
-"""Answers a GET of somebody who may ask; may raise ApiServerError where it asks the API server about them as well."""
+"""Answers a GET of an authorized caller; may raise ApiServerError if it asks the API server about the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,14 @@ class Right:
 
     Attributes:
         verb: Such as ``list``.
-        resource: What it is about.
+        resource: The resource.
     """
 
     verb: str
     resource: Resource
 
     def is_held(self, caller: Caller, callers: Callers) -> bool:
-        """Whether the caller has it."""
+        """Return whether the caller has it."""
         return callers.may(caller, self.verb, self.resource.plural, group=self.resource.group)
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class PathRight:
     path: str
 
     def is_held(self, caller: Caller, callers: Callers) -> bool:
-        """Whether the caller has it."""
+        """Return whether the caller has it."""
         return callers.may_get(caller, self.path)
 
     def __str__(self) -> str:
@@ -64,16 +64,16 @@ MAY_LIST_CLAIMS: Final = Right(verb="list", resource=RESOURCE_CLAIMS)
 
 
 def guarded(answer: Answer, right: Right | PathRight, *, callers: Callers, problem: Callable[[], str]) -> Route:
-    """A route that answers GET of those who have a right.
+    """Return a route that answers GET of callers with a right.
 
-    Answers besides: 405; 401 and 403 for who may not know; 503 where the API server cannot be asked about the caller,
-    or where there is no data here.
+    It also answers 405; 401 and 403 for callers without the right; 503 if the API server cannot be asked about the
+    caller, or if there is no data here.
 
     Args:
-        answer: The answer to who may ask.
-        right: What they must have.
-        callers: Who asks.
-        problem: Why there is no data here, such as that another controller leads; empty where there is.
+        answer: Answers the authorized callers.
+        right: The right that they need.
+        callers: Authenticates and authorizes the callers.
+        problem: Returns why there is no data here, such as that another controller leads; empty if there is.
     """
 
     def route(request: Request) -> Response:
@@ -85,17 +85,17 @@ def guarded(answer: Answer, right: Right | PathRight, *, callers: Callers, probl
             caller = callers.caller(request)
             if not right.is_held(caller, callers):
                 return Response.of_text(f"you may not {right}", status=HTTPStatus.FORBIDDEN)
-            return _later(why) if (why := problem()) else answer(request, caller)
+            return _unavailable(why) if (why := problem()) else answer(request, caller)
         except NotAuthenticatedError as error:
             return Response(
                 status=HTTPStatus.UNAUTHORIZED, body=f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"}
             )
         except ApiServerError as error:
             _LOG.warning("cannot ask who may read", extra={"error": str(error)})
-            return _later("the API server cannot be asked who you are: try again")
+            return _unavailable("the API server cannot be asked who you are: try again")
 
     return route
 
 
-def _later(why: str) -> Response:
+def _unavailable(why: str) -> Response:
     return Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=f"{why}\n".encode(), headers={"Retry-After": "2"})

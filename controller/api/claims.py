@@ -1,4 +1,4 @@
-"""``GET /api/v1/claims/pending``: what waits, and why."""
+"""``GET /api/v1/claims/pending``: the pending claims, with their reasons."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["pending_answer"]
 
 
 def pending_answer(pending: Callable[[], Iterable[PendingClaim]], *, may_list_pods: Callable[[Caller], bool]) -> Answer:
-    """Answers with all pending claims, by namespace and name.
+    """Return what answers with all pending claims, by namespace and name.
 
-    A claim itself does not say which pods wait for it, so who may list claims alone is not told.
+    The pods that wait for a claim are not part of the claim, so they are left out for callers who may only list claims.
 
     Args:
-        pending: The claims; of no more than a few thousand.
-        may_list_pods: Whether a caller may, in all namespaces. It may raise ApiServerError.
+        pending: Returns the claims, a few thousand at most.
+        may_list_pods: Returns whether a caller may list pods in all namespaces. It may raise ApiServerError.
     """
 
     def answer(_request: Request, caller: Caller) -> Response:

@@ -1,9 +1,9 @@
-"""``GET /api/v1/events``: what changes, as server-sent events.
+"""``GET /api/v1/events``: the changes of nodes and pending claims, as server-sent events.
 
 Source of the format: the HTML standard, section 9.2, "Server-sent events".
 
-A stream keeps no queue: whenever its client has taken what it was sent, it is sent the last state of what changed
-since. It ends after ten minutes, so that who lost the right to read does not read on for longer than that.
+A stream has no queue: when its client has read what it was sent, it is sent the last state of everything that changed
+since. It ends after ten minutes, so that callers who have lost the right to read cannot go on for longer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["events_answer"]
 _CONTENT_TYPE: Final = "text/event-stream"
 _LONGEST_S: Final = 600.0
 _COMMENT_S: Final = 15.0
-_LOOK_S: Final = 1.0  # how often to look whether the client is still there
-_APART_S: Final = 0.2  # a burst of changes is a few pieces, not one each
+_POLL_S: Final = 1.0  # how often to check whether the client is still there
+_APART_S: Final = 0.2  # so that a burst of changes becomes a few pieces
 _PIECE_BYTES: Final = 64 * 1024
 _LONGEST_NUMBER: Final = 16
 
@@ -34,23 +34,23 @@ _LONGEST_NUMBER: Final = 16
 def events_answer(
     overview: Overview, places: StreamPlaces, *, longest_s: float = _LONGEST_S, comment_s: float = _COMMENT_S
 ) -> Answer:
-    """Answers who may read: the stream; 400 for a version that is none; 429 for too many streams of one caller.
+    """Return what answers with the stream; 400 for a malformed version; 429 for too many streams of one caller.
 
     Args:
-        overview: What changes.
-        places: How many streams a caller may have.
-        longest_s: When a stream ends.
+        overview: The nodes.
+        places: Limits the streams of each caller.
+        longest_s: After how long a stream ends.
         comment_s: How often something is sent although nothing changed.
     """
 
     def answer(request: Request, caller: Caller) -> Response:
-        # A browser's EventSource sends the header when it connects again; who reads by fetch writes the parameter.
-        told = request.headers.get("last-event-id") or request.query.get("since")
-        if told is not None and not (told.isascii() and told.isdigit() and len(told) <= _LONGEST_NUMBER):
+        # A browser's EventSource sends the header when it reconnects; other clients use the parameter.
+        version = request.headers.get("last-event-id") or request.query.get("since")
+        if version is not None and not (version.isascii() and version.isdigit() and len(version) <= _LONGEST_NUMBER):
             return Response.of_text("since: expected a version, as /api/v1/nodes has it", status=HTTPStatus.BAD_REQUEST)
-        since = overview.version if told is None else int(told)
+        since = overview.version if version is None else int(version)
         pieces = _pieces(overview, since, longest_s=longest_s, comment_s=comment_s)
-        # X-Accel-Buffering: proxies that are told so hand each event on at once.
+        # X-Accel-Buffering makes proxies forward each event at once.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return places.stream(caller, pieces, content_type=_CONTENT_TYPE, headers=headers)
 
@@ -61,7 +61,7 @@ def _pieces(overview: Overview, since: int, *, longest_s: float, comment_s: floa
     began = spoke = time.monotonic()
     yield b": rootport\n\n"  # so that a client knows at once that it is connected
     while (now := time.monotonic()) < began + longest_s:
-        changes = overview.wait(since, _LOOK_S)
+        changes = overview.wait(since, _POLL_S)
         if changes.version != since:
             yield from _in_pieces(changes)
             since, spoke = changes.version, time.monotonic()
@@ -74,7 +74,7 @@ def _pieces(overview: Overview, since: int, *, longest_s: float, comment_s: floa
 
 
 def _in_pieces(changes: Changes) -> Iterator[bytes]:
-    """The version stands in the last event alone: who loses the connection before it asks again from where it was."""
+    """Give only the last event the version: a client that loses the connection before it repeats all of them."""
     events = list(_events(changes))
     piece = b""
     for event in events[:-1]:

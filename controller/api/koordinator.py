@@ -3,12 +3,12 @@
 Sources: koordinator-sh/koordinator, pkg/scheduler/plugins/deviceshare (the API and its shape) and
 apis/extension/device_share.go (the names of the resources). As there,
 
-- the keys of a type's devices are minors: N of /dev/nvidiaN; of NICs and FPGAs their order on the node,
+- the keys of a type's devices are minors: N of /dev/nvidiaN; for NICs and FPGAs their order on the node,
 - a NIC and an FPGA are 100 each, a part of a NIC in proportion,
-- a device that cannot be given, for it is unhealthy, has no resources at all.
+- a device that is not available, such as an unhealthy one, has no resources at all.
 
-What a claim has whose pods are not known yet is in what is used, and in no entry of ``allocateSet``. What several pods
-have by one claim is in the entry of each.
+The devices of a claim whose pods are not known yet count as used, but are in no entry of ``allocateSet``. The devices
+of a claim with several pods are in the entry of each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["PREFIX", "node_device_summary", "summaries_answer"]
 
 PREFIX: Final = "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"
 
-_DOMAINS: Final = ("koordinator.sh", "kubernetes.io")  # of today, and of the first releases and the documentation
+_DOMAINS: Final = ("koordinator.sh", "kubernetes.io")  # today's, and that of the first releases and the documentation
 _ALL: Final = 100
 _TYPES: Final = {"gpu": "gpu", "rdma": "rdma", "fpga": "fpga"}  # a VF is a part of its NIC
 
@@ -50,12 +50,12 @@ class _Summary:
 
 
 def node_device_summary(devices: Iterable[Device], *, state: ReadyState, domain: str) -> dict[str, Any]:
-    """The summary of one node, as JSON.
+    """Return the summary of one node, as JSON.
 
     Args:
-        devices: The node's.
-        state: Of a silent node no device can be given.
-        domain: Of the resources' names: ``koordinator.sh`` or ``kubernetes.io``.
+        devices: The node's Device objects.
+        state: Whether claims can be prepared there; the devices of a silent node are not available.
+        domain: The domain of the resources' names: ``koordinator.sh`` or ``kubernetes.io``.
     """
     made = _Summary()
     for device in devices:
@@ -82,14 +82,14 @@ def node_device_summary(devices: Iterable[Device], *, state: ReadyState, domain:
 
 
 def summaries_answer(overview: Overview, places: StreamPlaces) -> Answer:
-    """Answers for all nodes, or with one more part of the path for one. Errors are JSON, as Koordinator's are.
+    """Return what answers for all nodes, or for the one that the path names. Errors are JSON, as Koordinator's are.
 
     Args:
         overview: The nodes.
-        places: How many streams a caller may have.
+        places: Limits the streams of each caller.
     """
-    # All summaries of thousands of nodes are seconds of work: however many ask, it is one thread's at a time.
-    turn = threading.Lock()
+    # All summaries of thousands of nodes are seconds of work, so only one thread works on them at a time.
+    lock = threading.Lock()
 
     def answer(request: Request, caller: Caller) -> Response:
         domain = request.query.get("domain", _DOMAINS[0])
@@ -98,7 +98,7 @@ def summaries_answer(overview: Overview, places: StreamPlaces) -> Answer:
         name = unquote(request.path.removeprefix(PREFIX).strip("/"))
         if not name:
             names = [node.name for node in overview.nodes()]
-            return places.stream(caller, _all(overview, names, domain, turn), content_type="application/json")
+            return places.stream(caller, _all(overview, names, domain, lock), content_type="application/json")
         summary = _of(overview, name, domain)
         if summary is None:
             return _error(HTTPStatus.NOT_FOUND, f"cannot find node {name[:253]}")
@@ -107,12 +107,12 @@ def summaries_answer(overview: Overview, places: StreamPlaces) -> Answer:
     return answer
 
 
-def _all(overview: Overview, names: Iterable[str], domain: str, turn: threading.Lock) -> Iterator[bytes]:
-    """Node by node: of thousands it takes a while, and who reads slowly keeps none of them in memory."""
+def _all(overview: Overview, names: Iterable[str], domain: str, lock: threading.Lock) -> Iterator[bytes]:
+    """Yield the answer node by node, so that a slow client does not keep all of them in memory."""
     encoder = Response.of_json
     start = b"{"
     for name in names:
-        with turn:
+        with lock:
             summary = _of(overview, name, domain)
         if summary is not None:  # it may be gone by now
             yield start + encoder(name).body + b":" + encoder(summary).body
@@ -159,11 +159,11 @@ def _used(device: Device) -> _Resources:
 
 def _holders(device: Device) -> Iterator[tuple[str, _Resources]]:
     for item in device.status.allocations if device.status else ():
-        resources = _given(device, item)
+        resources = _allocated(device, item)
         yield from ((f"{item.namespace}/{pod.name}", resources) for pod in item.pods)
 
 
-def _given(device: Device, item: DeviceAllocation) -> _Resources:
+def _allocated(device: Device, item: DeviceAllocation) -> _Resources:
     if device.spec.type == "gpu":
         return _gpu(device, item.core, item.memory)
     vfs = 1 if item.bandwidth is None and item.device != device.spec.device_name else None
@@ -180,7 +180,7 @@ def _gpu(device: Device, core: int | None, memory: Quantity | None) -> _Resource
 
 
 def _part(device: Device, amounts: DeviceAmounts | None) -> int:
-    """Percent of a NIC or FPGA; all of it where it is not given in parts."""
+    """Return the percentage of a NIC or FPGA that is allocated; all of it if it is not shared."""
     capacity = device.status.capacity if device.status else None
     if capacity and amounts and capacity.bandwidth and amounts.bandwidth:
         return _percent(amounts.bandwidth.ceil(), capacity.bandwidth.ceil())
@@ -195,7 +195,7 @@ def _memory(device: Device) -> Quantity | None:
 
 
 def _percent(part: int, whole: int) -> int:
-    """Rounded up: what is in use is never told to be free."""
+    """Return the percentage, rounded up, so that nothing in use is shown as free."""
     return min(-(-part * _ALL // whole), _ALL) if whole > 0 else 0
 
 

@@ -1,11 +1,11 @@
-"""``GET /api/v1/nodes`` and ``/api/v1/nodes/NAME``: all devices in a few words each, one node's in full."""
+"""``GET /api/v1/nodes`` and ``/api/v1/nodes/NAME``: all devices in short, one node's in full."""
 
 from __future__ import annotations
 
 import gzip
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from itertools import islice
 from typing import Final
@@ -26,15 +26,14 @@ _NODES_A_PIECE: Final = 64
 _PREFIX: Final = "/api/v1/nodes"
 
 
-def nodes_answer(overview: Overview, places: StreamPlaces, *, clock: Callable[[], float] = time.monotonic) -> Answer:
-    """Answers both paths.
+def nodes_answer(overview: Overview, places: StreamPlaces) -> Answer:
+    """Return what answers both paths.
 
     Args:
         overview: The nodes.
-        places: How many streams a caller may have.
-        clock: Monotonic seconds.
+        places: Limits the streams of each caller.
     """
-    zipped = _Zipped(overview, clock)
+    zipped = _Zipped(overview)
 
     def answer(request: Request, caller: Caller) -> Response:
         name = unquote(request.path.removeprefix(_PREFIX).strip("/"))
@@ -54,7 +53,7 @@ def _one(overview: Overview, name: str) -> Response:
 
 
 def _plain(request: Request, caller: Caller, overview: Overview, places: StreamPlaces) -> Response:
-    # Of thousands of nodes that is some megabytes, and who reads slowly would keep them in memory: piece by piece.
+    # Piece by piece: thousands of nodes are some megabytes, which a slow client would keep in memory.
     version, nodes = overview.wires()
     if _knows(request, version):
         return _not_modified(version)
@@ -76,11 +75,10 @@ def _zipped(request: Request, zipped: _Zipped) -> Response:
 
 
 class _Zipped:
-    """The list, compressed once for all who ask, and not more than once a second."""
+    """The list, compressed once for all callers, and not more than once a second."""
 
-    def __init__(self, overview: Overview, clock: Callable[[], float]) -> None:
+    def __init__(self, overview: Overview) -> None:
         self._overview = overview
-        self._clock = clock
         self._lock = threading.Lock()
         self._made_at = 0.0
         self._version = -1
@@ -88,7 +86,7 @@ class _Zipped:
 
     def now(self) -> tuple[int, bytes]:
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             is_due = self._version < 0 or now >= self._made_at + _AT_LEAST_S
             if is_due and self._overview.version != self._version:
                 version, nodes = self._overview.wires()

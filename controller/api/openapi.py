@@ -1,6 +1,6 @@
 """``GET /api/v1/openapi.json``: the API for programs (OpenAPI 3.1, whose schemas are JSON Schema 2020-12).
 
-Written by hand, and held against the answers by tests/http_api: fields are added, and never renamed.
+Written by hand, and compared with the answers by tests: fields are added, and never renamed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATE: Final[_Json] = {"enum": ["Ready", "NotReady", "Silent"]}
 
 
 def openapi_route() -> Route:
-    """Answers without asking who wants to know: it says nothing about this cluster."""
+    """Return the route. It needs no authorization, since the document says nothing about this cluster."""
 
     def route(request: Request) -> Response:
         if request.method != "GET":
@@ -39,7 +39,7 @@ def openapi_route() -> Route:
 
 
 def document() -> _Json:
-    """The description."""
+    """Return the document."""
     explain = {
         "get": _operation(
             "Why the claim or pod is pending, or where it fits.",

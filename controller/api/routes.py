@@ -32,14 +32,14 @@ def api_routes(
     problem: Callable[[], str],
     pages: Mapping[str, Page] | None = None,
 ) -> Mapping[str, Route]:
-    """The routes by path prefix.
+    """Return the routes by path prefix.
 
     Args:
         overview: The nodes.
-        explanations: What explains; without it there is nothing under ``claims`` and ``pods``.
-        callers: Who asks.
-        problem: Why there is no data here, such as that another controller leads; empty where there is.
-        pages: By path, what every controller shows of itself to who may get that path.
+        explanations: Explains claims and pods; None to serve nothing under ``claims`` and ``pods``.
+        callers: Authenticates and authorizes the callers.
+        problem: Returns why there is no data here, such as that another controller leads; empty if there is.
+        pages: The pages of every controller about itself, by the path that callers must have the right to get.
     """
 
     def may(right: Right, answer: Answer, *, further_problem: Callable[[], str] = lambda: "") -> Route:
@@ -73,7 +73,7 @@ def api_routes(
 
 def _page_answer(path: str, page: Page) -> Answer:
     def answer(request: Request, _caller: Caller) -> Response:
-        if request.path != path:  # the right is to this path alone
+        if request.path != path:  # the right is only to this path
             return Response.of_text("there is nothing here", status=HTTPStatus.NOT_FOUND)
         return page_response(request, page)
 
@@ -81,5 +81,5 @@ def _page_answer(path: str, page: Page) -> Answer:
 
 
 def _but_explanations(pending: Route, explain: Route) -> Route:
-    """A namespace may be called "pending" as well."""
+    """Return the route of explanations, and of pending claims for its path alone: "pending" may be a namespace."""
     return lambda request: (pending if request.path == f"{_V1}/claims/pending" else explain)(request)

@@ -1,4 +1,4 @@
-"""How many streams each caller may have open: one user cannot take them all."""
+"""Limits how many streams each caller may have open, so that one user cannot use up all of them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,30 @@ from driver.adapters.http.exchange import Response
 
 __all__ = ["StreamPlaces"]
 
-_MOST_OF_ONE: Final = 8
+_MOST: Final = 8
 
 
 class StreamPlaces:
-    """Counts the streams of each caller, over all paths. Safe for threads.
+    """Counts the streams of each caller, over all paths. Thread-safe."""
 
-    Args:
-        most_of_one: How many one caller may have open at once.
-    """
-
-    def __init__(self, *, most_of_one: int = _MOST_OF_ONE) -> None:
-        self._most_of_one = most_of_one
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
 
     def stream(
         self, caller: Caller, pieces: Iterator[bytes], *, content_type: str, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """The pieces as a stream; 429 where the caller has too many open.
+        """Return the pieces as a stream; 429 if the caller has too many open.
 
         Args:
-            caller: Who asks.
-            pieces: Not begun yet.
-            content_type: Of the stream.
-            headers: Further ones of the stream.
+            caller: The caller.
+            pieces: The pieces, of which none is read yet.
+            content_type: The stream's content type.
+            headers: The stream's further headers.
         """
         with self._lock:
-            if self._open[caller.username] >= self._most_of_one:
-                text = f"you have {self._most_of_one} streams open already\n"
+            if self._open[caller.username] >= _MOST:
+                text = f"you have {_MOST} streams open already\n"
                 return Response(status=HTTPStatus.TOO_MANY_REQUESTS, body=text.encode(), headers={"Retry-After": "10"})
             self._open[caller.username] += 1
         stream = _Counted(pieces, closed=lambda: self._closed(caller.username))
@@ -55,7 +50,7 @@ class StreamPlaces:
 
 
 class _Counted(Iterator[bytes]):
-    """Tells when it is closed, also where it never began: a generator would not."""
+    """Calls back when it is closed, even if it was never read: a generator would not."""
 
     def __init__(self, pieces: Iterator[bytes], *, closed: Callable[[], None]) -> None:
         self._pieces = pieces

@@ -1,7 +1,8 @@
 """This driver's ResourceSlices by pool, never older than what this process itself wrote.
 
-A watch lags behind one's own writes. Without this cache a second pass over a node would work on the slices as they were
-before the first one, and write again. Source of the idea: client-go's MutationCache (tools/cache/mutation_cache.go).
+A watch lags behind one's own writes. Without this cache a second reconciliation of a node would work on the slices as
+they were before the first one, and write again. Source of the idea: client-go's MutationCache
+(tools/cache/mutation_cache.go).
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ __all__ = ["SliceCache"]
 
 
 class SliceCache:
-    """What the watch shows, overlaid with own writes until the watch has caught up. Safe for several threads.
+    """The watched slices, overlaid with own writes until the watch has caught up. Thread-safe.
 
     Args:
-        watched: The slice of that name as the watch has it now, packed or not, or None.
-        trust_s: How long an own write is believed although the watch does not show it: it may have been undone in
-            a gap of the watch.
+        watched: Returns the slice of a name as the watch shows it, packed or not; None if there is none.
+        trust_s: How long an own write is trusted although the watch does not show it: it may have been undone in a gap
+            of the watch.
         clock: Monotonic seconds.
     """
 
@@ -44,7 +45,7 @@ class SliceCache:
         self._lock = threading.Lock()
 
     def refresh(self, name: str) -> tuple[str, ...]:
-        """Take over the slice of that name from the watch; the pools that somebody else's write has changed."""
+        """Take over the slice of that name from the watch; return the pools that another process has changed."""
         with self._lock:
             seen = self._watched(name)
             known = self._slices.get(name)
@@ -66,7 +67,7 @@ class SliceCache:
             return tuple({_pool(seen)} | ({_pool(known)} if known is not None else set()))
 
     def written(self, stored: JsonObject) -> None:
-        """This process wrote a slice, and the API server answered so."""
+        """Take over a slice that this process wrote, as the API server answered."""
         name = stored["metadata"]["name"]
         with self._lock:
             known = self._slices.get(name)
@@ -77,14 +78,14 @@ class SliceCache:
             self._unconfirmed[name] = self._clock()
 
     def deleted(self, name: str, uid: str) -> None:
-        """This process deleted a slice."""
+        """Remove a slice that this process deleted."""
         with self._lock:
             if name in self._slices:
                 self._drop(name)
                 self._deleted[name] = uid
 
     def pool(self, pool: str) -> list[JsonObject]:
-        """The slices of a pool, by name."""
+        """Return the slices of a pool, by name."""
         with self._lock:
             for name in [name for name in self._pools.get(pool, ()) if self._is_doubtful(name)]:
                 self._drop(name)
@@ -92,17 +93,17 @@ class SliceCache:
         return [unpacked(item) for item in kept]
 
     def pools(self) -> tuple[str, ...]:
-        """All pools that have slices."""
+        """Return all pools that have slices."""
         with self._lock:
             return tuple(self._pools)
 
     def doubtful(self) -> tuple[str, ...]:
-        """The pools with an own write that the watch should have shown by now: they need another look."""
+        """Return the pools with an own write that the watch should have shown by now: they must be reconciled."""
         with self._lock:
             return tuple({_pool(self._slices[name]) for name in self._unconfirmed if self._is_doubtful(name)})
 
     def retain(self, names: Iterable[str]) -> None:
-        """Forget deletions that the watch, which shows only these names, has confirmed without our noticing."""
+        """Forget deletions that the watch has confirmed without an event: it shows only these names."""
         shown = set(names)
         with self._lock:
             for name in [name for name in self._deleted if name not in shown]:

@@ -1,8 +1,8 @@
-"""What is kept of stored Device objects: enough to tell what has to be written, in little memory.
+"""What the informer keeps of stored Device objects: enough to decide what to write, in little memory.
 
-What is stored is known by digests alone: sixteen devices a node would otherwise fill the memory. Of the spec, each
-object carries a digest of what was applied in an annotation. A status cannot: who writes it cannot write annotations at
-the same time. So its digest is made of what is stored, when it is read.
+Specs and statuses are kept as digests: thousands of nodes with sixteen devices each would otherwise fill the memory.
+The digest of the applied spec is an annotation of the object. A status cannot have one, because annotations cannot be
+written together with it; so its digest is made of the stored status when it is read.
 
 Times are in no digest: a condition keeps its time as long as its status is the same.
 """
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 DIGEST_ANNOTATION: Final = "rootport.dev/applied-digest"
-"""Annotation of a Device: a digest of what the controller applied."""
+"""The annotation of a Device with a digest of what the controller applied."""
 
 StoredConditions: TypeAlias = Mapping[str, tuple[str, str]]
-"""Of each condition of a stored Device its status and its ``lastTransitionTime``, by its type."""
+"""The status and the ``lastTransitionTime`` of each condition of a stored Device, by type."""
 
 ContainersByPod: TypeAlias = dict[tuple[str, str, str], tuple[str, ...]]
-"""The containers that have what a claim was given, by the pod's UID, the claim's UID and the request."""
+"""The containers that use a claim's devices, by the pod's UID, the claim's UID and the request."""
 
 _STATUS_DIGEST_BYTES: Final = 8
 _SPEC_DIGEST: Final = "specDigest"
@@ -49,11 +49,11 @@ _CONDITIONS: Final = "conditions"
 _CONTAINERS: Final = "containers"
 _TIME: Final = "lastTransitionTime"
 _LABELS_KEPT: Final = 8192
-# What the controller says.
+# The fields that the controller writes.
 _STATUS_FIELDS: Final[tuple[str, ...]] = (
     "state", "capacity", "allocatable", "mode", "allocated", "largestFree",
 )  # fmt: skip
-_CONDITION_TYPES: Final = (HEALTHY, DEGRADED)  # others' conditions are not its affair
+_CONDITION_TYPES: Final = (HEALTHY, DEGRADED)  # the controller writes no others
 _LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "partitions": ("device",),
     "allocations": ("uid", "request", "device", "shareID"),
@@ -62,61 +62,59 @@ _UNWRITTEN: Final[JsonObject] = {"state": "Unknown"}  # the CRD's default
 
 
 def transform_device(wire: JsonObject) -> JsonObject:
-    """What is kept of a stored Device: enough to know what has to be written, and nothing that could be made anew."""
+    """Keep of a stored Device what decides about writes, and nothing that can be computed anew."""
     metadata, status = wire["metadata"], wire.get("status") or _UNWRITTEN
     kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata}
     kept["labels"] = _node_label((metadata.get("labels") or {}).get(NODE_LABEL, ""))
-    essence: JsonObject = {
+    found: JsonObject = {
         "metadata": kept,
         _SPEC_DIGEST: (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION, ""),
         _STATUS_DIGEST: status_digest(status),
     }
     if conditions := _own_conditions(status):
-        # Of most devices the same few: those that became healthy in one second.
-        essence[_CONDITIONS] = _shared(
-            tuple((item["type"], item["status"], item.get(_TIME, "")) for item in conditions)
-        )
+        # Most devices share a few values: all that became healthy within the same second.
+        found[_CONDITIONS] = _shared(tuple((item["type"], item["status"], item.get(_TIME, "")) for item in conditions))
     if containers := tuple(_containers(status)):
-        essence[_CONTAINERS] = containers
-    return essence
+        found[_CONTAINERS] = containers
+    return found
 
 
 def stored_conditions(kept: JsonObject) -> StoredConditions:
-    """The controller's own conditions of a stored object, of which :func:`transform_device` kept something."""
-    return {type_: (said, time) for type_, said, time in kept.get(_CONDITIONS, ())}
+    """Return the controller's own conditions of what :func:`transform_device` kept."""
+    return {type_: (status, time) for type_, status, time in kept.get(_CONDITIONS, ())}
 
 
 def containers_of(stored: Sequence[JsonObject]) -> ContainersByPod:
-    """The containers that stored objects name, so that a new leader need not ask for every pod."""
+    """Return the containers that stored objects name, so that a new leader need not read every pod."""
     return {key: names for kept in stored for key, names in kept.get(_CONTAINERS, ())}
 
 
 def applied_digest(kept: JsonObject) -> str:
-    """The digest of what was applied to a stored object, of which :func:`transform_device` kept something."""
+    """Return the digest of the applied spec, of what :func:`transform_device` kept."""
     return str(kept[_SPEC_DIGEST])
 
 
 def status_digest(status: JsonObject) -> bytes:
-    """A digest of what the controller says in a Device's status, times apart."""
-    said: JsonObject = {key: status[key] for key in _STATUS_FIELDS if key in status}
+    """Return a digest of the fields that the controller writes in a Device's status, without times."""
+    own: JsonObject = {key: status[key] for key in _STATUS_FIELDS if key in status}
     conditions = [{key: item[key] for key in item if key != _TIME} for item in _own_conditions(status)]
     if conditions:
-        said["conditions"] = conditions
+        own["conditions"] = conditions
     for field, keys in _LISTS.items():
-        # The order in a list map is the API server's affair.
+        # The API server may order a list map in any way.
         if items := status.get(field):
-            said[field] = sorted(map(_in_order, items), key=lambda item: [item.get(key) for key in keys])
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+            own[field] = sorted(map(_in_order, items), key=lambda item: [item.get(key) for key in keys])
+    text = json.dumps(own, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_STATUS_DIGEST_BYTES).digest()
 
 
 def has_status(kept: JsonObject, digest: bytes | None) -> bool:
-    """Whether a stored object, of which :func:`transform_device` kept something, has the status of that digest."""
+    """Return whether what :func:`transform_device` kept has the status of that digest."""
     return bool(kept[_STATUS_DIGEST] == digest)
 
 
 def is_same_but_status(one: JsonObject | None, other: JsonObject | None) -> bool:
-    """Whether two of what :func:`transform_device` keeps differ in nothing but the status."""
+    """Return whether two of what :func:`transform_device` keeps differ only in the status."""
     return one is not None and other is not None and _without_status(one) == _without_status(other)
 
 
@@ -127,7 +125,7 @@ def _without_status(kept: JsonObject) -> tuple[object, ...]:
 
 @lru_cache(maxsize=_LABELS_KEPT)
 def _node_label(node: str) -> dict[str, str]:
-    """The same for all devices of a node; nobody changes what a watch keeps."""
+    """Return the same object for all devices of a node, which is safe because kept objects are never changed."""
     return {NODE_LABEL: node}
 
 

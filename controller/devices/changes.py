@@ -1,6 +1,6 @@
-"""Which Device objects of a node have to be applied or deleted: those whose stored digests are not the wanted ones.
+"""Decides which Device objects of a node to apply or delete, by the digests of the stored objects.
 
-What is known of the stored ones: :mod:`controller.cluster.stored_devices`.
+For what is kept of stored objects see :mod:`controller.cluster.stored_devices`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGEST_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceChanges:
-    """The writes; false where there are none.
+    """The writes; false if there are none.
 
     Attributes:
         apply: Objects for server-side apply.
@@ -47,12 +47,12 @@ class DeviceChanges:
 
 
 def device_changes(desired: Sequence[Device], stored: Sequence[JsonObject], *, node_uid: str) -> DeviceChanges:
-    """What to write so that the node's Device objects become the desired ones; see :func:`status_changes` as well.
+    """Return the writes that make the node's Device objects the desired ones, without their status.
 
     Args:
-        desired: Of :func:`driver.objects.device_objects`; their status is not looked at.
-        stored: The node's stored objects, of each what :func:`transform_device` keeps.
-        node_uid: The Node's uid: it owns the objects.
+        desired: Of :func:`driver.objects.device_objects`; their status is ignored.
+        stored: The node's stored objects, as :func:`transform_device` keeps them.
+        node_uid: The UID of the Node, which owns the objects.
     """
     there = {kept["metadata"]["name"]: kept for kept in stored}
     apply = []
@@ -67,11 +67,11 @@ def device_changes(desired: Sequence[Device], stored: Sequence[JsonObject], *, n
 
 
 def status_changes(statuses: Mapping[str, DeviceStatus], stored: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """What to apply so that the statuses of a node's Device objects become these.
+    """Return what to apply so that the statuses of a node's Device objects become these.
 
     Args:
-        statuses: By the objects' names, with their times (:func:`timed`). An object that is not there yet gets its
-            status once it is.
+        statuses: The statuses by the objects' names, with their times (:func:`timed`). An object that does not exist
+            yet gets its status once it does.
         stored: As for :func:`device_changes`.
     """
     changed = []
@@ -80,22 +80,22 @@ def status_changes(statuses: Mapping[str, DeviceStatus], stored: Sequence[JsonOb
         status = statuses.get(metadata["name"])
         wanted = None if status is None else status.to_wire()
         if wanted is not None and not has_status(found, status_digest(wanted)):
-            # With the uid: of another object of that name nothing is known yet.
+            # With the UID: it must not become the status of another object of that name.
             changed.append({"metadata": {"name": metadata["name"], "uid": metadata["uid"]}, "status": wanted})
     return tuple(changed)
 
 
 def timed(status: DeviceStatus, stored: StoredConditions, now: datetime) -> DeviceStatus:
-    """A status whose conditions all have times.
+    """Return a status whose conditions all have times.
 
-    A condition whose status is the stored one keeps the stored time. Another changed when its fault began, or, where
-    that is not told, when the controller saw it: now.
+    A condition whose status is the stored one keeps the stored time. Another changed when its fault began, or, if that
+    is not reported, when the controller saw it: now.
     """
     at = time_text(now)
 
-    def time(type_: str, said: str, since: str) -> str:
+    def time(type_: str, status: str, since: str) -> str:
         former, former_time = stored.get(type_, ("", ""))
-        return former_time if former == said and former_time else since or at
+        return former_time if former == status and former_time else since or at
 
     conditions = tuple(
         item.model_copy(update={"last_transition_time": time(item.type, item.status, item.last_transition_time)})
@@ -113,6 +113,6 @@ def _body(device: Device, node_uid: str) -> JsonObject:
     return wire | {"metadata": metadata | {"annotations": {DIGEST_ANNOTATION: digest}}}
 
 
-def _digest(said: JsonObject) -> str:
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"))
+def _digest(wire: JsonObject) -> str:
+    text = json.dumps(wire, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]

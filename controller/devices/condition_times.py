@@ -1,4 +1,4 @@
-"""Since when the conditions of Device objects are as they are, also before a stored object says so."""
+"""The transition times of Device conditions, which stay the same until the object is stored with them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["ConditionTimes"]
 
 
 class ConditionTimes:
-    """Gives conditions their times. For one thread.
+    """Gives conditions their times. Not thread-safe.
 
-    A time that nobody tells is the one of the pass that saw the change first, however many passes it takes to write it:
-    otherwise each of them would be news to who looks on, and would write another Event.
+    If the time of a change is not reported it is when the reconciler saw the change first, however long it takes to
+    write it: otherwise each attempt would be a change for clients, and would write another Event.
     """
 
     def __init__(self) -> None:
@@ -29,21 +29,21 @@ class ConditionTimes:
         stored: Mapping[str, StoredConditions],
         now: datetime,
     ) -> dict[str, DeviceStatus]:
-        """The statuses with times (:func:`controller.devices.changes.timed`), by the objects' names.
+        """Return the statuses with times (:func:`controller.devices.changes.timed`), by the objects' names.
 
         Args:
-            label: The label's value of the node.
-            statuses: By the objects' names, of all of the node's.
-            stored: The conditions of those that are stored.
-            now: The time of what has just changed.
+            label: The value of the node's label.
+            statuses: The statuses of all of the node's Device objects, by name.
+            stored: The conditions of the stored objects, by name.
+            now: The time of new changes.
         """
         former = self._unwritten.pop(label, {})
         unwritten: dict[str, StoredConditions] = {}
         made: dict[str, DeviceStatus] = {}
         for name, status in statuses.items():
             there = stored.get(name, {})
-            said = {item.type: item.status for item in status.conditions}
-            written = {type_: pair for type_, pair in there.items() if pair[0] == said.get(type_)}
+            wanted = {item.type: item.status for item in status.conditions}
+            written = {type_: pair for type_, pair in there.items() if pair[0] == wanted.get(type_)}
             made[name] = timed(status, {**former.get(name, {}), **written}, now)
             new: StoredConditions = {
                 item.type: (item.status, item.last_transition_time)
@@ -57,5 +57,5 @@ class ConditionTimes:
         return made
 
     def forget(self, label: str) -> None:
-        """The node is gone."""
+        """Forget a node that is gone."""
         self._unwritten.pop(label, None)

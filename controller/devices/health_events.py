@@ -1,4 +1,4 @@
-"""Events where a device becomes unhealthy, and where it is well again: on the Device and on the pods that have it."""
+"""Writes Events when a device becomes unhealthy or healthy again, on the Device and on the pods that use it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _CONTROLLER: Final = f"{DRIVER_NAME}/controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthChange:
-    """A device became unhealthy, or is well again.
+    """A device became unhealthy, or is healthy again.
 
     Attributes:
         name: The Device object's name.
         uid: Its UID.
-        is_healthy: How it is now.
+        is_healthy: Whether it is healthy now.
         condition: Its condition Healthy, with its time.
-        began: When the fault began: the same for the Event that it is there and for the one that it is over.
-        status: Its status now, with the pods that have it.
+        began: When the fault began: the same for both Events.
+        status: Its status now, with the pods that use it.
     """
 
     name: str
@@ -51,14 +51,14 @@ class HealthChange:
 def health_changes(
     bodies: Iterable[JsonObject], statuses: Mapping[str, DeviceStatus], stored: Mapping[str, JsonObject]
 ) -> tuple[HealthChange, ...]:
-    """Which of the statuses that are about to be applied tell of such a change, against what is stored.
+    """Return the changes of health in the statuses that are about to be applied, compared with the stored ones.
 
-    So a new leader tells nothing twice. A device about which nothing was known and that is well is no news.
+    So a new leader writes no Event twice. That a new device is healthy is no change.
 
     Args:
         bodies: Of :func:`controller.devices.changes.status_changes`.
-        statuses: By the objects' names, with times.
-        stored: By the objects' names.
+        statuses: The statuses by the objects' names, with times.
+        stored: The stored objects by name.
     """
     changes = []
     for metadata in (body["metadata"] for body in bodies):
@@ -69,10 +69,10 @@ def health_changes(
 
 def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
     condition = next((item for item in status.conditions if item.type == HEALTHY), None)
-    said, since = former.get(HEALTHY, ("", ""))
-    if condition is None or condition.status == said:
+    before, since = former.get(HEALTHY, ("", ""))
+    if condition is None or condition.status == before:
         return None
-    if condition.status != "False" and (condition.status, said) != ("True", "False"):
+    if condition.status != "False" and (condition.status, before) != ("True", "False"):
         return None
     is_healthy = condition.status == "True"
     return HealthChange(
@@ -86,13 +86,13 @@ def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus)
 
 
 def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iterator[JsonObject]:
-    """The Events of a change, as events.k8s.io/v1 takes them: on the Device, and on at most 16 pods that have it.
+    """Yield the Events of a change, as events.k8s.io/v1 takes them: on the Device, and on at most 16 pods that use it.
 
-    An Event's name is made of whom it is about and of when the fault began: written twice, it is refused.
+    An Event's name is made of its object and of when the fault began: written twice, it is refused.
 
     Args:
-        change: What happened.
-        instance: Who reports it, at most 128 bytes.
+        change: The change.
+        instance: The reporting instance, at most 128 bytes.
         now: The time of the Events.
     """
     reason = "DeviceHealthy" if change.is_healthy else "DeviceUnhealthy"
@@ -125,11 +125,11 @@ def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iter
 
 
 class HealthEvents:
-    """Writes them. For one thread.
+    """Writes the Events. Not thread-safe.
 
     Args:
-        api: Where to write.
-        instance: Who reports, in the Events.
+        api: The API server.
+        instance: The reporting instance.
         pause: Called before each write.
     """
 
@@ -145,13 +145,13 @@ class HealthEvents:
         self._pause = pause
 
     def write(self, change: HealthChange) -> None:
-        """Write the Events of a change; one that is refused is left out, for another try would be refused as well.
+        """Write the Events of a change; leave out one that is refused, because a retry would be refused as well.
 
         Raises:
             ApiServerError: The API server does not answer.
         """
-        told = {"device": change.name, "reason": change.condition.reason}
-        _LOG.warning("device is healthy again" if change.is_healthy else "device is unhealthy", extra=told)
+        fields = {"device": change.name, "reason": change.condition.reason}
+        _LOG.warning("device is healthy again" if change.is_healthy else "device is unhealthy", extra=fields)
         for event in health_events(change, instance=self._instance, now=datetime.now(UTC)):
             self._pause()
             try:
@@ -159,9 +159,9 @@ class HealthEvents:
             except (AlreadyExistsError, NotFoundError):
                 continue  # an earlier try, or a namespace that is gone or going
             except (InvalidError, ForbiddenError) as error:
-                _LOG.error("event refused", extra=told | {"error": str(error)})
+                _LOG.error("event refused", extra=fields | {"error": str(error)})
 
 
 def _number(time: str) -> str:
-    """A time as a part of a name."""
+    """Return a time as a part of a name."""
     return time.translate(str.maketrans("", "", "-:")).lower()

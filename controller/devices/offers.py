@@ -1,4 +1,4 @@
-"""In which ways each device of a node is on offer, as far as a Device's status has to know."""
+"""How each device of a node can be allocated, as far as a Device's status shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driver.objects.device_amounts import NOT_OFFERED
 __all__ = ["DeviceOffers", "device_offers"]
 
 DeviceOffers: TypeAlias = tuple[DeviceOffer, ...]
-"""Of each device of a node, in the inventory's order; one object for all nodes that are alike."""
+"""The offers of all devices of a node, in the inventory's order; one object for all equal nodes."""
 
 _ANY: Final = PciAddress("0000:00:00.0")
 
@@ -26,12 +26,12 @@ _ANY: Final = PciAddress("0000:00:00.0")
 def device_offers(
     inventory: Inventory, left_out: Mapping[DeviceName, str], *, policies: GpuPolicies, has_counters: bool
 ) -> DeviceOffers:
-    """How the devices are on offer.
+    """Return the offers of all devices.
 
     Args:
-        inventory: The node.
-        left_out: Which devices are in no slice (:func:`driver.layout.left_out`).
-        policies: What the administrator lets be given of GPUs.
+        inventory: The node's inventory.
+        left_out: The devices that are in no slice (:func:`driver.layout.left_out`).
+        policies: The GPU policies.
         has_counters: Whether the API server keeps counters.
     """
     return _shared(tuple(_offers(inventory, left_out.keys(), policies, has_counters=has_counters)))
@@ -54,7 +54,7 @@ def _of_gpu(
 ) -> DeviceOffer:
     if not gpu.device_nodes_known and not _is_in(gpu, left_out):
         return NOT_OFFERED
-    # What tells a GPU from the next one makes no difference here, and all of a cluster's are of a few kinds.
+    # What distinguishes one GPU from the next makes no difference here, and a cluster has only a few kinds.
     kind = replace(gpu, address=_ANY, pcie=PciePath(), index=0, minor=0, uuid=None, links=())
     return _of_kind(kind, policies.of(model=gpu.model, node=node), has_counters=has_counters)
 

@@ -1,4 +1,4 @@
-"""How fast Device objects are written, and what their writes cost the node that they are of."""
+"""Limits how fast Device objects are written, and charges the writes to their node."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 __all__ = ["DevicePace"]
 
 _WRITES_PER_S: Final = 100.0
-# A write is charged like so much of the processor. With the rests of the work queue, a node gets a fifth of all writes
-# at most in the long run.
+# A write is charged like so much processor time. Since the work queue holds a node back for a multiple of that, it gets
+# a fifth of all writes at most in the long run.
 _WRITE_COST_S: Final = 0.0025
 
 
 class DevicePace:
-    """A pace for all writes. For one thread.
+    """A pace for all writes. Not thread-safe.
 
     Args:
         wait: Waits so many seconds.
@@ -45,5 +45,5 @@ class DevicePace:
         self._writes += 1
 
     def cost_s(self) -> float:
-        """Processor seconds of the thread and what its writes count as, for a work queue."""
+        """Return the processor seconds of the thread, with its writes counted in, for a work queue."""
         return self._cpu_clock() + self._writes * _WRITE_COST_S

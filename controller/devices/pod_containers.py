@@ -1,4 +1,4 @@
-"""Which containers of a pod use what a claim was given: asked for once a pod, and kept no longer than needed."""
+"""Finds the containers of a pod that use a claim: each pod is read once, and kept no longer than needed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _Uses: TypeAlias = tuple[tuple[str, str, str], ...]
 
 
 class PodContainers:
-    """Asks for pods. For one thread.
+    """Reads pods. Not thread-safe.
 
-    What a Device object says already is not asked for again: so a new leader asks for next to nothing, and what is
-    kept here are the pods that no object tells of yet, or that name no container.
+    If a Device object shows a pod's containers, the pod is not read again: so a new leader reads next to nothing, and
+    only the pods that no object shows yet, or that use the claim in no container, are kept here.
 
     Args:
         api: The API server.
@@ -35,52 +35,52 @@ class PodContainers:
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
-        self._asked: defaultdict[str, dict[str, _Uses]] = defaultdict(dict)
+        self._read: defaultdict[str, dict[str, _Uses]] = defaultdict(dict)
         self._too_early: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._is_forbidden = False
 
-    def names(self, node: str, item: ClaimAllocation, pod: PodConsumer, told: ContainersByPod) -> tuple[str, ...]:
-        """The names of the containers, init containers included; none where the pod is gone or may not be read.
+    def names(self, node: str, item: ClaimAllocation, pod: PodConsumer, shown: ContainersByPod) -> tuple[str, ...]:
+        """Return the names of the containers, init containers included; none if the pod is gone or may not be read.
 
         Args:
-            node: The label's value of the node: what is known is kept by it.
-            item: What the claim was given.
+            node: The value of the node's label.
+            item: The claim's allocation.
             pod: A pod that the claim is reserved for.
-            told: What the node's Device objects say.
+            shown: The containers that the node's Device objects show.
 
         Raises:
             ApiServerError: The API server does not answer.
         """
         key = (pod.uid, item.uid, item.request)
-        if key in told:
-            return told[key]
-        asked = self._asked[node]
-        found = asked.get(pod.uid)
+        if key in shown:
+            return shown[key]
+        read = self._read[node]
+        found = read.get(pod.uid)
         if found is None:
-            found, is_final = self._ask(item.namespace, pod)
+            found, is_final = self._read_pod(item.namespace, pod)
             early = self._too_early[node]
             early[pod.uid] += 1
             if is_final or early[pod.uid] >= _MOST_TIMES:
-                asked[pod.uid] = found
+                read[pod.uid] = found
                 del early[pod.uid]
         wanted = item.request.partition("/")[0]
         uses = (name for claim, request, name in found if claim == item.claim and request in ("", wanted))
         return tuple(dict.fromkeys(uses))[:_MOST]
 
     def are_final(self, node: str) -> bool:
-        """Whether no pod of a node was asked too early, so that it has to be asked again soon."""
+        """Return whether no pod of a node was read too early, so that it has to be read again soon."""
         return not self._too_early.get(node)
 
     def retain(self, node: str, pods: Collection[str]) -> None:
-        """Of a node only the pods with these UIDs are still of interest."""
-        asked, early = self._asked.pop(node, {}), self._too_early.pop(node, Counter())
-        if kept := {uid: uses for uid, uses in asked.items() if uid in pods}:
-            self._asked[node] = kept
+        """Forget all pods of a node but those with these UIDs."""
+        read, early = self._read.pop(node, {}), self._too_early.pop(node, Counter())
+        if kept := {uid: uses for uid, uses in read.items() if uid in pods}:
+            self._read[node] = kept
         if still := Counter({uid: times for uid, times in early.items() if uid in pods}):
             self._too_early[node] = still
 
-    def _ask(self, namespace: str, pod: PodConsumer) -> tuple[_Uses, bool]:
-        """The uses, and whether that is all there will be of them."""
+    def _read_pod(self, namespace: str, pod: PodConsumer) -> tuple[_Uses, bool]:
+        """Return the uses, and whether there will be no more of them."""
         try:
             wire = self._api.get(PODS, pod.name, namespace=namespace)
         except NotFoundError:
@@ -91,7 +91,7 @@ class PodContainers:
                 _LOG.warning("Device objects name no containers: pods may not be read", extra={"error": str(error)})
             return (), True
         if wire["metadata"].get("uid") != pod.uid:
-            return (), True  # another one of that name
+            return (), True  # another pod of that name
         uses = tuple(container_uses(wire))
         # kube-scheduler writes an extended resource's claim into the pod's status after it has reserved the claim, and
         # before it binds the pod (k8s.io/kubernetes v1.36.3, dynamicresources.go, bindClaim).
@@ -99,7 +99,7 @@ class PodContainers:
 
 
 def container_uses(pod: JsonObject) -> Iterator[tuple[str, str, str]]:
-    """Which container uses which claim: the claim's name, the request or nothing for all of them, and the container.
+    """Yield the name of each claim, the request (empty for all of them), and the container that uses it.
 
     Source: k8s.io/api v0.36.3, core/v1/types.go, ResourceClaim, PodResourceClaimStatus, PodExtendedResourceClaimStatus.
 

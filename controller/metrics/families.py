@@ -1,4 +1,4 @@
-"""The controller's facts → the families of samples that Prometheus scrapes. Names are an interface: see the docs."""
+"""Turns a snapshot of the controller into Prometheus' metric families, whose names are an interface: see the docs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ControllerSnapshot:
 
     Attributes:
         version: Its version.
-        leads: Whether it is the leader: of nodes and claims only the leader knows.
+        leads: Whether it is the leader; only the leader knows nodes and claims.
         nodes: The nodes.
         pending: How many claims are pending, by reason.
         put_off: How many pods wait for long to be explained because that takes very long.
-        writes: What it wrote to the API server.
-        skipped: How many objects it left out, by kind and reason.
-        passes: How long its passes took, by name.
+        writes: The writes to the API server.
+        skipped: How many objects were left out, by kind and reason.
+        passes: How long reconciliations and explanations took, by name.
     """
 
     version: str
@@ -43,7 +43,7 @@ class ControllerSnapshot:
 
 
 def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
-    """All of a controller's families, each once; those of which nothing is known have no samples."""
+    """Yield all of a controller's families, each once; those of which nothing is known have no samples."""
     yield from node_families(snapshot.nodes)
     yield family(
         "gauge",

@@ -1,4 +1,4 @@
-"""The nodes' overviews → the families of samples about nodes."""
+"""Turns the nodes' overviews into the metric families about nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class GpuFigures:
     """A node's GPUs in a few numbers.
 
     Attributes:
-        free: How many nobody has any part of, and can be given: on offer, not unhealthy, on a node that is not silent.
-        memory_capacity: Bytes of all of them.
-        memory_allocated: Bytes of that which are allocated.
-        memory_largest_free: Bytes that one more share, partition or whole GPU can get at most.
-        core_allocated: Part of their compute that is allocated, from 0 to 1.
-        fragmentation: From 0 to 1: of the free memory, the part that is not in the largest piece.
+        free: How many are available and have no allocation: published, not unhealthy, on a node that is not silent.
+        memory_capacity: The memory of all of them, in bytes.
+        memory_allocated: The part of it that is allocated, in bytes.
+        memory_largest_free: The most memory that one more share, partition or whole GPU can get, in bytes.
+        core_allocated: The part of their compute that is allocated, from 0 to 1.
+        fragmentation: The part of the free memory that is not in the largest piece, from 0 to 1.
     """
 
     free: int
@@ -38,7 +38,7 @@ class GpuFigures:
 
 
 def gpu_figures(node: NodeOverview) -> GpuFigures | None:
-    """The figures of a node; None for one without GPUs."""
+    """Return the figures of a node; None if it has no GPUs."""
     gpus = [device for device in node.devices if device.type == DeviceType.GPU.value]
     if not gpus:
         return None
@@ -57,7 +57,7 @@ def gpu_figures(node: NodeOverview) -> GpuFigures | None:
 
 
 def node_families(nodes: Iterable[NodeOverview]) -> Iterator[Family]:
-    """The families about nodes."""
+    """Yield the families about nodes."""
     known = tuple(nodes)
     counts = [(node.name, Counter((device.type, device.state) for device in node.devices)) for node in known]
     yield family(

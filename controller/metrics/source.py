@@ -1,4 +1,4 @@
-"""Counts what the controller does, and joins it with what it knows, each time that somebody scrapes."""
+"""Counts what the controller does, and joins that with what it knows for each scrape."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from driver.status.overview import NodeOverview
 __all__ = ["PASSES", "ControllerCounts", "ControllerMetrics", "Pending", "pending_by_reason"]
 
 PASSES: Final = ("slices", "devices", "explain")
-"""The names of the passes that are timed."""
+"""The names of the work that is timed; a label of a metric, so they stay."""
 
 _NO_POD: Final = "WaitingForPod"  # as explain names it (driver.explain.reasons)
 _NOT_YET: Final = "NotExplained"
 
 
 class Pending(Protocol):
-    """What counts of :class:`controller.explanations.pending.PendingClaim`."""
+    """The counted part of :class:`controller.explanations.pending_claims.PendingClaim`.
+
+    A protocol, so that a controller without explanations does not load them.
+    """
 
     @property
     def reason(self) -> str:
-        """Why it is pending; empty where that was not found yet."""
+        """Why it is pending; empty if that is not known yet."""
         ...
 
     @property
@@ -43,9 +46,9 @@ class ControllerCounts:
     """What is counted all the time.
 
     Attributes:
-        writes: Listens to the clients of the API server.
-        skipped: Gets the objects that the clients of the API server leave out.
-        passes: How long the passes of :data:`PASSES` take.
+        writes: Counts the writes to the API server.
+        skipped: Counts the objects that are left out.
+        passes: Times the work of :data:`PASSES`.
     """
 
     writes: WriteCounter = field(default_factory=WriteCounter)
@@ -55,14 +58,14 @@ class ControllerCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerMetrics:
-    """Where the controller's metrics come from; each part is safe to ask from any thread.
+    """The sources of the controller's metrics. Each of them is thread-safe.
 
     Attributes:
-        counts: What it did.
-        leads: Whether it is the leader.
-        nodes: The nodes; none while it does not lead.
-        pending: The pending claims; none while it does not lead.
-        put_off: How many pods wait for long to be explained because that takes very long.
+        counts: What is counted.
+        leads: Returns whether it is the leader.
+        nodes: Returns the nodes; none while it does not lead.
+        pending: Returns the pending claims; none while it does not lead.
+        put_off: Returns how many pods wait for long to be explained because that takes very long.
     """
 
     counts: ControllerCounts
@@ -72,7 +75,7 @@ class ControllerMetrics:
     put_off: Callable[[], int] = lambda: 0
 
     def families(self) -> Iterator[Family]:
-        """All families, as of now."""
+        """Return all families, as of now."""
         snapshot = ControllerSnapshot(
             version=__version__,
             leads=self.leads(),
@@ -87,8 +90,8 @@ class ControllerMetrics:
 
 
 def pending_by_reason(claims: Iterable[Pending]) -> Mapping[str, int]:
-    """How many claims are pending for which reason.
+    """Count the pending claims by reason.
 
-    One that was not explained yet has a reason of ours; one that no pod waits for is never explained.
+    Claims that are not explained yet count as NotExplained, those that no pod waits for as WaitingForPod.
     """
     return Counter(claim.reason or (_NOT_YET if claim.pods else _NO_POD) for claim in claims)

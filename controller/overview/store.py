@@ -1,8 +1,8 @@
-"""All nodes with their devices as they are now, and what of them changed since when.
+"""All nodes with their devices as they are now, and the changes since a version.
 
-The device pass puts in what it wants the Device objects to say; the HTTP API, its stream of events and the metrics read
-it. Of each node three things are kept: its overview, that as JSON, and its Device objects as compressed JSON. So 5,000
-nodes of 16 devices fit in memory, and a change costs one node's work, however many look on.
+The device reconciler puts in the desired Device objects; the HTTP API, its stream of events and the metrics read them.
+Three things are kept of each node: its overview, that as JSON, and its Device objects as compressed JSON. So 5,000
+nodes of 16 devices fit in memory, and a change costs one node's work, however many clients there are.
 
 Readers that fall behind cost nothing: of a node only its last state is kept, never a queue of changes.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
+from controller.cluster.packed import compress, decompress
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
 from driver.objects import node_label
@@ -27,18 +27,18 @@ from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, dev
 __all__ = ["Changes", "Overview"]
 
 _MOST_GONE: Final = 4096
-_LEVEL: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What changed after a version.
+    """The changes after a version.
 
     Attributes:
-        version: The version that this leads to.
-        is_reset: That version is not of this store, or too old: read everything anew. Then the rest is empty.
-        nodes: The nodes that are new or different, each as the JSON of its overview, the oldest change first.
-        gone: The names of the nodes that are no more.
+        version: The version that they lead to.
+        is_reset: Whether the former version is not of this store, or too old: read everything anew. All other fields
+            are empty then.
+        nodes: The nodes that are new or changed, each as the JSON of its overview, the oldest change first.
+        gone: The names of the nodes that are gone.
         claims: Whether pending claims changed.
     """
 
@@ -59,13 +59,13 @@ class _Node:
 
 
 class Overview:
-    """The nodes by name. Safe for threads; one node is put in by one thread at a time.
+    """The nodes by name. Thread-safe, if each node is put by one thread at a time.
 
-    A node is known by its name or by its label's value (:func:`driver.objects.node_label`), whichever is at hand.
+    A node is found by its name or by the value of its label (:func:`driver.objects.node_label`).
 
     Args:
-        first_version: Of the empty store. Without it the time in milliseconds: so what an earlier controller told is
-            never taken for this one's. Browsers count to 2**53, which is enough.
+        first_version: The version of the empty store. By default it is the time in milliseconds, so that an earlier
+            controller's version is never taken for one of this store. Browsers count to 2**53, which is enough.
     """
 
     def __init__(self, *, first_version: int | None = None) -> None:
@@ -79,7 +79,7 @@ class Overview:
 
     @property
     def version(self) -> int:
-        """Grows with each change."""
+        """A number that grows with each change."""
         return self._version
 
     def put(
@@ -91,15 +91,15 @@ class Overview:
         state: ReadyState,
         reason: str,
     ) -> None:
-        """Say how a node is. What changes nothing makes no version.
+        """Put a node that is new or has changed. If it has not, the version stays the same.
 
         Args:
             node: Its name.
-            devices: Its Device objects in the inventory's order, whose status is not looked at; None for those of the
-                last time. Where there was no last time, nothing is shown before they are told.
-            statuses: By the names of the Device objects; of one that is missing nothing is known.
+            devices: Its Device objects in the inventory's order, whose status is ignored; None for those of the last
+                call. A node is not shown before the first call with devices.
+            statuses: Their statuses, by the objects' names; a device without one has no status.
             state: Whether claims can be prepared there.
-            reason: Why not; empty where they can.
+            reason: Why not; empty if they can.
         """
         key = node_label(node)
         with self._changed:
@@ -107,15 +107,15 @@ class Overview:
         if devices is None:
             if old is None:
                 return
-            devices = tuple(Device.model_validate(item) for item in _unpack(old.specs))
+            devices = tuple(Device.model_validate(item) for item in decompress(old.specs))
             specs = old.specs
         else:
-            specs = _pack([_spec(device) for device in devices])
-        told = [statuses.get(device.metadata.name) for device in devices]
-        packed = _pack([None if status is None else status.to_wire() for status in told])
+            specs = compress([_spec(device) for device in devices])
+        known = [statuses.get(device.metadata.name) for device in devices]
+        packed = compress([None if status is None else status.to_wire() for status in known])
         shown = tuple(
             _shared(device_overview(device.model_copy(update={"status": status})), old)
-            for device, status in zip(devices, told, strict=True)
+            for device, status in zip(devices, known, strict=True)
         )
         overview = NodeOverview(name=node, state=state, reason=reason, devices=shown)
         if old is not None and (old.overview, old.specs, old.statuses) == (overview, specs, packed):
@@ -129,7 +129,7 @@ class Overview:
             self._changed.notify_all()
 
     def remove(self, node: str) -> None:
-        """A node is no more, or has no inventory. One that is not known is no change."""
+        """Remove a node that is gone, or has no inventory, if it is known."""
         key = node_label(node)
         with self._changed:
             known = self._nodes.pop(key, None)
@@ -142,43 +142,43 @@ class Overview:
             self._changed.notify_all()
 
     def claims_changed(self) -> None:
-        """Pending claims, or why they are pending, changed."""
+        """Count a change of the pending claims, or of their reasons, as a new version."""
         with self._changed:
             self._version += 1
             self._claims = self._version
             self._changed.notify_all()
 
     def nodes(self) -> tuple[NodeOverview, ...]:
-        """All nodes, by name."""
+        """Return all nodes, by name."""
         with self._changed:
             found = [item.overview for item in self._nodes.values()]
         return tuple(sorted(found, key=lambda item: item.name))
 
     def wires(self) -> tuple[int, tuple[bytes, ...]]:
-        """The version, and all nodes by name, each as the JSON of its overview."""
+        """Return the version, and all nodes by name, each as the JSON of its overview."""
         with self._changed:
             version, found = self._version, [(item.overview.name, item.wire) for item in self._nodes.values()]
         return version, tuple(wire for _, wire in sorted(found))
 
     def node(self, name: str) -> NodeOverview | None:
-        """One node; None for one that is not known."""
+        """Return one node; None if it is not known."""
         known = self._nodes.get(node_label(name))
         return None if known is None else known.overview
 
     def devices(self, name: str) -> tuple[JsonObject, ...]:
-        """A node's Device objects as JSON, with metadata.name, spec and status; none for one that is not known."""
+        """Return a node's Device objects as JSON, with metadata.name, spec and status; none if it is not known."""
         known = self._nodes.get(node_label(name))
         if known is None:
             return ()
-        pairs = zip(_unpack(known.specs), _unpack(known.statuses), strict=True)
+        pairs = zip(decompress(known.specs), decompress(known.statuses), strict=True)
         return tuple(spec if status is None else spec | {"status": status} for spec, status in pairs)
 
     def wait(self, since: int, timeout_s: float) -> Changes:
-        """What changed after a version; waits for it where nothing did.
+        """Return the changes after a version, and wait for some if there are none.
 
         Args:
-            since: The version that is known already.
-            timeout_s: How long to wait. Then nothing has changed, and the version is the same.
+            since: The version that the caller knows.
+            timeout_s: How long to wait at most. After that there are no changes, and the version is the same.
         """
         with self._changed:
             if since <= self._version:
@@ -200,13 +200,5 @@ def _spec(device: Device) -> JsonObject:
 
 
 def _shared(device: DeviceOverview, old: _Node | None) -> DeviceOverview:
-    """The same object as before where it is equal: most of a node's devices do not change with one of them."""
+    """Return the equal object of before, if there is one: most of a node's devices do not change with one of them."""
     return next((item for item in old.overview.devices if item == device), device) if old else device
-
-
-def _pack(value: Any) -> bytes:
-    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), _LEVEL)
-
-
-def _unpack(data: bytes) -> Any:
-    return json.loads(zlib.decompress(data))

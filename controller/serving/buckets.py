@@ -1,4 +1,4 @@
-"""Token buckets: how often somebody may do something, when it is many who may. Safe for threads."""
+"""Token buckets that limit the rate of each of many keys."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 __all__ = ["MAX_BUCKETS", "Buckets", "Rate"]
 
 MAX_BUCKETS: Final = 4096
-"""How many are remembered; whoever was not seen for longest is forgotten, and starts with a full bucket again."""
+"""How many are remembered. The key that was not used for longest is forgotten, and starts with a full bucket again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often.
+    """A rate.
 
     Attributes:
-        a_second: For ever.
-        at_once: After a pause that was long enough.
+        a_second: How often a second, in the long run.
+        at_once: How often in one burst, after a long pause.
     """
 
     a_second: float
@@ -28,10 +28,10 @@ class Rate:
 
 
 class Buckets:
-    """A bucket for each key.
+    """A bucket for each key. Thread-safe.
 
     Args:
-        rate: How each of them fills.
+        rate: The rate of each of them.
         clock: Monotonic seconds.
     """
 
@@ -39,13 +39,13 @@ class Buckets:
         self._rate = rate
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # what was in it, and when
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()  # its content at a time
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, key: Hashable) -> bool:
-        """Whether once more is within the rate; then it counts."""
+        """Return whether one more is within the rate, and if so count it."""
         with self._lock:
             now = self._clock()
             left, at = self._buckets.get(key, (float(self._rate.at_once), now))

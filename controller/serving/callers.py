@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: answered by the API server (TokenReview and SubjectAccessReview).
+"""Authenticates and authorizes callers by the API server: TokenReview and SubjectAccessReview.
 
 Sources: k8s.io/api v0.36.3, authentication/v1 and authorization/v1.
 """
@@ -23,15 +23,15 @@ __all__ = ["Caller", "Callers", "NotAuthenticatedError"]
 
 _T = TypeVar("_T")
 
-_KEPT_S: Final = 10.0  # as long as the API server itself keeps what an authentication webhook said
+_KEPT_S: Final = 10.0  # as long as the API server itself caches the answers of an authentication webhook
 _MAX_KEPT: Final = 1024
 _MAX_TOKEN: Final = 16 * 1024
 
-# About tokens that nobody knows: of one source, and of all. What a source has not used for a while it may use at once.
+# Reviews of unknown tokens: of one client address, and of all. After a pause an address may use its burst.
 _OF_SOURCE: Final = Rate(a_second=10, at_once=50)
 _OF_STRANGERS: Final = Rate(a_second=50, at_once=100)
 _STRANGERS_AT_ONCE: Final = 8  # a slow API server must not have all threads wait for its answers about them
-# Who was known lately is not among them: about each such token, and about what its user may do.
+# Reviews of tokens that were accepted lately are not among them: for each such token, and for its user's rights.
 _OF_KNOWN: Final = Rate(a_second=1, at_once=5)
 _OF_USER: Final = Rate(a_second=20, at_once=50)
 _KNOWN_S: Final = 3600.0
@@ -43,9 +43,9 @@ class Caller:
 
     Attributes:
         username: Such as ``system:serviceaccount:default:ci``.
-        uid: The user's, where there is one.
+        uid: The user's UID; empty if there is none.
         groups: The user's groups.
-        extra: What else the authenticator says.
+        extra: Further information of the authenticator.
     """
 
     username: str
@@ -55,15 +55,14 @@ class Caller:
 
 
 class NotAuthenticatedError(Exception):
-    """The request has no bearer token, or one that the API server does not accept: answer 401 with the text."""
+    """The request has no bearer token that the API server accepts: answer 401 with the text."""
 
 
 class Callers:
-    """Asks the API server about callers; answers are kept for 10 seconds. Safe for threads.
+    """Asks the API server about callers; answers are kept for 10 seconds. Thread-safe.
 
-    Anybody can make up tokens, and each costs the API server a question. So these questions are counted by where they
-    come from, and those about tokens that were good within the last hour apart from them: a flood of made-up tokens
-    takes nothing from users.
+    Invented tokens cost the API server a review each. So reviews are limited by the client's address, apart from those
+    of tokens that were accepted within the last hour: a flood of invented tokens takes nothing from users.
 
     Args:
         api: With the right to create tokenreviews and subjectaccessreviews.
@@ -83,11 +82,11 @@ class Callers:
         self._strangers = threading.BoundedSemaphore(_STRANGERS_AT_ONCE)
 
     def caller(self, request: Request) -> Caller:
-        """Who sent a request, by its header ``Authorization: Bearer TOKEN``.
+        """Return the caller of a request, by its header ``Authorization: Bearer TOKEN``.
 
         Raises:
-            NotAuthenticatedError: Nobody that the API server knows.
-            ApiServerError: The API server cannot be asked, or is asked too much.
+            NotAuthenticatedError: The API server does not accept the token, or there is none.
+            ApiServerError: The API server does not answer, or there are too many reviews.
         """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
@@ -110,7 +109,7 @@ class Callers:
         raise NotAuthenticatedError("the API server does not accept the token; it may have ended")
 
     def may(self, caller: Caller, verb: str, resource: str, *, group: str, namespace: str = "", name: str = "") -> bool:
-        """Whether the caller has a right, as ``kubectl auth can-i`` tells.
+        """Return whether the caller has a right, as ``kubectl auth can-i`` does.
 
         Args:
             caller: From :meth:`caller`.
@@ -121,16 +120,16 @@ class Callers:
             name: Empty means any name.
 
         Raises:
-            ApiServerError: The API server cannot be asked, or is asked too much.
+            ApiServerError: The API server does not answer, or there are too many reviews.
         """
         attributes = {"verb": verb, "resource": resource, "group": group, "namespace": namespace, "name": name}
         return self._may(caller, "resourceAttributes", {key: value for key, value in attributes.items() if value})
 
     def may_get(self, caller: Caller, path: str) -> bool:
-        """Whether the caller has the right to get a path: ``nonResourceURLs`` of RBAC.
+        """Return whether the caller has the right to get a path: ``nonResourceURLs`` of RBAC.
 
         Raises:
-            ApiServerError: The API server cannot be asked, or is asked too much.
+            ApiServerError: The API server does not answer, or there are too many reviews.
         """
         return self._may(caller, "nonResourceAttributes", {"path": path, "verb": "get"})
 
@@ -158,18 +157,18 @@ class Callers:
         if key in self._known:
             if not self._of_known.take(key):
                 raise _too_many()
-            return self._asked(token)
-        # In this order: who has used up their own share takes none of the others'.
+            return self._reviewed(token)
+        # In this order: an address that has used up its own rate takes nothing of the common one.
         if not (self._of_sources.take(source) and self._of_strangers.take("")):
             raise _too_many()
         if not self._strangers.acquire(blocking=False):
             raise _too_many()
         try:
-            return self._asked(token)
+            return self._reviewed(token)
         finally:
             self._strangers.release()
 
-    def _asked(self, token: str) -> Caller | None:
+    def _reviewed(self, token: str) -> Caller | None:
         status = self._api.create(TOKEN_REVIEWS, {"spec": {"token": token}}).get("status") or {}
         user = status.get("user") or {}
         if status.get("authenticated") is not True or not user.get("username"):
@@ -187,7 +186,7 @@ def _too_many() -> UnavailableError:
 
 
 class _Kept(Generic[_T]):
-    """What was learnt within the last seconds, a bounded number of things. Safe for threads."""
+    """The newest answers, up to an age and a number. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
-"""The webhook's serving certificate, and the certificate authority (CA) that vouches for it: X.509 by ``cryptography``.
+"""The serving certificate and the certificate authority (CA) that signs it: X.509 by ``cryptography``.
 
-Each certificate has a CA of its own, whose key is thrown away when the certificate is signed: nobody can ever make a
-second one that the API server would trust. So a new certificate means a new CA: :mod:`controller.admission.rotation`.
+Each certificate has a CA of its own, whose key is thrown away when the certificate is signed: no second one that the
+API server would trust can ever be made. So a new certificate means a new CA: :mod:`controller.admission.rotation`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 __all__ = ["Authority", "ServingCertificate", "issue", "read_authorities", "read_certificate", "to_bundle"]
 
-_SKEW: Final = timedelta(hours=1)  # clocks that are behind ours take a new certificate all the same
+_SKEW: Final = timedelta(hours=1)  # clients whose clocks are behind accept a new certificate all the same
 _MAX_AUTHORITIES: Final = 32
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 
@@ -31,7 +31,7 @@ class Authority:
 
     Attributes:
         pem: The certificate.
-        ends: When it ends; what it signed ends then as well.
+        ends: When it expires, together with the certificate that it signed.
     """
 
     pem: bytes
@@ -45,10 +45,10 @@ class ServingCertificate:
     Attributes:
         pem: The certificate.
         key: Its private key, PEM (PKCS #8, without a password). Not in its ``repr``: no log and no traceback has it.
-        names: The DNS names and IP addresses that it is for.
-        begins: From when on clients take it: a little before it was made.
-        issued: When it was made.
-        ends: When it ends.
+        names: Its DNS names and IP addresses.
+        begins: From when on it is valid: a little before it was issued.
+        issued: When it was issued.
+        ends: When it expires.
     """
 
     pem: bytes
@@ -59,7 +59,7 @@ class ServingCertificate:
     ends: datetime
 
     def is_of(self, authority: Authority) -> bool:
-        """Whether this authority signed it."""
+        """Return whether this authority signed it."""
         try:
             _load(self.pem).verify_directly_issued_by(_load(authority.pem))
         except (ValueError, TypeError, InvalidSignature):
@@ -68,18 +68,18 @@ class ServingCertificate:
 
 
 def issue(names: Iterable[str], *, now: datetime, valid: timedelta) -> tuple[ServingCertificate, Authority]:
-    """Make a serving certificate (ECDSA P-256) and its own CA.
+    """Issue a serving certificate (ECDSA P-256) and its own CA.
 
     Args:
         names: DNS names and IP addresses of the server, at least one.
-        now: With a time zone.
-        valid: How long both are good from now on.
+        now: The time, with a time zone.
+        valid: How long both are valid from now on.
     """
     # X.509 knows whole seconds.
     now, names = now.replace(microsecond=0), frozenset(names)
     begins, ends = now - _SKEW, now + valid
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    # A name for each CA, so that no client takes one for another.
+    # Each CA has its own name, so that no client takes one for another.
     authority_name = _name(f"rootport-webhook-ca-{x509.random_serial_number():x}"[:64])
     authority = (
         _builder(authority_name, authority_name, authority_key.public_key(), begins, ends)
@@ -107,7 +107,7 @@ def issue(names: Iterable[str], *, now: datetime, valid: timedelta) -> tuple[Ser
 
 
 def read_certificate(pem: bytes, key: bytes) -> ServingCertificate | None:
-    """A stored certificate; None where it or its key cannot be read, or they do not belong together."""
+    """Read a stored certificate; return None if it or its key cannot be read, or they do not belong together."""
     try:
         certificate = _load(pem)
         private = serialization.load_pem_private_key(key, password=None)
@@ -129,7 +129,7 @@ def read_certificate(pem: bytes, key: bytes) -> ServingCertificate | None:
 
 
 def read_authorities(bundle: bytes) -> tuple[Authority, ...]:
-    """The CAs of a bundle, in its order; what cannot be read is left out, and so is a hostile bundle's end."""
+    """Read the first 32 CAs of a bundle, in its order; leave out what cannot be read."""
     found: dict[bytes, Authority] = {}
     for part in bundle.split(_BEGIN)[1 : _MAX_AUTHORITIES + 1]:
         try:
@@ -142,7 +142,7 @@ def read_authorities(bundle: bytes) -> tuple[Authority, ...]:
 
 
 def to_bundle(authorities: Iterable[Authority]) -> bytes:
-    """The CAs as one PEM text, as ``caBundle`` has it (there in base64)."""
+    """Return the CAs as one PEM text, as ``caBundle`` has it in base64."""
     return b"".join(authority.pem for authority in authorities)
 
 

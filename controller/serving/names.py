@@ -1,37 +1,36 @@
-"""The names that a certificate is for."""
+"""The names that a certificate is issued for."""
 
 from __future__ import annotations
 
 import ipaddress
-import re
 from typing import Final
 
 from driver.api.validation.errors import shown
+from driver.api.validation.names import subdomain
 from driver.errors import InputError
 
 __all__ = ["certificate_host", "service_names"]
 
-_MAX_NAME: Final = 253
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
+_MAX_LABEL: Final = 63  # RFC 1035; names of Kubernetes' objects may have longer labels
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """By which names a Service is reached in its cluster, whose domain is cluster.local mostly."""
+    """Return the DNS names of a Service in its cluster, whose domain is mostly cluster.local."""
     name = f"{service}.{namespace}"
     return (f"{name}.svc", f"{name}.svc.cluster.local", name)
 
 
 def certificate_host(text: str) -> str:
-    """A DNS name or IP address as a certificate has it, so that it is found there again.
+    """Return a DNS name or IP address as certificates have it, so that clients find it there.
 
     Raises:
-        InputError: It is neither.
+        InputError: The text is neither.
     """
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
         name = text.lower()
-    if len(name) > _MAX_NAME or _NAME.fullmatch(name) is None:
+    if any(subdomain("", name)) or any(len(label) > _MAX_LABEL for label in name.split(".")):
         raise InputError(
             f"--webhook-host {shown(text)} is no DNS name and no IP address", hint="such as rootport.example.com"
         )

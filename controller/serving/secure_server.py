@@ -1,7 +1,7 @@
-"""The controller's HTTPS server: the admission webhook's, and of what else is asked over the network.
+"""The controller's HTTPS server, for the admission webhook and the HTTP API.
 
-Anybody in the cluster's network reaches it, and the API server shows no credentials to webhooks. What bounds a client
-is :mod:`driver.adapters.http`'s; here are TLS and the figures.
+Everything in the cluster's network reaches it, and the API server sends no credentials to webhooks. The mechanisms that
+limit a client are in :mod:`driver.adapters.http`; this module has TLS and the limits.
 """
 
 from __future__ import annotations
@@ -19,26 +19,24 @@ from driver.errors import NodeError
 __all__ = ["MAX_BODY_BYTES", "SecureServer"]
 
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
-"""Of a request. The API server takes no larger request either (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
+"""The largest body of a request, as for the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
-_TIMEOUT_S: Final = 15.0  # of a request in all, the TLS handshake included
+_TIMEOUT_S: Final = 15.0  # for a whole request, the TLS handshake included
 _MAX_REQUESTS: Final = 24
 _MAX_STREAMS: Final = 64
 _HEAD_BYTES: Final = 32 * 1024  # a bearer token may have 16
 
 
 class SecureServer:
-    """Answers requests over TLS 1.2 or newer. Until :meth:`use` has given it a certificate it takes no connection.
+    """Answers requests over TLS 1.2 or newer, once :meth:`use` has given it a certificate.
 
     Args:
         port: TCP port, on all addresses; 0 for any free one.
-        routes: By path prefix: ``/claims`` is for ``/claims`` and all below it. The longest that fits answers.
-        own_threads: By path prefix: how many threads these paths have of their own, so that no other path's work is
-            waited for.
-        timeout_s: The limit for a request in all; then the connection is cut.
-        max_requests: How many are worked on at once, besides; one thread each.
-        max_streams: How many streams are open at once, besides; one thread each as well. The limit in time is then that
-            of each piece.
+        routes: The routes by path prefix: ``/claims`` is for ``/claims`` and all below it. The longest prefix wins.
+        own_threads: How many threads paths have of their own, by path prefix, so that they do not wait for other paths.
+        timeout_s: The time limit of a whole request; then the connection is closed.
+        max_requests: How many other requests are answered at once; one thread each.
+        max_streams: How many streams are open at once; one more thread each. The time limit is then that of each piece.
 
     Raises:
         NodeError: The port is taken.
@@ -69,25 +67,25 @@ class SecureServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._server.port
 
     def use(self, certificate: bytes, key: bytes) -> None:
-        """Show this certificate from the next connection on.
+        """Serve this certificate from the next connection on.
 
         Args:
-            certificate: PEM, with what it was issued by where clients need that.
+            certificate: PEM, followed by its issuer's if clients need that.
             key: Its private key, PEM.
 
         Raises:
-            ssl.SSLError: They do not belong together, or are no PEM.
+            ssl.SSLError: They do not belong together, or are not PEM.
         """
         self._server.set_channel(partial(TlsChannel, tls_context(certificate, key)))
 
     def start(self) -> None:
-        """Listen; before there is a certificate, connections are closed: who comes all the same comes again."""
+        """Start listening; until there is a certificate, connections are closed, so that clients try again."""
         self._server.start()
 
     def stop(self) -> None:
-        """End at once: streams and requests under way are cut."""
+        """Stop at once: streams and requests under way are cut."""
         self._server.stop()

@@ -1,10 +1,10 @@
-"""HTTPS without the webhook: a certificate that vouches for itself, made in memory and never stored."""
+"""HTTPS without the webhook: with a self-signed certificate that is issued in memory and never stored."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,14 +20,13 @@ _RENEW_S: Final = 30 * 24 * 3600.0
 
 
 class SelfSigned:
-    """The HTTPS server where nobody is told whom to trust: each process has a certificate of its own.
+    """The HTTPS server without a webhook: each process has a certificate of its own, which no client trusts in advance.
 
     Args:
         port: TCP port, on all addresses; 0 for any free one.
-        names: DNS names and IP addresses that the certificate is for.
-        routes: What is served, by path prefix.
-        renew_s: How often a new certificate is made; well below 90 days.
-        now: The time, with a time zone.
+        names: The certificate's DNS names and IP addresses.
+        routes: The routes by path prefix.
+        renew_s: How often a new certificate is issued; well below 90 days.
 
     Raises:
         NodeError: The port is taken.
@@ -40,18 +39,16 @@ class SelfSigned:
         names: Iterable[str],
         routes: Mapping[str, Route],
         renew_s: float = _RENEW_S,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._names = frozenset(names)
         self._server = SecureServer(port, routes)
         self._renew_s = renew_s
-        self._now = now
         self._stop = threading.Event()
         self._renew()
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._server.port
 
     @property
@@ -60,13 +57,13 @@ class SelfSigned:
         return ""
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self._server.start()
         threading.Thread(target=self._keep, name="certificate", daemon=True).start()
         _LOG.info("HTTPS", extra={"port": self.port})
 
     def stop(self) -> None:
-        """End."""
+        """Stop serving."""
         self._stop.set()
         self._server.stop()
 
@@ -75,6 +72,6 @@ class SelfSigned:
             self._renew()
 
     def _renew(self) -> None:
-        # The certificate of its authority goes along: who wants to trust it can.
-        certificate, authority = issue(self._names, now=self._now(), valid=_VALID)
+        # Together with its authority's, so that clients can choose to trust it.
+        certificate, authority = issue(self._names, now=datetime.now(UTC), valid=_VALID)
         self._server.use(certificate.pem + authority.pem, certificate.key)

@@ -1,4 +1,4 @@
-"""The dashboard's files, out of the package: read once, and nothing but them can be asked for."""
+"""Serves the dashboard's files from the package: they are read once, and no other file can be requested."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _CONTENT_TYPES: Final = {
     ".woff2": "font/woff2",
 }
 _HEADERS: Final = {
-    # What cluster users may name (pods, claims, messages) is shown there: nothing of it can ever become a script, and
-    # no other page can show this one in a frame.
+    # The page shows names and messages that users choose: none of them can ever become a script, and no other page can
+    # show this one in a frame.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -50,7 +50,7 @@ class _File:
 
 
 def dashboard_routes() -> Mapping[str, Route]:
-    """``/dashboard/`` and what is below it, without a token; and ``/``, which leads there."""
+    """Return the routes of ``/dashboard/`` and everything below, without a token; ``/`` redirects there."""
     files = dict(_read(resources.files(_PACKAGE).joinpath(_FOLDER)))
 
     def file(request: Request) -> Response:

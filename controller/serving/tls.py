@@ -1,4 +1,4 @@
-"""TLS between network and HTTP, in memory: it reads and writes no socket, so that nobody ever waits for a handshake."""
+"""TLS between network and HTTP, in memory: it reads and writes no socket, so that no thread waits for a handshake."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class TlsChannel:
-    """One connection's TLS; see :class:`driver.adapters.http.connection.Channel`.
+    """The TLS of one connection; see :class:`driver.adapters.http.connection.Channel`.
 
     Args:
-        context: With the certificate that is shown.
+        context: Has the certificate.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -26,10 +26,10 @@ class TlsChannel:
         self._is_open = False
 
     def receive(self, data: bytes) -> bytes:
-        """What the client says in these bytes, which may be nothing yet.
+        """Return the decrypted bytes, which may be none yet.
 
         Raises:
-            ssl.SSLError: It is no TLS, or the client has ended it.
+            ssl.SSLError: The bytes are not TLS, or the client has ended it.
         """
         self._incoming.write(data)
         plain = bytearray()
@@ -44,16 +44,16 @@ class TlsChannel:
         raise ssl.SSLZeroReturnError("the client has ended TLS")
 
     def reply(self) -> bytes:
-        """What the handshake has to say, or why it failed."""
+        """Return what the handshake sends, such as why it failed."""
         return self._outgoing.read()
 
     def send(self, data: memoryview) -> bytes:
-        """These bytes, encrypted."""
+        """Return these bytes, encrypted."""
         self._tls.write(data)
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """The end of TLS, so that nobody can have cut the answer short unseen."""
+        """Return the end of TLS, so that the client notices if the answer was cut short."""
         if self._is_open:
             with contextlib.suppress(ssl.SSLError):  # it waits for the client's own end, which it need not
                 self._tls.unwrap()
@@ -61,14 +61,14 @@ class TlsChannel:
 
 
 def tls_context(certificate: bytes, key: bytes) -> ssl.SSLContext:
-    """What shows this certificate, by TLS 1.2 or newer.
+    """Return a context that serves this certificate by TLS 1.2 or newer.
 
     Args:
-        certificate: PEM, with what it was issued by where clients need that.
+        certificate: PEM, followed by its issuer's if clients need that.
         key: Its private key, PEM.
 
     Raises:
-        ssl.SSLError: They do not belong together, or are no PEM.
+        ssl.SSLError: They do not belong together, or are not PEM.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

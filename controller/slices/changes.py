@@ -1,14 +1,14 @@
-"""Which writes turn the stored ResourceSlices of a node's pool into the desired ones: few, and in a safe order.
+"""Decides which writes turn the stored ResourceSlices of a node's pool into the desired ones: few, in a safe order.
 
 Source of the rules: k8s.io/dynamic-resource-allocation v0.36.3, resourceslice/resourceslicecontroller.go (syncPool):
 
-- What differs is found by meaning: quantities by value, the order of devices counts, a taint's ``timeAdded`` does not
-  where we do not set it, and is kept, also where a device moves to another slice.
+- Slices are compared by meaning: quantities by value; the order of devices counts; a taint's ``timeAdded`` does not if
+  it is not set, and it is kept, also if a device moves to another slice.
 - At most one slice to update and none to create: its generation stays. Anything else raises the generation above every
   stored one and writes all slices.
 - Obsolete slices are deleted first (of that uid and resource version only), then slices are updated, then created.
 
-Consumers use the slices of the highest generation, and only where they are as many as each of them says. So between any
+Consumers use the slices of the highest generation, and only if they are as many as each of them says. So between any
 two of these writes they see the former pool, the new pool, or one that is being updated; never a mixture.
 
 Unlike upstream, names are not random: a slice of an older generation is updated in place (what a crash between two
@@ -50,11 +50,11 @@ _NO_OTHERS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedLoss:
-    """A slice of which the API server dropped fields (the feature gate of a field is off).
+    """A slice of which the API server dropped fields, because a feature gate is off.
 
     Attributes:
-        sent: What was written.
-        stored: What came back. As long as ``sent`` is desired, this is what is expected.
+        sent: The specification that was written.
+        stored: The one that was stored, which is expected as long as ``sent`` is desired.
     """
 
     sent: ResourceSliceSpec
@@ -89,13 +89,13 @@ class SliceWrite:
     body: JsonObject
 
     def renamed(self, name: str) -> SliceWrite:
-        """The same under another name."""
+        """Return the same slice under another name."""
         return replace(self, name=name, body=self.body | {"metadata": self.body["metadata"] | {"name": name}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceChanges:
-    """The writes, to be done in the order of the fields; false where there are none.
+    """The writes, to be done in the order of the fields; false if there are none.
 
     Attributes:
         generation: The pool's generation once they are done.
@@ -115,7 +115,7 @@ class SliceChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """A stored slice; ``spec`` is None where it is not one that we could have written."""
+    """A stored slice; ``spec`` is None if this version could not have written it."""
 
     wire: JsonObject
     name: str
@@ -131,15 +131,15 @@ def slice_changes(
     accepted: Mapping[str, AcceptedLoss] = _NO_LOSSES,
     other_names: Mapping[str, str] = _NO_OTHERS,
 ) -> SliceChanges:
-    """What to write so that the pool becomes the desired one.
+    """Return the writes that make the pool the desired one.
 
     Args:
         desired: All slices of the node's pool in their order, at least one; the stored slices decide about their names
             and generation.
         stored: All slices of this driver in the pool of that name, as the API server has them.
-        node_uid: The Node's uid. The Node owns the slices, and a new Node of the same name gets new ones.
-        accepted: By slice name, what the API server is known to drop.
-        other_names: The names that slices get in place of those that somebody else has taken.
+        node_uid: The Node's UID. The Node owns the slices, and a new Node of the same name gets new ones.
+        accepted: What the API server is known to drop, by slice name.
+        other_names: The names that slices get instead of those that foreign objects have.
     """
     node = desired[0].spec.pool.name
     found = [_read(wire) for wire in stored]
@@ -169,12 +169,12 @@ def slice_changes(
 
 
 def withdrawal(stored: Sequence[JsonObject]) -> SliceChanges:
-    """Deletes all these slices."""
+    """Return the deletions of all these slices."""
     return SliceChanges(generation=0, delete=tuple(_deletion(wire) for wire in stored))
 
 
 def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
-    """What the API server dropped of a write, by its answer; None where it stored what was sent."""
+    """Return what the API server dropped of a write, by its answer; None if it stored what was sent."""
     got = _read(answer).spec
     if got is None or _content_equal(write.spec, got):
         return None

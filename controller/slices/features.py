@@ -1,9 +1,9 @@
-"""Whether the API server keeps what a node's slices need, found out by a dry run: nothing is stored.
+"""Finds out by a dry run whether the API server keeps the fields that a node's slices need; nothing is stored.
 
-The API server drops fields whose feature gate is off, and says nothing. Without counters
-(DRAPartitionableDevices, off by default before Kubernetes 1.36) the scheduler would give one GPU whole, by percent and
-in partitions at the same time, so that has to be known before anything is published. Without taints (DRADeviceTaints)
-it would give devices that are broken, and nothing can be done about that but to say so.
+The API server silently drops fields whose feature gate is off. Without counters (DRAPartitionableDevices, off by
+default before Kubernetes 1.36) the scheduler would allocate one GPU whole, by percent and in partitions at the same
+time, so that has to be known before anything is published. Without taints (DRADeviceTaints) it would allocate broken
+devices, and the controller can only report that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NO_SHARES: Final = (
 
 
 class SliceFeatures:
-    """Asks the API server once, and again after :meth:`forget`. Safe for several threads.
+    """Asks the API server once, and again after :meth:`forget`. Thread-safe.
 
     Args:
         api: The API server.
@@ -61,38 +61,38 @@ class SliceFeatures:
 
     @property
     def has_counters(self) -> bool:
-        """Whether it keeps counters as Rootport uses them: consumed in one slice, told in another (Kubernetes 1.35).
+        """Whether it keeps counters as Rootport uses them: consumed in one slice, shared in another (Kubernetes 1.35).
 
         Raises:
             ApiServerError: It does not answer.
         """
-        return _COUNTERS in self._look()
+        return _COUNTERS in self._kept_fields()
 
     @property
     def has_shares(self) -> bool:
-        """Whether it keeps what says that a device can be shared.
+        """Whether it keeps the field that makes a device shareable.
 
         Raises:
             ApiServerError: It does not answer.
         """
-        return _SHARES in self._look()
+        return _SHARES in self._kept_fields()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What users lose, beside what the layout leaves out for want of counters: for a person.
+        """What users lose, apart from the devices that the layout leaves out without counters; for a person.
 
         Raises:
             ApiServerError: It does not answer.
         """
-        kept = self._look()
+        kept = self._kept_fields()
         return tuple(note for name, note in ((_SHARES, _NO_SHARES), (_TAINTS, _NO_TAINTS)) if name not in kept)
 
     def forget(self) -> None:
-        """Ask again: the API server may be another one since."""
+        """Forget the answer: the API server may have been upgraded since."""
         with self._lock:
             self._kept = None
 
-    def _look(self) -> frozenset[str]:
+    def _kept_fields(self) -> frozenset[str]:
         with self._lock:
             if self._kept is None:
                 self._kept = frozenset(name for name in _PROBES if self._is_kept(name))
@@ -117,7 +117,7 @@ def _slice(name: str) -> JsonObject:
     return {
         "apiVersion": API_VERSION,
         "kind": "ResourceSlice",
-        # Another one each time: whoever had made an object of this name would keep all nodes' slices away.
+        # Another one each time: an object of a foreseeable name would keep all nodes' slices from being published.
         "metadata": {"name": slice_name(_NODE, secrets.token_hex(8), 0)},
         "spec": {
             "driver": DRIVER_NAME,

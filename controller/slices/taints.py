@@ -1,4 +1,4 @@
-"""The taints in stored slices: whose they are, since when, and whether two are the same.
+"""Reads the taints in stored slices: which are foreign, since when they are there, and whether two are equal.
 
 Source of the rules: k8s.io/dynamic-resource-allocation v0.36.3, resourceslice/resourceslicecontroller.go
 (devicesSemantic).
@@ -19,7 +19,7 @@ __all__ = ["TaintTimes", "foreign_taints", "is_same_taint", "taint_times", "time
 _Key: TypeAlias = tuple[str, str, str]
 
 TaintTimes: TypeAlias = Mapping[tuple[str, _Key], str | None]
-"""When taints were added, by device name, and key, value and effect."""
+"""The times when taints were added, by device name, and key, value and effect."""
 
 _OWN: Final = f"{DRIVER_NAME}/"
 # The wire has whole seconds (metav1.Time); upstream's devicesSemantic allows as much.
@@ -27,10 +27,10 @@ _SLACK: Final = timedelta(seconds=1)
 
 
 def foreign_taints(stored: Sequence[JsonObject]) -> dict[str, tuple[DeviceTaint, ...]]:
-    """The taints that somebody else has put on the devices of stored slices, with their times, by device name.
+    """Return the foreign taints on the devices of stored slices, with their times, by device name.
 
-    Those are the ones with keys outside of this driver's domain. An administrator's word about a device is not ours to
-    take back. Of several generations the newest that has the device counts.
+    Foreign are those with keys outside of this driver's domain: an administrator has put them there, and they stay. Of
+    several generations the newest that has the device counts.
 
     Args:
         stored: All slices of this driver in a pool, as the API server has them.
@@ -48,7 +48,7 @@ def foreign_taints(stored: Sequence[JsonObject]) -> dict[str, tuple[DeviceTaint,
 
 
 def is_same_taint(wanted: DeviceTaint, stored: DeviceTaint) -> bool:
-    """Whether a stored taint is the wanted one, at any time where none is wanted."""
+    """Return whether a stored taint is the wanted one; its time counts only if a time is wanted."""
     if _key(wanted) != _key(stored):
         return False
     if wanted.time_added is None or stored.time_added is None:
@@ -57,7 +57,7 @@ def is_same_taint(wanted: DeviceTaint, stored: DeviceTaint) -> bool:
 
 
 def taint_times(stored: Sequence[ResourceSliceSpec]) -> TaintTimes:
-    """When each taint was added; of a device that is there twice, the last one counts."""
+    """Return when each taint was added; of a device that is there twice, the last one counts."""
     return {
         (device.name, _key(taint)): taint.time_added
         for spec in stored
@@ -67,7 +67,7 @@ def taint_times(stored: Sequence[ResourceSliceSpec]) -> TaintTimes:
 
 
 def timed(devices: tuple[Device, ...], times: TaintTimes) -> tuple[Device, ...]:
-    """The devices, where a taint that was there before keeps its time: the API server would set a new one."""
+    """Return the devices with the times of the taints that they had before: the API server would set new ones."""
     if not times or not any(device.taints for device in devices):
         return devices
 

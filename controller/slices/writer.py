@@ -1,8 +1,8 @@
-"""Writes the changes of one node's slices, one after the other, and keeps account of what came back.
+"""Writes the changes of one node's slices, one after the other, and remembers what the API server stored.
 
-Names of ResourceSlices are the whole cluster's, and ours can be foreseen. Where somebody else's object has one, it is
-left alone, and the slice gets a name that nobody but this process can foresee. It is the same one at each try: so a
-lagging cache cannot make us create a slice twice by this way either.
+ResourceSlices are not namespaced, and Rootport's names can be foreseen. If a foreign object has one of them it is left
+alone, and the slice gets a name that only this process can foresee. It is the same one at each attempt, so that a
+lagging cache does not make this process create a slice twice.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _END_BYTES: Final = 5
 
 
 class NameTakenError(ApiServerError):
-    """Somebody else's object has a slice's name, and has the next one as well."""
+    """A foreign object has a slice's name, and another one has the next name as well."""
 
     retry_helps = True
 
 
 class SliceWriter:
-    """Makes the stored slices of a pool the desired ones. Safe for several threads, as long as each pool is one's.
+    """Makes the stored slices of a pool the desired ones. Thread-safe, if no two threads have the same pool.
 
     Args:
-        api: Where to write.
-        cache: What is stored.
-        stop: Once set, the write under way is the last one; the next pass of whoever leads goes on from there.
+        api: The API server.
+        cache: The stored slices.
+        stop: Once set, the write under way is the last one; the next leader goes on from there.
     """
 
     def __init__(self, api: KubernetesApi, cache: SliceCache, stop: threading.Event) -> None:
@@ -62,15 +62,15 @@ class SliceWriter:
         self._taken: dict[str, tuple[int, str]] = {}
 
     def publish(self, desired: Sequence[ResourceSlice], stored: Sequence[JsonObject], *, node_uid: str) -> SliceChanges:
-        """Write what differs; the changes that were made.
+        """Write what differs, and return the changes that were made.
 
         Args:
             desired: All slices of the node's pool in their order.
-            stored: What the cache had of the pool when these were made.
-            node_uid: The Node's uid.
+            stored: The pool's slices in the cache when these were made.
+            node_uid: The Node's UID.
 
         Raises:
-            NameTakenError: A name is somebody else's; another try has another name.
+            NameTakenError: A foreign object has a name; the next attempt uses another name.
             ApiServerError: A write was refused or could not be done; those before it are done.
         """
         pool = desired[0].spec.pool.name
@@ -81,7 +81,7 @@ class SliceWriter:
         return changes
 
     def withdraw(self, pool: str) -> SliceChanges:
-        """Delete all slices of the pool; the changes that were made.
+        """Delete all slices of the pool, and return the changes that were made.
 
         Raises:
             ApiServerError: As for :meth:`publish`.
@@ -126,13 +126,13 @@ class SliceWriter:
         try:
             self._stored(write, self._api.create(RESOURCE_SLICES, write.body))
         except AlreadyExistsError:
-            if self._somebody_elses(write) is None:
-                raise  # ours, which the cache does not show yet
+            if self._foreign_object(write) is None:
+                raise  # its own, which the cache does not show yet
             again = write.renamed(self._next_name(write, node_uid))
             try:
                 self._stored(again, self._api.create(RESOURCE_SLICES, again.body))
             except AlreadyExistsError:
-                foreign = self._somebody_elses(again)
+                foreign = self._foreign_object(again)
                 if foreign is None:
                     raise
                 self._next_name(write, node_uid)
@@ -142,8 +142,8 @@ class SliceWriter:
                     "another name will be tried",
                 ) from None
 
-    def _somebody_elses(self, write: SliceWrite) -> str | None:
-        """What object has the name of a slice; None where it is our own, or gone."""
+    def _foreign_object(self, write: SliceWrite) -> str | None:
+        """Describe the foreign object that has the name of a slice; None if it is this slice, or gone."""
         try:
             spec = self._api.get(RESOURCE_SLICES, write.name)["spec"]
         except NotFoundError:

@@ -6,7 +6,6 @@ catalogue.yaml beside this file; the user's flags (:class:`HardwareFacts`) win o
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.devices import MigPlacement, MigProfile
 from driver.model.pci import PciAddress
+from driver.spelling import close_matches
 
 __all__ = [
     "Catalogue",
@@ -262,7 +262,7 @@ def find_gpu_model(name: str) -> GpuModel:
         return fitting[0]
     if fitting:
         raise InputError(
-            f"the GPU model {shown(name)} may be any of {_listed(gpu.name for gpu in fitting)}",
+            f"the GPU model {shown(name)} may be any of {', '.join(gpu.name for gpu in fitting)}",
             hint="name one of them",
         )
     raise _UnknownModelError(
@@ -351,9 +351,5 @@ def _has_word(gpu: GpuModel, word: str) -> bool:
 
 def _near(name: str) -> str:
     by_words = {" ".join(_words(gpu.name)): gpu.name for gpu in load().gpus}
-    near = difflib.get_close_matches(" ".join(_words(name))[:_MAX_ATTRIBUTE], by_words, n=5, cutoff=0.4)
-    return f"nearest: {_listed(by_words[key] for key in near)}" if near else f"known: {_listed(by_words.values())}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    near = close_matches(" ".join(_words(name))[:_MAX_ATTRIBUTE], by_words, count=5, cutoff=0.4)
+    return f"nearest: {', '.join(by_words[key] for key in near)}" if near else f"known: {', '.join(by_words.values())}"

@@ -1,8 +1,8 @@
 """Computes what a call costs when it runs, in Kubernetes' units.
 
 Source of the rules: cel-go v0.29.2, interpreter/runtimecost.go (costCall), ext/lists.go and ext/sets.go;
-k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (CallCost). tests/cel/test_differential.py compares the sums with
-Kubernetes' own.
+k8s.io/apiserver v0.37.2, pkg/cel/library/cost.go (CallCost). tests/unit/driver/cel/test_differential.py compares
+the sums with Kubernetes' own.
 """
 
 from __future__ import annotations

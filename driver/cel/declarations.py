@@ -1,8 +1,8 @@
 """Declares every function that a device selector may call: names, overloads, types.
 
 Source: the environment that k8s.io/dynamic-resource-allocation v0.37.2 (cel/compile.go) builds for stored expressions
-from cel-go v0.29.2 and k8s.io/apiserver v0.37.2 (pkg/cel/environment/base.go). tests/cel/test_declarations.py compares
-this table with the one that Kubernetes' own code prints.
+from cel-go v0.29.2 and k8s.io/apiserver v0.37.2 (pkg/cel/environment/base.go).
+tests/unit/driver/cel/test_declarations.py compares this table with the one that Kubernetes' own code prints.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Source of the rules: cel-go v0.29.2, checker/cost.go, with Kubernetes' options (a presence test is free), and the sizes
 that k8s.io/dynamic-resource-allocation v0.37.2, cel/compile.go gives the parts of a device. The API server refuses a
-selector whose estimate is above resource.k8s.io/v1 CELSelectorExpressionMaxCost. tests/cel/test_differential.py
-compares the numbers with Kubernetes' own.
+selector whose estimate is above resource.k8s.io/v1 CELSelectorExpressionMaxCost.
+tests/unit/driver/cel/test_differential.py compares the numbers with Kubernetes' own.
 """
 
 from __future__ import annotations

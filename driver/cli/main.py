@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from driver import __version__
+from driver.adapters.command_line import INTERRUPTED, run_command
 from driver.cli import interrupts
 from driver.cli.failure import tell
 from driver.errors import RootportError
@@ -119,15 +120,15 @@ def _program() -> str:
 
 def _run() -> int:
     try:
-        code = _ran()
-    except (click.exceptions.Abort, KeyboardInterrupt):
+        code = _exit_code()
+    except KeyboardInterrupt:
         return _interrupted()
     except Exception:
         # A library in between may have made its own error of the KeyboardInterrupt, as pydantic's serializer does.
         if interrupts.happened():
             return _interrupted()
         raise
-    return _interrupted() if interrupts.happened() else code
+    return _interrupted() if interrupts.happened() or code == INTERRUPTED else code
 
 
 def _interrupted() -> int:
@@ -135,35 +136,23 @@ def _interrupted() -> int:
     return interrupts.EXIT_CODE
 
 
-def _ran() -> int:
+def _exit_code() -> int:
     if instruction := os.environ.get(_COMPLETE):
         from click.shell_completion import shell_complete  # noqa: PLC0415 - only a shell that completes needs it
 
         return shell_complete(cli, {}, _program(), _COMPLETE, instruction)
-    # click's own main() would take a closed pipe for an error.
     try:
-        with cli.make_context(_program(), sys.argv[1:]) as context:
-            code = cli.invoke(context)
-        sys.stdout.flush()
-    except click.exceptions.Exit as ended:
-        return ended.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except RootportError as error:
-        if interrupts.happened():
-            raise
-        tell(error)
-        return error.exit_code
-    except BrokenPipeError:
-        # The reader (head, less) has gone: not an error. Keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return run_command(cli, name=_program(), show_error=_show_error)
     except OSError as error:
         click.echo(f"rootport: {error}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return code if isinstance(code, int) else 0
+
+
+def _show_error(error: RootportError) -> None:
+    if interrupts.happened():
+        raise error
+    tell(error)
 
 
 if __name__ == "__main__":

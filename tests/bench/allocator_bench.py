@@ -18,7 +18,6 @@ import json
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,17 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "joint_allocation")]
-
-import allocator_problems  # noqa: E402 - modules of the tests
-from allocator.agreement import disagreements  # noqa: E402
-from figure import Figure, report  # noqa: E402
-
-from driver.adapters.files.allocation_problems import AllocationProblem, answer  # noqa: E402
-from driver.allocator import Allocator, Features  # noqa: E402
-from driver.api.validation import with_defaults  # noqa: E402
-from driver.cel.selector import compile_selector  # noqa: E402
+from driver.adapters.files.allocation_problems import AllocationProblem, answer
+from driver.allocator import Allocator, Features
+from driver.api.validation import with_defaults
+from driver.cel.selector import compile_selector
+from tests.bench import allocator_problems
+from tests.bench.figure import Figure, report
+from tests.support.agreement import disagreements
+from tests.support.paths import REPO
 
 Json = dict[str, Any]
 

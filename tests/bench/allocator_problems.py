@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from joint_cases import joint_cases
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
 from driver.layout import resource_slices
 from driver.pairs import Scope, claim_spec
 from resourceclasses import device_classes_text
+from tests.support.joint_cases import joint_cases
+from tests.support.paths import REPO
 
 __all__ = ["hard", "large", "typical"]
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 DOMAIN: Final = "rootport.dev"
 NODES: Final = 5000
 
-_MACHINE: Final = Path(__file__).parents[2] / "examples" / "machines" / "azure-nd-h100-v5.yaml"
+_MACHINE: Final = REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml"
 _CLASSES: Final = list(yaml.safe_load_all(device_classes_text()))
 
 

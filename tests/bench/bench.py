@@ -20,12 +20,9 @@ from driver.adapters.host import HostRoot
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.sysfs.discovery import discover
 from driver.layout import resource_slices
-
-REPO = Path(__file__).resolve().parents[2]
-sys.path.append(str(REPO / "tests" / "discovery"))
-
-from figure import Figure  # noqa: E402
-from sysfs_tree import dgx  # noqa: E402 - a module of the tests
+from tests.bench.figure import Figure
+from tests.support.paths import REPO
+from tests.support.sysfs_tree import dgx
 
 ROOTPORT = str(Path(sys.executable).with_name("rootport"))
 NODES = 1000

@@ -13,25 +13,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "discovery")]
-
-from cluster.binaries import build, build_peer, cache_folder  # noqa: E402 - modules of the tests
-from cluster.control_plane import ControlPlane  # noqa: E402
-from cluster.driver import install, start_controller  # noqa: E402
-from cluster.hardware import FakeHost, make_host  # noqa: E402
-from cluster.images import build_busybox, build_pause  # noqa: E402
-from cluster.machine import missing_for_machines  # noqa: E402
-from cluster.node import NODE_NAME, RealCluster  # noqa: E402
-from cluster.pods import manifest, pod, template  # noqa: E402
-from cluster.processes import Process, wait_until  # noqa: E402
-from cluster.rootport import RunningRootport  # noqa: E402
-from figure import Figure, report  # noqa: E402
-from stub_nvml import build as build_stub  # noqa: E402
-
-from driver.adapters.host import HostRoot  # noqa: E402
-from driver.adapters.machines.live import discover  # noqa: E402
-from driver.objects import node_inventory  # noqa: E402
+from driver.adapters.host import HostRoot
+from driver.adapters.machines.live import discover
+from driver.objects import node_inventory
+from tests.bench.figure import Figure, report
+from tests.support.cluster.binaries import build, build_peer, cache_folder
+from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.driver import install, start_controller
+from tests.support.cluster.hardware import FakeHost, make_host
+from tests.support.cluster.images import build_busybox, build_pause
+from tests.support.cluster.machine import missing_for_machines
+from tests.support.cluster.node import NODE_NAME, RealCluster
+from tests.support.cluster.pods import manifest, pod, template
+from tests.support.cluster.processes import Process, wait_until
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.stub_nvml import build as build_stub
 
 PEER = "test-driver.cdi.k8s.io"
 OURS = "rootport.dev"

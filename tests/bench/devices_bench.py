@@ -5,7 +5,7 @@ in its Device, and how many writes changes cost. The large cluster stands in an 
 (memory_api_server.py), with slices and Device objects as the controller leaves them: how much memory the controller
 takes, that it writes nothing, and how soon the HTTP API answers.
 
-    python tests/bench/devices_bench.py [NODES]
+    python -m tests.bench.devices_bench [NODES]
 """
 
 from __future__ import annotations
@@ -25,37 +25,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "discovery"), str(Path(__file__).parent)]
-
-from cluster.binaries import build  # noqa: E402 - modules of the tests
-from cluster.control_plane import ADMIN_TOKEN, ControlPlane  # noqa: E402
-from cluster.driver import install, start_controller  # noqa: E402
-from cluster.pods import manifest  # noqa: E402
-from cluster.processes import Process, Processes, wait_until  # noqa: E402
-from explain_cluster import TOPOLOGY, classes, node_objects  # noqa: E402
-from figure import Figure, report  # noqa: E402
-from memory_api_server import MemoryApiServer  # noqa: E402
-
-from controller.devices.changes import device_changes, timed  # noqa: E402
-from controller.devices.offers import device_offers  # noqa: E402
-from controller.slices.changes import slice_changes  # noqa: E402
-from driver.adapters.catalogue import HardwareFacts  # noqa: E402
-from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
-from driver.adapters.kubernetes.resources import (  # noqa: E402
+from controller.devices.changes import device_changes, timed
+from controller.devices.offers import device_offers
+from controller.slices.changes import slice_changes
+from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import (
     DEVICES,
     NODE_INVENTORIES,
     RESOURCE_CLAIMS,
     JsonObject,
 )
-from driver.adapters.machines.topology import read_topology  # noqa: E402
-from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: E402
-from driver.api.rootport_v1alpha1 import DevicePod  # noqa: E402
-from driver.explain.known.cluster import Kind  # noqa: E402
-from driver.layout import left_out, resource_slices  # noqa: E402
-from driver.model.health import NodeHealth  # noqa: E402
-from driver.model.inventory import Inventory  # noqa: E402
-from driver.objects import (  # noqa: E402
+from driver.adapters.machines.topology import read_topology
+from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.api.rootport_v1alpha1 import DevicePod
+from driver.explain.known.cluster import Kind
+from driver.layout import left_out, resource_slices
+from driver.model.health import NodeHealth
+from driver.model.inventory import Inventory
+from driver.objects import (
     claim_allocations,
     device_object_name,
     device_objects,
@@ -63,6 +51,14 @@ from driver.objects import (  # noqa: E402
     node_inventory,
     pod_consumers,
 )
+from tests.bench.figure import Figure, report
+from tests.bench.memory_api_server import MemoryApiServer
+from tests.support.cluster.binaries import build
+from tests.support.cluster.control_plane import ADMIN_TOKEN, ControlPlane
+from tests.support.cluster.driver import install, start_controller
+from tests.support.cluster.pods import manifest
+from tests.support.cluster.processes import Process, Processes, wait_until
+from tests.support.explain_cluster import TOPOLOGY, classes, node_objects
 
 NODES = 5000
 REAL_NODES = 200

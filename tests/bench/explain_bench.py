@@ -4,7 +4,7 @@ Everything is measured in a process of its own that holds the cluster and nothin
 claims that wait for different reasons, and three for GPU-NIC pairs; each in the name of its pod, with proposals. Where
 nodes are used alike, explain judges one of them; so the same is measured on nodes of which hardly two are used alike.
 
-    python tests/bench/explain_bench.py [NODES]
+    python -m tests.bench.explain_bench [NODES]
 """
 
 from __future__ import annotations
@@ -20,21 +20,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent)]
-
-from explain_cluster import (  # noqa: E402 - a module of the tests
-    classes,
-    node_objects,
-    pending_claim,
-    pending_pairs,
-    pending_pod,
-)
-from figure import Figure, report  # noqa: E402
-
-from driver.explain.explainer import Explainer  # noqa: E402
-from driver.explain.explanation import ObjectRef  # noqa: E402
-from driver.explain.known.cluster import Kind  # noqa: E402
-from driver.explain.known.state import ClusterState  # noqa: E402
+from driver.explain.explainer import Explainer
+from driver.explain.explanation import ObjectRef
+from driver.explain.known.cluster import Kind
+from driver.explain.known.state import ClusterState
+from tests.bench.figure import Figure, report
+from tests.support.explain_cluster import classes, node_objects, pending_claim, pending_pairs, pending_pod
+from tests.support.paths import REPO
 
 NODES = 5000
 CHANGES = 5  # per claim
@@ -58,8 +50,8 @@ def figures(nodes: int) -> Iterator[Figure]:
 
 
 def _figures(nodes: int, *, mixed: bool) -> Iterator[Figure]:
-    command = [sys.executable, __file__, str(nodes), "measure-mixed" if mixed else "measure"]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    command = [sys.executable, "-m", "tests.bench.explain_bench", str(nodes), "measure-mixed" if mixed else "measure"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=REPO).stdout)
     size = f"{nodes:,} nodes x (8 GPUs + 8 NICs)" + (", each used in its own way" if mixed else "")
     print(
         f"{size}: read in {found['load_s']:.1f} s, {found['load_ms']:.2f} ms a node; {found['loaded_mb']:.0f} MiB then"

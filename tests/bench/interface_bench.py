@@ -13,19 +13,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "discovery")]
-
-from cluster.binaries import build, cache_folder  # noqa: E402 - modules of the tests
-from cluster.hardware import make_host  # noqa: E402
-from cluster.images import build_busybox, build_pause  # noqa: E402
-from cluster.interfaces import add_interfaces  # noqa: E402
-from cluster.machine import missing_for_machines  # noqa: E402
-from cluster.node import RealCluster  # noqa: E402
-from cluster.pods import manifest, nic_claim, pod  # noqa: E402
-from cluster.rootport import RunningRootport  # noqa: E402
-from figure import Figure, report  # noqa: E402
-from stub_nvml import build as build_stub  # noqa: E402
+from tests.bench.figure import Figure, report
+from tests.support.cluster.binaries import build, cache_folder
+from tests.support.cluster.hardware import make_host
+from tests.support.cluster.images import build_busybox, build_pause
+from tests.support.cluster.interfaces import add_interfaces
+from tests.support.cluster.machine import missing_for_machines
+from tests.support.cluster.node import RealCluster
+from tests.support.cluster.pods import manifest, nic_claim, pod
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.stub_nvml import build as build_stub
 
 ROUNDS, AT_ONCE = 10, 4
 PARAMETERS = {"nodes": None, "interface": {"interface": {"name": "rdma0", "mtu": 1400}}}

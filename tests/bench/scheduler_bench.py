@@ -19,22 +19,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests"), str(REPO / "tests" / "discovery")]
-
-from cluster.binaries import build  # noqa: E402 - modules of the tests
-from cluster.control_plane import ControlPlane  # noqa: E402
-from cluster.pods import claim, pod  # noqa: E402
-from cluster.processes import wait_until  # noqa: E402
-from figure import Figure, report  # noqa: E402
-
-from driver.adapters.catalogue import HardwareFacts  # noqa: E402
-from driver.adapters.kubernetes.api import KubernetesApi  # noqa: E402
-from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource  # noqa: E402
-from driver.adapters.machines.topology import read_topology  # noqa: E402
-from driver.api.gpu_policies import GpuPolicies  # noqa: E402
-from driver.layout import resource_slices  # noqa: E402
-from driver.model.inventory import Inventory  # noqa: E402
+from driver.adapters.catalogue import HardwareFacts
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
+from driver.adapters.machines.topology import read_topology
+from driver.api.gpu_policies import GpuPolicies
+from driver.layout import resource_slices
+from driver.model.inventory import Inventory
+from tests.bench.figure import Figure, report
+from tests.support.cluster.binaries import build
+from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.pods import claim, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.paths import REPO
 
 NODE = "bench"
 ROUNDS, PODS_A_ROUND = 4, 60

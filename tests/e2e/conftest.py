@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster.binaries import Binaries, cache_folder
-from cluster.hardware import FakeHost, make_host
-from cluster.images import build_busybox, build_pause
-from cluster.machine import missing_for_machines
-from cluster.node import RealCluster
-from cluster.rootport import RunningRootport
-from needed_tools import unavailable
-from stub_nvml import StubNvml
+
+from tests.support.cluster.binaries import Binaries, cache_folder
+from tests.support.cluster.fixtures import cluster_binaries, lint_metrics, promtool
+from tests.support.cluster.hardware import FakeHost, make_host
+from tests.support.cluster.images import build_busybox, build_pause
+from tests.support.cluster.machine import missing_for_machines
+from tests.support.cluster.node import RealCluster
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.needed_tools import unavailable
+from tests.support.stub_nvml import StubNvml
+
+__all__ = ["cluster_binaries", "host", "lint_metrics", "promtool", "real_cluster", "rootport", "running"]
 
 
 @pytest.fixture(scope="session")

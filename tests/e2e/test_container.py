@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from cluster.hardware import DRIVER_VERSION
-from cluster.pods import manifest, pod, template
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
+from tests.support.cluster.hardware import DRIVER_VERSION
+from tests.support.cluster.pods import manifest, pod, template
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 LOOK = """
 for node in /dev/nvidia0 /dev/nvidia1 /dev/infiniband/uverbs0; do dd if=$node count=1 2>&1; done

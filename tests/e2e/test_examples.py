@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.interfaces import add_interfaces, interfaces, remove_interfaces
-from cluster.ledger import oversold
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
+from tests.support.cluster.ledger import oversold
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.paths import REPO
+
+EXAMPLES = REPO / "examples"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -139,7 +141,7 @@ def test_two_nics_for_one_gpu(rootport: RunningRootport) -> None:
 
 
 def test_a_training_job_on_rails(rootport: RunningRootport) -> None:
-    """On the one node its pods run one after the other; on two nodes: tests/joint_allocation."""
+    """On the one node its pods run one after the other; on two nodes: tests/cluster/joint_allocation."""
     cluster, path = rootport.cluster, EXAMPLES / "training-job.yaml"
     rootport.apply(path)
     try:

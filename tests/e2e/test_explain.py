@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster.pods import gpu_claim, manifest, pod
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
-
 from driver.adapters.kubernetes.resources import EVENTS
+from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 GPU = "0000:13:00.0"
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cluster.pods import claim, manifest, pod, template
-from cluster.processes import wait_until
-from cluster.rootport import CDI_DIRECTORY, PLUGIN_DIRECTORY, RunningRootport
 
 from driver.adapters.kubernetes.resources import EVENTS, RESOURCE_CLAIMS
+from tests.support.cluster.pods import claim, manifest, pod, template
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import CDI_DIRECTORY, PLUGIN_DIRECTORY, RunningRootport
 
 FAULTY = str(Path(__file__).with_name("faulty_plugin.py"))
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from browser.chromium import chromium
-from cluster.node import NODE_NAME
-from cluster.pods import gpu_claim, manifest, pod
-from cluster.processes import wait_until
-from cluster.rootport import CONTROLLER_HEALTH_PORT, HTTPS_PORT, PLUGIN_HEALTH_PORT, RunningRootport
 from playwright.sync_api import Page, expect
 
 from driver.adapters.kubernetes.resources import DEVICES, PODS, RESOURCE_SLICES
+from tests.support.chromium import chromium
+from tests.support.cluster.node import NODE_NAME
+from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import CONTROLLER_HEALTH_PORT, HTTPS_PORT, PLUGIN_HEALTH_PORT, RunningRootport
 
 GPU: Final = 2
 DEVICE: Final = "gpu-0000-33-00-0"

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.binaries import cache_folder
-from cluster.cni_program import build_cni_program
-from cluster.driver import MANIFESTS, NAMESPACE
-from cluster.images import build_rootport
-from cluster.interfaces import add_interfaces, interfaces, remove_interfaces
-from cluster.pods import manifest, nic_claim, pod, template
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.support.cluster.binaries import cache_folder
+from tests.support.cluster.cni_program import build_cni_program
+from tests.support.cluster.driver import MANIFESTS, NAMESPACE
+from tests.support.cluster.images import build_rootport
+from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
+from tests.support.cluster.pods import manifest, nic_claim, pod, template
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.paths import REPO
+
+EXAMPLES = REPO / "examples"
 CNI_PROGRAM = "rootport-cni-of-the-installation"
 PLUGIN = "daemonset/rootport-kubelet-plugin"
 CONTROLLER = "deployment/rootport-controller"

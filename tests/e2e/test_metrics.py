@@ -5,10 +5,11 @@ from __future__ import annotations
 import urllib.request
 
 import pytest
-from cluster.pods import gpu_claim, manifest, pod
-from cluster.processes import wait_until
-from cluster.rootport import PLUGIN_HEALTH_PORT, RunningRootport
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import PLUGIN_HEALTH_PORT, RunningRootport
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
 

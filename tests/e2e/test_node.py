@@ -7,10 +7,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from cluster.node import NODE_NAME
-from cluster.pods import claim, manifest, pod
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
+
+from tests.support.cluster.node import NODE_NAME
+from tests.support.cluster.pods import claim, manifest, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 
 def devices(rootport: RunningRootport) -> dict[str, dict[str, Any]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster.pods import gpu_claim, manifest, pod
-from cluster.processes import Process, wait_until
-from cluster.rootport import RunningRootport
-from poison.corpus import corpus
-from poison.sending import Sender
 
 from driver.adapters.kubernetes.resources import EVENTS, RESOURCE_CLAIMS
+from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.processes import Process, wait_until
+from tests.support.cluster.rootport import RunningRootport
+from tests.support.poison.corpus import corpus
+from tests.support.poison.sending import Sender
 
 GPU = "0000:13:00.0"
 POISONER = "poisoner"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from cluster.interfaces import add_interfaces, interfaces, remove_interfaces
-from cluster.node import NODE_NAME
-from cluster.pods import manifest, nic_claim, pod
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
 
 from driver.adapters.kubernetes.resources import EVENTS, PODS
+from tests.support.cluster.interfaces import add_interfaces, interfaces, remove_interfaces
+from tests.support.cluster.node import NODE_NAME
+from tests.support.cluster.pods import manifest, nic_claim, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 ROUNDS: Final = 7
 PODS_A_ROUND: Final = 8

@@ -7,12 +7,12 @@ import random
 from typing import Any, Final
 
 import pytest
-from cluster.ledger import held_of, oversold
-from cluster.pods import gpu_claim, manifest, pod
-from cluster.processes import wait_until
-from cluster.rootport import RunningRootport
 
 from driver.adapters.kubernetes.resources import EVENTS, PODS, RESOURCE_CLAIMS
+from tests.support.cluster.ledger import held_of, oversold
+from tests.support.cluster.pods import gpu_claim, manifest, pod
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 SEQUENCES: Final = 100
 STEPS: Final = 4

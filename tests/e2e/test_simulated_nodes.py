@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.driver import start_plugin
-from cluster.pods import manifest
-from cluster.processes import Process, wait_until
-from cluster.rootport import RunningRootport
+
+from tests.support.cluster.driver import start_plugin
+from tests.support.cluster.pods import manifest
+from tests.support.cluster.processes import Process, wait_until
+from tests.support.cluster.rootport import RunningRootport
 
 NODES = ("simulated-1", "simulated-2")
 

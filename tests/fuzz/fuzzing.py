@@ -24,10 +24,11 @@ from typing import Final
 
 import pytest
 
+from tests.support.paths import REPO
+
 __all__ = ["CORPUS", "REPO", "Target", "check_message"]
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-REPO: Final = Path(__file__).parents[2]
 _MIB: Final = 1024**2
 _SHRINKING_S: Final = 10.0
 

@@ -10,9 +10,10 @@ from random import Random
 from typing import Any, Final
 
 import yaml
-from fuzzing import REPO
-from mutation import JSON_TOKENS, json_mutated, mutated
-from topologies import MACHINE_FILES, nccl_file
+
+from tests.fuzz.fuzzing import REPO
+from tests.fuzz.mutation import JSON_TOKENS, json_mutated, mutated
+from tests.support.topologies import MACHINE_FILES, nccl_file
 
 __all__ = [
     "DUMP",

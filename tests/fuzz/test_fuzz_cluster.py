@@ -8,12 +8,6 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from fuzzing import Target, check_message
-from layout.machines import node
-from layout.mig_machines import A100, H100, mig_gpu
-from mutation import hostile_value, json_mutated, spoilt
-from objects.inventories import machine
-from samples import DUMP, MANIFESTS, objects
 
 from controller.admission.review import BadReviewError, review
 from driver.api.resource_v1 import ResourceClaim
@@ -31,6 +25,12 @@ from driver.explain.tell.wire import to_wire
 from driver.layout import resource_slices
 from driver.lint import lint_claim
 from driver.objects import inventory_of, node_inventory, parse_node_inventory
+from tests.fuzz.fuzzing import Target, check_message
+from tests.fuzz.mutation import hostile_value, json_mutated, spoilt
+from tests.fuzz.samples import DUMP, MANIFESTS, objects
+from tests.support.inventories import machine
+from tests.support.machines import node
+from tests.support.mig_machines import A100, H100, mig_gpu
 
 pytestmark = pytest.mark.fuzz
 

@@ -16,8 +16,9 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from fuzzing import REPO, Target
-from mutation import JSON_TOKENS, mutated, spoilt
+
+from tests.fuzz.fuzzing import REPO, Target
+from tests.fuzz.mutation import JSON_TOKENS, mutated, spoilt
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.needs_cc]
 

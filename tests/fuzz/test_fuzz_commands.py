@@ -10,12 +10,12 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from fuzzing import Target
-from mutation import json_mutated, mutated
-from samples import DUMP, MANIFESTS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects
-from topologies import machine_file
 
 from driver.cli.main import main
+from tests.fuzz.fuzzing import Target
+from tests.fuzz.mutation import json_mutated, mutated
+from tests.fuzz.samples import DUMP, MANIFESTS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects
+from tests.support.topologies import machine_file
 
 pytestmark = pytest.mark.fuzz
 

@@ -10,10 +10,6 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from cli.observed_cluster import small_cluster
-from fuzzing import Target, check_message
-from mutation import json_mutated, mutated, spoilt
-from samples import DUMP, MACHINES, MANIFESTS, PROBLEMS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects, spoilt_yaml
 
 from driver.adapters.files.allocation_problems import answer_file
 from driver.adapters.files.policies_file import read_policies
@@ -25,6 +21,20 @@ from driver.adapters.manifests.kustomizations import patch_files
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.errors import RootportError
+from tests.fuzz.fuzzing import Target, check_message
+from tests.fuzz.mutation import json_mutated, mutated, spoilt
+from tests.fuzz.samples import (
+    DUMP,
+    MACHINES,
+    MANIFESTS,
+    PROBLEMS,
+    TOPOLOGIES,
+    XML_TOKENS,
+    YAML_TOKENS,
+    objects,
+    spoilt_yaml,
+)
+from tests.support.observed_cluster import small_cluster
 
 pytestmark = pytest.mark.fuzz
 

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from fuzzing import Target
-from mutation import JSON_TOKENS, hostile_value, mutated
 
 from driver.bounded_json import JsonError, parse_foreign_json, parse_json
+from tests.fuzz.fuzzing import Target
+from tests.fuzz.mutation import JSON_TOKENS, hostile_value, mutated
 
 pytestmark = pytest.mark.fuzz
 

@@ -14,9 +14,6 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from fuzzing import Target, check_message
-from mutation import json_mutated, mutated, spoilt
-from sysfs_tree import dgx
 
 from driver.adapters.host import HostRoot
 from driver.adapters.http.metrics_reader import read_samples
@@ -35,6 +32,9 @@ from kubeletplugin.network.netdev.records import Records
 from kubeletplugin.state import checkpoint
 from kubeletplugin.state.entry_in_spec import found_in_spec
 from kubeletplugin.state.journal import EffectJournal
+from tests.fuzz.fuzzing import Target, check_message
+from tests.fuzz.mutation import json_mutated, mutated, spoilt
+from tests.support.sysfs_tree import dgx
 
 pytestmark = pytest.mark.fuzz
 

@@ -8,11 +8,11 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from fuzzing import REPO, Target, check_message
-from mutation import mutated
 
 from driver.api.resource_v1 import Device
 from driver.cel import CelCompileError, CelEvaluationError, compile_selector, compile_terms
+from tests.fuzz.fuzzing import REPO, Target, check_message
+from tests.fuzz.mutation import mutated
 
 pytestmark = pytest.mark.fuzz
 

@@ -15,8 +15,6 @@ from typing import Final
 
 import grpc
 import pytest
-from fuzzing import Target
-from mutation import TEXTS, mutated
 
 from controller.admission.review import BadReviewError, review
 from controller.serving.certificates import issue
@@ -28,6 +26,8 @@ from driver.errors import RootportError
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.protocol import dra_v1_pb2, plugin_registration_v1_pb2
 from kubeletplugin.service import ClaimPrepared, DeviceHealth
+from tests.fuzz.fuzzing import Target
+from tests.fuzz.mutation import TEXTS, mutated
 
 pytestmark = pytest.mark.fuzz
 

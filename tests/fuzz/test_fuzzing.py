@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import fuzzing
 import pytest
-from fuzzing import Target
+
+from tests.fuzz import fuzzing
+from tests.fuzz.fuzzing import Target
 
 
 @pytest.fixture(autouse=True)

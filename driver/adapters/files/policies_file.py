@@ -5,18 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
-
 from driver.adapters.files.input_file import path_name, read_text
-from driver.adapters.files.yaml_documents import Document, read_documents
+from driver.adapters.files.validated import validated
+from driver.adapters.files.yaml_documents import read_documents
 from driver.api import API_VERSION
 from driver.api.policies import PoliciesDocument
-from driver.api.validation.wording import in_words
 from driver.errors import InputError
 
-__all__ = ["parse_policies", "read_policies", "validated"]
+__all__ = ["parse_policies", "read_policies"]
 
-M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=PoliciesDocument)
 
 # The API server's own limit for a ConfigMap.
@@ -61,20 +58,3 @@ def parse_policies(text: str, source: str, kind: type[P]) -> P:
             hint="write the text that stands below its data into a file of its own",
         )
     return validated(document, kind)
-
-
-def validated(document: Document, model: type[M]) -> M:
-    """The object that a document holds.
-
-    Raises:
-        InputError: It is not valid: all mistakes in the order of their lines.
-    """
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-        # A list whose items are all wrong is to pydantic a list without items as well.
-        inner = {item["loc"][:length] for item in details for length in range(len(item["loc"]))}
-        told = [item for item in details if item["type"] != "too_short" or item["loc"] not in inner]
-        told.sort(key=lambda item: document.line(item["loc"]))
-        raise InputError.of_all([document.error(item["loc"], in_words(item, model)) for item in told]) from error

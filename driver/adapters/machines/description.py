@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from driver.adapters.files import yaml_documents
 from driver.adapters.files.input_file import path_name, read_text
-from driver.adapters.files.policies_file import validated
+from driver.adapters.files.validated import validated
 from driver.adapters.nccl.xml import MAX_ELEMENTS, Element, TopologyDocument
 from driver.api.machine import CLASS_CODES, DeviceKind, Machine
 from driver.api.validation.errors import shown

@@ -6,7 +6,6 @@ Every error names the file, the line and the field, all errors of a file at once
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -14,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from driver.adapters.files.document import Document, Problem, ProblemKind, printable
+from driver.adapters.files.validated import mistakes
 from driver.adapters.files.yaml_documents import read_documents
 from driver.adapters.manifests.files import MAX_FILE_BYTES, ManifestFile, find_files
 from driver.adapters.manifests.kustomizations import patch_files
@@ -30,7 +30,7 @@ from driver.adapters.manifests.objects import (
     find_duplicates,
 )
 from driver.api.pod_templates import pod_specs
-from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate, Wire
+from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from driver.api.validation import (
     FieldError,
     validate_claim,
@@ -39,7 +39,8 @@ from driver.api.validation import (
     with_defaults,
 )
 from driver.api.validation.wording import in_words, known_fields, unknown_field
-from driver.errors import LINES_SHOWN, InputError
+from driver.errors import InputError
+from driver.spelling import close_matches
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -244,9 +245,9 @@ def _old_version(document: Document, kind: str, number: str) -> Problem:
 
 def _ignore(manifests: Manifests, document: Document, kind: str, version: str) -> Sequence[Problem]:
     """Count an object of another kind; or return a problem if it is one of ours with a misspelled kind or group."""
-    near_kind = difflib.get_close_matches(kind[:80].lower(), _MISTAKEN_KINDS, n=1, cutoff=0.8)
+    near_kind = close_matches(kind.lower(), _MISTAKEN_KINDS, cutoff=0.8)
     group = version[:80].rpartition("/")[0]  # empty: the core group, which has none of our kinds
-    near_group = not group or bool(difflib.get_close_matches(group.lower(), [_GROUP], cutoff=0.75))
+    near_group = not group or bool(close_matches(group.lower(), [_GROUP], cutoff=0.75))
     if not near_kind or not near_group or kind in _OTHER_KINDS:
         shown_kind = printable(kind[:80])
         manifests.ignored[shown_kind] = manifests.ignored.get(shown_kind, 0) + 1
@@ -270,23 +271,17 @@ def _parse(
     try:
         parsed = with_defaults(model.model_validate(document.data, by_alias=True, by_name=False))
     except ValidationError as error:
-        found = sorted(error.errors(include_url=False), key=lambda details: document.line(details["loc"]))
-        # To find what 100,000 unknown fields may mean takes a minute.
-        return None, [
-            document.problem(details["loc"], _describe(details, model, with_hint=index < LINES_SHOWN))
-            for index, details in enumerate(found)
-        ]
+        found = mistakes(document, error, model, _describe)
+        return None, [document.problem(loc, message) for loc, message in found]
     problems = [field_problem(document, problem) for problem in validate(parsed)]
     if parsed.metadata.generate_name and not parsed.metadata.name:
         problems.append(document.problem(("metadata", "name"), _NAME_REQUIRED))
     return (None, problems) if problems else (parsed, [])
 
 
-def _describe(details: ErrorDetails, model: type[Wire], *, with_hint: bool) -> str:
-    if details["type"] != "extra_forbidden":
+def _describe(details: ErrorDetails, model: type[BaseModel] | None) -> str:
+    if details["type"] != "extra_forbidden" or model is None:
         return in_words(details)
-    if not with_hint:
-        return "unknown field"
     *around, name = details["loc"]
     known = known_fields(model, around)
     inside = next((field for field in known if name in known_fields(model, (*around, field))), None)

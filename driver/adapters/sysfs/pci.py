@@ -16,6 +16,7 @@ from typing import Final
 from driver.adapters.sysfs.reader import SysfsReader
 from driver.model.pci import PciAddress, PciePath, parse_pci_address, pci_order
 from driver.model.pci_tree import meaningful_switches
+from driver.wording import listed
 
 __all__ = ["PciFunction", "pci_functions", "pcie_paths"]
 
@@ -166,11 +167,10 @@ def _left_out(attribute: str, addresses: Sequence[PciAddress]) -> str:
     """Return one note for an attribute that many functions lack, as in a copy of sysfs made without it."""
     if len(addresses) == 1:
         return f"{addresses[0]}: its {attribute} cannot be read as a PCI {attribute}; it was left out"
-    more = len(addresses) - _SHOWN
-    shown = ", ".join(addresses[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    some = listed(addresses, shown=_SHOWN)
     return (
         f"{len(addresses)} PCI functions were left out: the file {attribute} of each is missing or holds no PCI "
-        f"{attribute} ({shown}); a copy of /sys needs class, vendor and device of every function"
+        f"{attribute} ({some}); a copy of /sys needs class, vendor and device of every function"
     )
 
 

@@ -1,6 +1,6 @@
 """Compare Rootport's allocator with Kubernetes' own one on fresh random problems.
 
-    python tests/oracle/allocator/compare.py --seed 1 --count 5000
+    python -m tests.oracle.allocator.compare --seed 1 --count 5000
 
 Builds the Go program beside this file (once: a minute or two), asks both, and prints what does not agree. Quirks of
 Kubernetes' allocator are told apart by tags (random_problems.quirks) and, for tiny problems, by trying every
@@ -21,13 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # tests/
-
-from allocator.agreement import disagreements
-from allocator.brute_force import first_allocation
-from oracle.allocator.random_problems import FLAVOURS, random_problem
-
 from driver.adapters.files.allocation_problems import AllocationProblem, answer
+from tests.oracle.allocator.random_problems import FLAVOURS, random_problem
+from tests.support.agreement import disagreements
+from tests.support.brute_force import first_allocation
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Random allocation problems, the same for the same seed.
 
-    python tests/oracle/allocator/random_problems.py --seed 1 --count 5000 > problems.jsonl
+    python -m tests.oracle.allocator.random_problems --seed 1 --count 5000 > problems.jsonl
 
 Each problem has a *flavour* that makes one mechanism likely; its name is the problem's first tag. Devices have few
 attributes with few values, so that constraints are neither trivial nor hopeless. By default all flavours are of the
@@ -13,14 +13,11 @@ import argparse
 import json
 import random
 import sys
-from pathlib import Path
 from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # tests/, where this is run as a program
-
-from oracle.allocator import later_stages
-from oracle.allocator.quirks import quirks
-from oracle.allocator.random_slices import DRIVERS, SliceMaker
+from tests.oracle.allocator import later_stages
+from tests.oracle.allocator.quirks import quirks
+from tests.oracle.allocator.random_slices import DRIVERS, SliceMaker
 
 __all__ = ["FLAVOURS", "random_problem"]
 

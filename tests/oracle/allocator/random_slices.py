@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from oracle.allocator import later_stages
+from tests.oracle.allocator import later_stages
 
 __all__ = ["DRIVERS", "SliceMaker"]
 

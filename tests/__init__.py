@@ -1,0 +1,1 @@
+"""Rootport's tests; ``CONTRIBUTING.md`` says what is where."""

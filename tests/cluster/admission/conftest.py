@@ -1,0 +1,109 @@
+"""A control plane of its own: these tests say what the API server does with every claim while they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.admission.review import Advise
+from controller.admission.rotation import Lifetimes
+from controller.admission.webhook import Webhook, WebhookOptions
+from driver.adapters.kubernetes.api import KubernetesApi
+from tests.cluster.admission.reviewed_cluster import Cluster, eventually
+from tests.support.cluster.binaries import Binaries
+from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.driver import MANIFESTS, NAMESPACE
+
+_WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
+
+
+@pytest.fixture(scope="session")
+def kustomized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """What a user's kustomization with these components makes."""
+
+    def kustomized(plane: ControlPlane, *components: str) -> str:
+        folder = tmp_path_factory.mktemp("kustomization").resolve()
+        kustomization = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(MANIFESTS, folder)],
+            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        return plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
+
+    return kustomized
+
+
+@pytest.fixture(scope="session")
+def plane(
+    cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, kustomized: Callable[..., str]
+) -> Iterator[ControlPlane]:
+    """An API server with Rootport and its webhook component, but the workloads."""
+    plane = ControlPlane(tmp_path_factory.mktemp("admission"), cluster_binaries)
+    plane.add_user("alices-token", "alice", "team-a")
+    plane.add_user("bobs-token", "bob", "team-b")
+    try:
+        plane.start()
+        documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook")) if item]
+        wanted = [item for item in documents if item["kind"] not in _WORKLOADS]
+        plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(wanted))
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(plane: ControlPlane) -> Path:
+    """The controller's own rights."""
+    return plane.service_account_kubeconfig(NAMESPACE, "rootport-controller")
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane) -> Iterator[Cluster]:
+    """The cluster, as freshly installed."""
+    cluster = Cluster(plane)
+    cluster.forget()
+    yield cluster
+    cluster.forget()
+
+
+@pytest.fixture
+def start(cluster: Cluster, kubeconfig: Path) -> Iterator[Callable[..., Webhook]]:
+    """Starts a replica's webhook, with the controller's rights; the API server is sent to the last one started."""
+    started: list[Webhook] = []
+
+    def start(*, lifetimes: Lifetimes | None = None, advise: Advise = lambda _: (), **options: Any) -> Webhook:
+        webhook = Webhook(
+            KubernetesApi.connect(kubeconfig=kubeconfig),
+            WebhookOptions(
+                port=0,
+                namespace=NAMESPACE,
+                hosts=("127.0.0.1",),
+                lifetimes=lifetimes or Lifetimes(),
+                period_s=0.2,
+                **options,
+            ),
+            advise=advise,
+        )
+        started.append(webhook)
+        webhook.start()
+        eventually("a certificate", lambda: not webhook.problem)
+        cluster.send_to(webhook.port)
+        return webhook
+
+    yield start
+    for webhook in started:
+        webhook.stop()
+
+
+@pytest.fixture
+def quick() -> Lifetimes:
+    """Lifetimes for tests that watch a certificate age."""
+    return Lifetimes(valid=timedelta(seconds=20), renew_after=timedelta(seconds=3), settle=timedelta(seconds=1))

@@ -1,1 +1,0 @@
-"""Objects that the API server takes and that a careless reader stumbles over; see :mod:`poison.corpus`."""

@@ -1,5 +1,0 @@
-"""Programs that stand for NVIDIA's: ``nvidia-smi`` and ``nvidia-cuda-mps-control``, as real processes."""
-
-from stub_nvidia.library import InstalledPrograms, StubPrograms, build
-
-__all__ = ["InstalledPrograms", "StubPrograms", "build"]

@@ -1,0 +1,201 @@
+"""Rootport's processes on a real cluster, and what a test wants to know of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from tests.support.cluster.cni_program import build_cni_program
+from tests.support.cluster.driver import install, start_controller, start_plugin
+from tests.support.cluster.hardware import FakeHost
+from tests.support.cluster.node import NODE_NAME, RealCluster
+from tests.support.cluster.processes import Process, wait_until
+
+__all__ = [
+    "CDI_DIRECTORY",
+    "CONTROLLER_HEALTH_PORT",
+    "HTTPS_PORT",
+    "PLUGIN_DIRECTORY",
+    "PLUGIN_HEALTH_PORT",
+    "RunningRootport",
+]
+
+PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/plugins/rootport.dev"
+CDI_DIRECTORY: Final = "/run/cdi"
+"""Not /var/run/cdi: /var/run is an absolute link, which from outside the machine would lead to the host's /run."""
+
+# All processes share the machine's network.
+CONTROLLER_HEALTH_PORT: Final = 8081
+PLUGIN_HEALTH_PORT: Final = 8082
+HTTPS_PORT: Final = 8443
+
+# Faults of devices are seen, and over, sooner than on a real node.
+_SOON: Final = ("--health-interval=2", "--health-hold=4")
+
+
+class RunningRootport:
+    """A controller process, and a plugin process on the real node.
+
+    Args:
+        cluster: Where.
+        host: The node's hardware.
+        lends_interfaces: Whether Rootport's CNI plugin is made part of the node's network.
+
+    Attributes:
+        plugin: The plugin's process; None while it is stopped.
+        controller: The controller's.
+    """
+
+    def __init__(self, cluster: RealCluster, host: FakeHost, *, lends_interfaces: bool = False) -> None:
+        self.cluster = cluster
+        self.host = host
+        self._network: tuple[str, ...] = ()
+        if lends_interfaces:
+            program = build_cni_program(cluster.folder / "rootport-cni", state=host.root / "run/rootport/cni")
+            self._network = (
+                f"--cni-conf-dir={cluster.cni_conf_folder}",
+                f"--cni-bin-dir={cluster.cni_bin_folder}",
+                f"--cni-program={program}",
+            )
+        self.plugin: Process | None = None
+        self.controller: Process | None = None
+
+    def start(self) -> None:
+        """Install the manifests, start both processes, and wait until the node's devices are published."""
+        install(self.cluster.control_plane)
+        self.start_controller()
+        self.start_plugin()
+
+    def start_controller(self) -> Process:
+        """Start the controller."""
+        self.controller = start_controller(
+            self.cluster.control_plane, self.cluster.processes, f"--https-port={HTTPS_PORT}"
+        )
+        return self.controller
+
+    def start_plugin(
+        self, *, options: Iterable[str] = (), instance: str = "local", module: tuple[str, ...] = ("-m", "kubeletplugin")
+    ) -> Process:
+        """Start the plugin and wait until the kubelet knows it and the slices are there."""
+        is_second = self.plugin is not None and self.plugin.alive()
+        self.plugin = start_plugin(
+            self.cluster.control_plane,
+            self.cluster.processes,
+            self.host,
+            node=NODE_NAME,
+            options=(
+                *self._network,
+                *_SOON,
+                *(() if is_second else (f"--health-port={PLUGIN_HEALTH_PORT}",)),
+                *options,
+            ),
+            instance=instance,
+            module=module,
+        )
+        self.wait_until_usable()
+        return self.plugin
+
+    def wait_until_usable(self) -> None:
+        """Wait until the kubelet has registered the plugin and the node's slices are published."""
+        assert self.plugin is not None
+        log = self.plugin.log
+
+        def usable() -> bool:
+            assert self.plugin is not None
+            if not self.plugin.alive():
+                raise RuntimeError(f"the plugin ended:\n{log.read_text()[-4000:]}")
+            return self.condition("Registered") == "True" and _are_complete(self.slices())
+
+        wait_until(f"the plugin is registered and its slices are published (log: {log})", usable, timeout_s=60)
+
+    def condition(self, kind: str) -> str | None:
+        """The status of a condition of the node's NodeInventory; None where it has none."""
+        inventories = {item["metadata"]["name"]: item for item in self.cluster.list(NODE_INVENTORIES)}
+        conditions = inventories.get(NODE_NAME, {}).get("status", {}).get("conditions", [])
+        found: list[str] = [item["status"] for item in conditions if item["type"] == kind]
+        return found[0] if found else None
+
+    def slices(self) -> list[dict[str, Any]]:
+        """The driver's ResourceSlices."""
+        return self.cluster.list(RESOURCE_SLICES, field_selector="spec.driver=rootport.dev")
+
+    def cdi_files(self) -> list[str]:
+        """The names of the files in the CDI folder, temporary ones too."""
+        return _names(self.cluster.machine.path(CDI_DIRECTORY))
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The checkpoint's claims by UID."""
+        path = self.cluster.machine.path(PLUGIN_DIRECTORY) / "checkpoint.json"
+        if not path.exists():
+            return {}
+        claims: dict[str, Any] = json.loads(path.read_text())["data"]["claims"]
+        return claims
+
+    def leftovers(self) -> list[str]:
+        """Everything that a prepared claim leaves on the node; empty where none is prepared."""
+        plugin = self.cluster.machine.path(PLUGIN_DIRECTORY)
+        return [
+            *self.cdi_files(),
+            *self.checkpoint(),
+            *_names(plugin / "device-metadata"),
+            *_names(plugin / "effects"),
+            *_names(self.host.root / "run/rootport/cni/pods"),
+            *_names(self.host.root / "run/rootport/cni/vfs"),
+            *self.host.gpu_changes(),
+        ]
+
+    def mps_daemons(self) -> list[int]:
+        """The processes of the node's MPS control daemons."""
+        found = self.host.programs.processes()
+        return [process for process, name in found.items() if name == "nvidia-cuda-mps-control"]
+
+    def require_clean(self) -> None:
+        """Fail where an earlier test has left something."""
+        assert not (left := self.leftovers()), left
+        assert self.plugin is not None
+        assert self.plugin.alive()
+        assert self.controller is not None
+        assert self.controller.alive()
+
+    def delete_all(self) -> None:
+        """Delete every pod and claim of the default namespace, and wait until they are gone."""
+        kinds = "pods,resourceclaims,resourceclaimtemplates"
+        self.cluster.kubectl("delete", kinds, "--all", "--timeout=90s")
+        # Those of templates go after their pods, and hold devices until then.
+        wait_until("no claim is left", lambda: not self.cluster.list(RESOURCE_CLAIMS), timeout_s=45)
+
+    def wait_until_clean(self) -> None:
+        """Wait until nothing is prepared; a test that leaves something fails here."""
+        try:
+            wait_until("nothing is prepared any more", lambda: not self.leftovers(), timeout_s=45)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.leftovers()}") from None
+
+    def apply(self, *files: Path) -> None:
+        """``kubectl apply`` files."""
+        self.cluster.kubectl("apply", *(f"--filename={file}" for file in files))
+
+    def delete(self, *files: Path) -> None:
+        """``kubectl delete`` files, and wait until their objects are gone."""
+        self.cluster.kubectl("delete", "--wait=true", *(f"--filename={file}" for file in files))
+
+    def stop(self) -> None:
+        """Ask both processes to end."""
+        for process in (self.plugin, self.controller):
+            if process is not None and process.alive():
+                process.stop()
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _are_complete(slices: list[dict[str, Any]]) -> bool:
+    """Whether there are slices, and all of each pool: they are written one by one."""
+    pools = [part["spec"]["pool"] for part in slices]
+    found = Counter(pool["name"] for pool in pools)
+    return bool(pools) and all(found[pool["name"]] == pool["resourceSliceCount"] for pool in pools)

@@ -1,0 +1,36 @@
+"""The DeviceClasses that kubectl apply installs: valid, and one for each type that is published."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from driver.api.resource_v1 import DeviceClass
+from driver.api.validation import validate_device_class
+from resourceclasses import device_classes_text
+from tests.support.machines import fpga, nic, node, published, value
+from tests.support.mig_machines import mig_gpu
+
+CLASSES = [DeviceClass.model_validate(document) for document in yaml.safe_load_all(device_classes_text())]
+
+
+@pytest.mark.parametrize("device_class", CLASSES, ids=lambda device_class: device_class.metadata.name)
+def test_each_class_is_valid_and_names_api_version_and_kind(device_class: DeviceClass) -> None:
+    assert validate_device_class(device_class) == ()
+    assert (device_class.api_version, device_class.kind) == ("resource.k8s.io/v1", "DeviceClass")
+
+
+def test_there_is_one_class_for_each_type_of_device() -> None:
+    inventory = node(mig_gpu("01"), nic("02"), nic("03", vfs=1), fpga("04"))
+    types = {value(device, "type") for device in published(inventory)}
+    assert {device_class.metadata.name for device_class in CLASSES} == {f"{kind}.rootport.dev" for kind in types}
+
+
+@pytest.mark.parametrize("device_class", CLASSES, ids=lambda device_class: device_class.metadata.name)
+def test_each_class_asks_for_the_driver_before_it_reads_an_attribute(device_class: DeviceClass) -> None:
+    kind = device_class.metadata.name.removesuffix(".rootport.dev")
+    (selector,) = device_class.spec.selectors
+    assert selector.cel is not None
+    assert selector.cel.expression == (
+        f'device.driver == "rootport.dev" && device.attributes["rootport.dev"].type == "{kind}"'
+    )

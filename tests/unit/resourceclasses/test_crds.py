@@ -1,0 +1,88 @@
+"""The CRD files are what tools/generate_crds.py makes of the models, and stay within what a structural schema is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from driver.objects import device_objects, node_inventory
+from resourceclasses import crds_text
+from tests.support.inventories import MACHINES, machine
+from tests.support.paths import REPO
+
+TOOL = REPO / "tools" / "generate_crds.py"
+CRDS = {crd["metadata"]["name"]: crd for crd in yaml.safe_load_all(crds_text())}
+
+
+def schema(name: str) -> dict[str, Any]:
+    made: dict[str, Any] = CRDS[f"{name}.rootport.dev"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return made
+
+
+def below(part: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, part
+    for name, item in part.get("properties", {}).items():
+        yield from below(item, f"{path}.{name}")
+    if "items" in part:
+        yield from below(part["items"], f"{path}[]")
+
+
+PARTS = [(name, *item) for name in ("nodeinventories", "devices") for item in below(schema(name), name)]
+
+
+def test_the_files_are_what_the_models_say() -> None:
+    result = subprocess.run([sys.executable, TOOL, "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_both_kinds_are_installed() -> None:
+    assert set(CRDS) == {"nodeinventories.rootport.dev", "devices.rootport.dev"}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_machine_fits_the_schema(name: str) -> None:
+    inventory = machine(name)
+    devices = validator("devices")
+    validator("nodeinventories").validate(json.loads(json.dumps(node_inventory(inventory).to_wire())))
+    for made in device_objects(inventory):
+        devices.validate(json.loads(json.dumps(made.to_wire())))
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(strict(schema(name)))
+
+
+def strict(part: dict[str, Any]) -> dict[str, Any]:
+    """A copy that knows no further fields; without patterns, whose \\p{} Python's re does not read."""
+    made = {key: item for key, item in part.items() if key != "pattern"}
+    if "properties" in made:
+        made["properties"] = {name: strict(item) for name, item in made["properties"].items()}
+        made["additionalProperties"] = False
+    if "items" in made:
+        made["items"] = strict(made["items"])
+    return made
+
+
+@pytest.mark.parametrize(("path", "part"), [pytest.param(path, part, id=path) for _, path, part in PARTS])
+def test_every_part_is_described_and_bounded(path: str, part: dict[str, Any]) -> None:
+    if not path.endswith((".metadata", ".spec", ".status")) and not path.endswith("[]"):
+        assert part["description"].endswith("."), "a sentence"
+    assert "_" not in path
+    match part["type"]:
+        case "string":
+            assert "enum" in part or "maxLength" in part or path.endswith((".apiVersion", ".kind"))
+        case "array":
+            assert "maxItems" in part
+        case "integer":
+            assert {"format", "minimum"} <= set(part)
+        case "object":
+            assert "properties" in part or path.endswith(".metadata")
+        case other:
+            assert other == "boolean"
