@@ -169,7 +169,7 @@ def _values_lack(state: SearchState, pending: Sequence[PendingRequest]) -> bool:
 
 
 def _kind(group: _Group) -> object:
-    """Equal for sets of requests that need the same of the same devices."""
+    """Return a key that is equal for sets of requests that need the same of the same devices."""
     needs = (item.request.least for item in group.members)
     return tuple(
         sorted((need, tuple(sorted(supply.items()))) for need, supply in zip(needs, group.supplies, strict=True))
@@ -177,7 +177,7 @@ def _kind(group: _Group) -> object:
 
 
 def _by_value(state: SearchState, group: _Group) -> dict[_Value, set[int]]:
-    """The classes of devices that the group can take, by the attribute's values."""
+    """Return the classes of devices that the group can take, by the attribute's values."""
     by_value: defaultdict[_Value, set[int]] = defaultdict(set)
     for item, supply in zip(group.members, group.supplies, strict=True):
         for number in supply:

@@ -94,7 +94,7 @@ class RequestCandidates:
 
 
 def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
-    """The candidates of ``demand``.
+    """Return the candidates of ``demand``.
 
     Args:
         scene: The node.
@@ -122,7 +122,7 @@ def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
 def gather_requests(
     scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]
 ) -> list[RequestCandidates]:
-    """All requests of all claims.
+    """Return the candidates of all requests of all claims.
 
     Args:
         scene: The node.

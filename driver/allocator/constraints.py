@@ -26,7 +26,7 @@ _OF_NO_KNOWN_TYPE: Final[Values] = frozenset()
 
 
 def attribute_values(device: PooledDevice, attribute: str, *, lists: bool) -> Values | None:
-    """What ``device`` has for the attribute of that full name.
+    """Return the values of ``device`` for the attribute of that full name.
 
     Args:
         device: The device.
@@ -51,7 +51,7 @@ def _values_of(device: Device, driver: str, attribute: str, *, lists: bool) -> V
 
 
 def column(part: SliceDevices, attribute: str, *, lists: bool) -> tuple[Values | None, ...]:
-    """What each device of a slice has for an attribute, as :func:`attribute_values` says; remembered in the slice."""
+    """Return the values of each device of a slice, as :func:`attribute_values` does; remembered in the slice."""
     known = part.columns.get(attribute)
     if known is None:
         known = tuple([_values_of(device, part.driver, attribute, lists=lists) for device in part.source])
@@ -95,7 +95,7 @@ def _plain_value(value: DeviceAttribute) -> Values:
 
 @lru_cache(maxsize=4096)
 def _single(value: tuple[str, int | bool | str]) -> Values:
-    """One value; the same few stand in most devices, so they share them."""
+    """Return a set of one value; the same few are in most devices, so they share them."""
     return frozenset((value,))
 
 

@@ -115,7 +115,7 @@ def _expression_matches(requirement: NodeSelectorRequirement, labels: dict[str, 
 
 
 def _integer(text: str) -> int | None:
-    """What Go's ``strconv.ParseInt(text, 10, 64)`` would give; None for its errors."""
+    """Return what Go's ``strconv.ParseInt(text, 10, 64)`` would; None for its errors."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

@@ -38,7 +38,7 @@ def allocation_result(
     features: Features,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """What the scheduler would write into the claim's status.
+    """Return what the scheduler would write into the claim's status.
 
     Args:
         claim: The claim.
@@ -81,7 +81,7 @@ def _device_result(taken: Taken, features: Features, new_share_id: Callable[[], 
 def _configuration(
     claim: ResourceClaim, chosen: Sequence[Demand], classes: Mapping[str, DeviceClass]
 ) -> Iterator[DeviceAllocationConfiguration]:
-    """Of the classes first, once a class, for the requests that it serves; then of the claim.
+    """Yield the classes' entries first, once for each class, with the requests it serves; then the claim's.
 
     What is for all requests names none, as upstream since 1.37; before, the entries of a class named them all.
     """
@@ -100,7 +100,7 @@ def _configuration(
 
 
 def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:
-    """From where all devices can be used: one node, or what their slices' selectors say together; None: everywhere."""
+    """Return the nodes from which all devices can be used: one, or what their slices select together; None for all."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for item in taken:

@@ -43,7 +43,7 @@ def search(
     *,
     max_steps: int | None = None,
 ) -> list[Taken] | None:
-    """The first way to serve ``requests``; None if there is none.
+    """Return the first way to serve ``requests``; None if there is none.
 
     Args:
         scene: The node.
@@ -153,7 +153,7 @@ class _Search:
     def _rest(
         self, claim: int, candidates: Candidates, rest: Sequence[Candidate], need: int
     ) -> Sequence[Candidate] | None:
-        """What constraints leave of ``rest`` for the same request; None where that is not enough."""
+        """Return what constraints leave of ``rest`` for the same request; None where that is not enough."""
         state = self._state
         applying = state.applying(claim, candidates.demand)
         if candidates.may_fail or not applying:

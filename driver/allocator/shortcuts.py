@@ -71,7 +71,7 @@ class Shortcuts:
         self._held_by: dict[int, tuple[int, ...]] = {}
 
     def alike(self, item: Candidate) -> object:
-        """Equal for two devices if nothing can tell them apart."""
+        """Return a key that is equal for two devices if nothing distinguishes them."""
         position = item.position
         return ("taken", position) if position in self._state.owners else self._known_classes().of[position]
 
@@ -94,7 +94,7 @@ class Shortcuts:
         return self._classes
 
     def _known_horizon(self) -> int:
-        """The place of the first request whose search may end in an error."""
+        """Return the place of the first request whose search may end in an error."""
         if self._horizon is None:
             self._horizon = next(
                 (
@@ -107,7 +107,7 @@ class Shortcuts:
         return self._horizon
 
     def _situation(self, place: int) -> object:
-        """Equal for two situations if the requests from ``place`` on have the same prospects in both."""
+        """Return a key that is equal for situations in which the requests from ``place`` on have the same prospects."""
         state, classes = self._state, self._known_classes()
         claim = self._requests[place].claim
         coming = self._coming(place)
@@ -122,7 +122,7 @@ class Shortcuts:
         return (place, held, states, tuple(sorted(taken)))
 
     def _constraints_ahead(self, place: int) -> tuple[int, ...]:
-        """Which constraints of the claim at ``place`` apply to something that is still to be served."""
+        """Return which constraints of the claim at ``place`` apply to something that is still to be served."""
         if place not in self._ahead:
             claim = self._requests[place].claim
             self._ahead[place] = tuple(
@@ -139,7 +139,7 @@ class Shortcuts:
         return self._ahead[place]
 
     def _coming(self, place: int) -> int:
-        """Which demands are still to be served from ``place`` on, as a bit mask."""
+        """Return which demands are still to be served from ``place`` on, as a bit mask."""
         if place not in self._pending_masks:
             mask = 0
             for request in self._requests[place:]:
@@ -178,7 +178,7 @@ class Shortcuts:
         return pending
 
     def _held(self, request: RequestCandidates) -> tuple[int, ...]:
-        """The places of the constraints that hold for a request whichever alternative is taken."""
+        """Return the places of the constraints that hold for a request with each of its alternatives."""
         known = self._held_by.get(id(request))
         if known is None:
             applying = [
@@ -197,7 +197,7 @@ class Shortcuts:
         applying: Sequence[int],
         taken: Mapping[int, Sequence[int]],
     ) -> dict[int, int]:
-        """How many devices of each class can still be taken for a demand."""
+        """Return how many devices of each class can still be taken for a demand."""
         state, demand = self._state, candidates.demand
         supply: dict[int, int] = {}
         for number, items in classes.members[id(candidates.items)].items():
@@ -215,7 +215,7 @@ class Shortcuts:
 
 
 def _most(supplies: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Of each class, the most that any of them has."""
+    """Return, for each class, the most devices that any of the supplies has."""
     most: dict[int, int] = {}
     for supply in supplies:
         for number, count in supply.items():
@@ -283,7 +283,7 @@ class _Classes:
         }
 
     def rooms(self, state: SearchState, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
-        """How many demands there still is room for on the devices of each class of shareable devices, at most.
+        """Return how many demands there still is room for on the devices of each class of shareable devices, at most.
 
         A device of which every demand takes more than half has room for one, like a device that is not shareable.
 
@@ -302,7 +302,7 @@ class _Classes:
         return rooms
 
     def _least_amounts(self, number: int) -> dict[str, int]:
-        """In nano-units; without the capacities of which some demand takes nothing."""
+        """Return the least amounts in nano-units, without capacities of which some demand takes nothing."""
         samples = [next(iter(found[number].values())) for found in self.members.values() if number in found]
         names = self.representatives[number].device.device.capacity
         least = {
@@ -312,5 +312,5 @@ class _Classes:
 
 
 def _times(least: Mapping[str, int], left: Mapping[str, int]) -> int:
-    """How often there is enough left for ``least``."""
+    """Return how often there is enough left for ``least``."""
     return min((left[name] // amount for name, amount in least.items()), default=ENDLESS)

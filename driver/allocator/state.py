@@ -76,7 +76,7 @@ class SearchState:
         self._applying: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
-        """The places of the constraints that apply to ``demand``."""
+        """Return the places of the constraints that apply to ``demand``."""
         key = (claim, demand.name)
         known = self._applying.get(key)
         if known is None:
@@ -86,7 +86,7 @@ class SearchState:
         return known
 
     def values(self, candidate: Candidate, attribute: str) -> Values | None:
-        """The candidate's values for an attribute."""
+        """Return the candidate's values for an attribute."""
         known = self._columns.get(attribute)
         if known is None:
             parts = [column(part, attribute, lists=self._lists) for part in self._view.slices]
@@ -94,7 +94,7 @@ class SearchState:
         return known[candidate.position]
 
     def usable(self, claim: int, demand: Demand, items: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that can be taken as things stand, and those that fail; taking some of them frees no other one."""
+        """Return the candidates that can be taken now, or that fail; taking some of them frees no other one."""
         if self.owners:
             items = [item for item in items if self.is_free(claim, demand, item) and self.has_room(item)]
         places = self.applying(claim, demand)
@@ -120,7 +120,7 @@ class SearchState:
         return all(used[name] + amount.nano <= left[name] for name, amount in candidate.consumed.items())
 
     def left(self, candidate: Candidate) -> dict[str, int]:
-        """What allocated claims left of the device's capacities, in nano-units."""
+        """Return what allocated claims left of the device's capacities, in nano-units."""
         device = candidate.device
         consumed = self._ledger.consumed(device.id)
         return {name: capacity.value.nano - consumed.get(name, 0) for name, capacity in device.device.capacity.items()}
@@ -138,7 +138,7 @@ class SearchState:
         return True
 
     def demanded(self, claim: int, places: Sequence[int]) -> object:
-        """Equal for constraints of a claim that let the same devices in, as things stand."""
+        """Return a key that is equal for constraints of a claim that now let the same devices in."""
         states, constraints = self.states[claim], self.constraints[claim]
         return frozenset(
             [(constraints[place].attribute, constraints[place].distinct, states[place]) for place in places]
@@ -190,7 +190,7 @@ class SearchState:
         return (counters, capacity, consumed, self._ledger.is_shared(device.id))
 
     def used(self, position: int) -> tuple[tuple[str, int], ...]:
-        """What was taken of a shared device's capacities, in nano-units."""
+        """Return what this search has taken of a shared device's capacities, in nano-units."""
         return tuple(sorted(item for item in self._used.get(position, {}).items() if item[1]))
 
     def _extended(self, claim: int, places: Sequence[int], candidate: Candidate) -> tuple[Values | None, ...] | None:

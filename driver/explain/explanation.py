@@ -38,7 +38,7 @@ class ObjectRef:
     uid: str = ""
 
     def __str__(self) -> str:
-        """``claim ml/train``, ``pod ml/train-0``, ``node n1``."""
+        """Write ``claim ml/train``, ``pod ml/train-0``, ``node n1``."""
         kind = {"ResourceClaim": "claim"}.get(self.kind, self.kind.lower())
         return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
 

@@ -28,7 +28,7 @@ _CLASSES: Final = {Kind.CLASS: "may stand behind an extended resource of the pod
 def with_doubts(
     state: ClusterState, case: Case, findings: tuple[Finding, ...], verdicts: Sequence[NodeVerdict], *, fits: bool
 ) -> tuple[tuple[Finding, ...], bool]:
-    """The findings and whether it fits for certain, with what is not certain of them.
+    """Return the findings and whether it fits for certain, with what is not certain of them.
 
     Args:
         state: The cluster.
@@ -52,7 +52,7 @@ def with_doubts(
 
 
 def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
-    """Which objects of these kinds were left out, and what they may do; empty where none was.
+    """Write which objects of these kinds were left out, and what they may do; empty where none was.
 
     Why an object could not be read stands in the notes: of others' objects not everybody may know it.
     """
@@ -60,7 +60,7 @@ def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
 
 
 def unread(state: ClusterState, kind: Kind) -> str:
-    """Which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
+    """Write which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
     count, first = state.left_out.mattering(kind)
     return f"{_named(kind, count, first)} could not be read" if count else ""
 

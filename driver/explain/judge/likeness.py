@@ -42,7 +42,7 @@ class Likeness:
         )
 
     def of(self, node: NodeState) -> tuple[object, ...] | None:
-        """Equal for nodes that say the same, errors apart; None for a node that has to be looked at by itself."""
+        """Return a key that is equal for nodes with the same judgement, errors apart; None for a node by itself."""
         state = self._state
         try:
             view = state.index.view(node.node)

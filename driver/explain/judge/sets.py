@@ -56,7 +56,7 @@ def too_many_sets(demands: Sequence[ClaimDemand], by_demand: _ByDemand, checker:
 
 
 def _members(claim: ClaimDemand, constraint: Constraint) -> list[RequestDemand] | None:
-    """The requests that a matchAttribute holds; None where it is none, or some may be served in another way."""
+    """Return the requests that a matchAttribute holds; None if it is none, or some may be served in another way."""
     if constraint.distinct:
         return None
     members = []
@@ -70,7 +70,7 @@ def _members(claim: ClaimDemand, constraint: Constraint) -> list[RequestDemand] 
 
 
 def _room(attribute: str, needs: Mapping[FilteredDevices, int], checker: ConstraintChecker) -> int | None:
-    """How many sets there is room for, at most; None where a device may serve more than one of them."""
+    """Return how many sets there is room for, at most; None where a device may serve more than one of them."""
     per_kind: list[tuple[Counter[object], int]] = []
     for filtered, need in needs.items():
         if not all(_serves_once(filtered, device) for device in filtered.free):

@@ -161,7 +161,7 @@ class Trial:
 
 
 def _weight(demands: Sequence[ClaimDemand]) -> int:
-    """How much there is to ask about each device: for each alternative, and each constraint on it."""
+    """Return how much is to be checked for each device: for each alternative, and each constraint on it."""
     return sum(
         _ALTERNATIVE + sum(constraint.applies_to(demand) for constraint in claim.constraints)
         for claim in demands
@@ -184,7 +184,7 @@ def _is(one: ResourceClaim, other: ResourceClaim) -> bool:
 
 @contextmanager
 def _without(ledger: Ledger, ended: Collection[ClaimState]) -> Iterator[None]:
-    """What ``ended`` hold is free in the meantime."""
+    """Free what ``ended`` hold in the meantime."""
     held = [item for claim in {claim.key: claim for claim in ended}.values() for item in claim.holds]
     ledger.remove(held)
     try:

@@ -17,7 +17,7 @@ _RESOURCES: Final = {Kind.CLAIM: "resourceclaims", Kind.POD: "pods"}
 
 
 def not_there(state: ClusterState, kind: Kind, key: str) -> InputError:
-    """The error, with a hint.
+    """Return the error for a claim or pod that is not there, with a hint.
 
     Args:
         state: The cluster.

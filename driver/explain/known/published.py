@@ -112,16 +112,16 @@ class PublishedSlices:
         return True
 
     def nodes_of(self, pool: PoolId) -> Collection[str]:
-        """The nodes for which slices of the pool are; an empty name where several nodes may reach one."""
+        """Return the nodes for which slices of the pool are; an empty name where several nodes may reach one."""
         counts = self._nodes.get(pool)
         return counts.keys() if counts is not None else ()
 
     def pools_of(self, node: str) -> Collection[PoolId]:
-        """The pools that have slices for this very node."""
+        """Return the pools that have slices for this very node."""
         return self._pools.get(node, ())
 
     def rule_behind(self, device: DeviceId, taint: DeviceTaint) -> str:
-        """The name of the rule that put ``taint`` on a device; empty where its driver did."""
+        """Return the name of the rule that put ``taint`` on a device; empty where its driver did."""
         published = (
             there
             for name in self._names.get(PoolId(device.driver, device.pool), ())
@@ -199,7 +199,7 @@ def _concerns(rule: TaintRule, item: ResourceSlice) -> bool:
 
 
 def with_rules(item: ResourceSlice, rules: Iterable[TaintRule]) -> ResourceSlice:
-    """The slice with the rules' taints on its devices; the very same one where no rule concerns it."""
+    """Return the slice with the rules' taints on its devices; the very same one where no rule concerns it."""
     applying = sorted((rule for rule in rules if _concerns(rule, item)), key=lambda rule: rule.name)
     if not applying:
         return item

@@ -147,19 +147,19 @@ class ClusterState:
         self.generation += self._remove(kind, key)
 
     def claim(self, key: str) -> ClaimState | None:
-        """The claim ``namespace/name``."""
+        """Return the claim ``namespace/name``."""
         return self._workloads.claims.get(key)
 
     def pod(self, key: str) -> PodState | None:
-        """The pod ``namespace/name``."""
+        """Return the pod ``namespace/name``."""
         return self._workloads.pods.get(key)
 
     def claim_keys(self) -> Collection[str]:
-        """All claims there are."""
+        """Return the keys of all claims."""
         return self._workloads.claims.keys()
 
     def pod_keys(self) -> Collection[str]:
-        """All pods that are known."""
+        """Return the keys of all pods."""
         return self._workloads.pods.keys()
 
     def pending(self) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ class ClusterState:
         return self._workloads.pods_of(claim_key)
 
     def pod_with_more_claims(self, namespace: str) -> PodState | None:
-        """A pod of the namespace of whose claims not all are looked at, if there is one."""
+        """Return a pod of the namespace that names more claims than are read, if there is one."""
         found = (pod for pod in self._workloads.pods.values() if pod.has_more_claims and pod.namespace == namespace)
         return next(found, None)
 
@@ -180,7 +180,7 @@ class ClusterState:
         return self._workloads.holders(device)
 
     def held_on(self, node: str) -> tuple[ClaimState, ...]:
-        """The claims that hold something of a pool that only this node has, by key.
+        """Return the claims that hold something of a pool that only this node has, by key.
 
         A pool is a node's by what its slices say, or by its name where none of its slices are there any more.
         """
@@ -190,15 +190,15 @@ class ClusterState:
         return tuple(self._workloads.claims[key] for key in sorted(keys))
 
     def nodes_of_slices(self) -> set[str]:
-        """The names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
+        """Return the names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
         return self._slices.nodes
 
     def version(self, node: str) -> int:
-        """Grows when what the node sees of devices, taints and holdings, or its inventory's state, may have changed."""
+        """Return a number that grows when the node's devices, taints, holdings or inventory may have changed."""
         return self.index.version(node) + self._versions.get(node, 0) + self._version
 
     def room(self, node: NodeState) -> int:
-        """How many devices the node sees of which nobody has anything; none where a slice's node selector is invalid.
+        """Return how many unused devices the node sees; 0 where a slice's node selector is invalid.
 
         Remembered until what the node sees changes: it is asked of thousands of nodes.
         """
@@ -222,7 +222,7 @@ class ClusterState:
         return room
 
     def taint_source(self, device: DeviceId, taint: DeviceTaint) -> str:
-        """Who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for another one.
+        """Return who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for others.
 
         Of Rootport's slices the controller keeps what an administrator has written into them.
         """
@@ -242,7 +242,7 @@ class ClusterState:
         return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
-        """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
+        """Return the fault for which a device has Rootport's taint; None where the plugin no longer reports it."""
         return self._inventories.get(device.pool, _NO_REPORT).fault_behind(device.device, taint.value)
 
     def prepare_problem(self, pod: PodState) -> str:
@@ -250,11 +250,11 @@ class ClusterState:
         return self._workloads.prepare_problem(pod)
 
     def inventory_problem(self, node: str) -> str:
-        """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
+        """Return what the conditions of the node's NodeInventory name as wrong; empty for nothing, or if there is none."""
         return self._inventories.get(node, _NO_REPORT).problem
 
     def inventory_remark(self, node: str) -> str:
-        """What the controller left out of what it published for the node, and why; empty for nothing."""
+        """Return what the controller left out of what it published for the node, and why; empty for nothing."""
         return self._inventories.get(node, _NO_REPORT).remark
 
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
@@ -313,7 +313,7 @@ class ClusterState:
         return touched is not None
 
     def _touch(self, node: str) -> None:
-        """What ``node`` sees has changed; the empty name stands for any node."""
+        """Note that what ``node`` sees has changed; the empty name stands for any node."""
         if node:
             self._versions[node] += 1
         else:
@@ -354,7 +354,7 @@ class ClusterState:
             self._note_left_out()
 
     def _is_read(self, kind: Kind, key: str) -> None:
-        """An object that had been left out was read by now, or is gone."""
+        """Note that an object which had been left out was read by now, or is gone."""
         if self.left_out.forget(kind, key):
             self._note_left_out()
 

@@ -15,7 +15,7 @@ __all__ = ["conclude", "nothing_known"]
 
 
 def nothing_known() -> Finding:
-    """Of a cluster without nodes."""
+    """Return the finding for a cluster without nodes."""
     return Finding(reason=Reason.NO_DEVICES, message="no node is known, so that nothing can be allocated")
 
 
@@ -27,7 +27,7 @@ def conclude(
     verdicts: Sequence[NodeVerdict],
     judged: Iterable[Judgement],
 ) -> tuple[tuple[Finding, ...], bool]:
-    """All findings, the deciding one first, and whether it fits.
+    """Return all findings, the deciding one first, and whether it fits.
 
     Args:
         case: What is asked about.
@@ -69,7 +69,7 @@ def conclude(
 
 
 def _of_plugin(case: Case, pod: PodState, of_nodes: Finding) -> Finding:
-    """What is said of the pod where it depends on a device plugin's devices."""
+    """Return the finding for a pod that depends on a device plugin's devices."""
     claims = "the devices of its claims are free, and it" if case.claims or case.allocated else "it"
     who = f"pod {pod.key} names no ResourceClaim; {claims}" if not pod.claims else f"pod {pod.key}: {claims}"
     amounts = case.extended.by_plugin_alone or case.extended.amounts

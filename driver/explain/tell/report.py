@@ -64,12 +64,12 @@ class Line:
 
 
 def report_text(explanation: Explanation, *, width: int = WIDTH) -> str:
-    """The report as plain text with a closing line end."""
+    """Return the report as plain text with a closing line end."""
     return "".join(f"{line.text}\n" for line in report(explanation, width=width))
 
 
 def report(explanation: Explanation, *, width: int = WIDTH) -> tuple[Line, ...]:
-    """The answer, why, and what would help; about 24 to 40 lines.
+    """Return the answer, why, and what would help, in about 24 to 40 lines.
 
     Args:
         explanation: The answer. Control characters in its texts come out as spaces.
@@ -135,14 +135,14 @@ def _nowhere(explanation: Explanation) -> str:
 
 
 def _uncertain(explanation: Explanation) -> str:
-    """What can be said where something was not read, or is not looked at."""
+    """Write what is known where something was not read, or not evaluated."""
     if explanation.nodes_decide and explanation.reason not in UNKNOWN_REASONS:
         return f" does not fit {_nowhere(explanation)}, as far as is known"
     return ": not known whether it fits"
 
 
 def _about(explanation: Explanation) -> str:
-    """Whose claims these are, where the subject does not say it already."""
+    """Write whose claims these are, where the subject does not show it already."""
     subject = str(explanation.subject)
     others = [str(claim) for claim in explanation.claims if str(claim) != subject]
     pod = explanation.pod if explanation.pod != explanation.subject else None
@@ -175,7 +175,7 @@ def _filter(explanation: Explanation, width: int) -> Iterator[Line]:
 
 
 def _asked(explanation: Explanation) -> int:
-    """Of how many nodes the devices were counted: those where the pod may be, or if it may be on none, all."""
+    """Return of how many nodes the devices were counted: those where the pod may be, or if there are none, all."""
     closed = sum(group.count for group in explanation.groups if group.reason in PLACEMENT_REASONS)
     return explanation.nodes - closed or explanation.nodes
 
@@ -187,7 +187,7 @@ def _is_short(request: RequestFunnel) -> bool:
 def _funnel(
     alike: list[RequestFunnel], width: int, columns: str, details: int, *, several_claims: bool
 ) -> Iterator[Line]:
-    """One table for requests that ask alike."""
+    """Yield one table for requests that ask alike."""
     request = alike[0]
     need = "all devices" if request.need is None else plural(request.need, "device")
     names = [each.request for each in alike]
@@ -286,7 +286,7 @@ def _wrapped(
     keep: bool = False,
     limit: int = _TEXT_SHOWN,
 ) -> Iterator[Line]:
-    """The text, up to a number of characters, in lines of that width; ``keep`` keeps its leading spaces."""
+    """Wrap the text, cut to a number of characters, into lines of that width; ``keep`` keeps its leading spaces."""
     cleaned = _cut(_clean(text, keep=keep), limit)
     lines = textwrap.wrap(
         cleaned,
@@ -304,7 +304,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _clean(text: str, *, keep: bool = False) -> str:
-    """Without what a terminal would act on, which a selector or a driver's message may hold."""
+    """Remove what a terminal would act on, which a selector or a driver's message may hold."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return printable.rstrip() if keep else " ".join(printable.split())
 

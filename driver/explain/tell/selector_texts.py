@@ -31,7 +31,7 @@ _COMPILING_S: Final = 20e-6  # a character, with each term by itself
 
 
 def refusals(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool) -> tuple[str, ...]:
-    """Which terms are false for how many devices of a node, and what these have; most devices first.
+    """Return which terms are false for how many devices of a node, and what these have; most devices first.
 
     Args:
         evaluation: The node.
@@ -44,7 +44,7 @@ def refusals(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class:
 def refused_by(
     evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool
 ) -> Iterator[tuple[str, list[Refused]]]:
-    """By term: what it says to each device that it leaves out."""
+    """Yield each term with its answers for the devices that it leaves out."""
     demand = filtered.demand
     found: defaultdict[str, list[Refused]] = defaultdict(list)
     count = 0
@@ -69,7 +69,7 @@ def refused_by(
 
 
 def refusal_lines(found: dict[str, list[Refused]]) -> tuple[str, ...]:
-    """A line for each term, most devices first."""
+    """Return a line for each term, most devices first."""
     lines = []
     for text, devices in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
         counts: dict[str, int] = {}
@@ -86,7 +86,7 @@ def refusal_lines(found: dict[str, list[Refused]]) -> tuple[str, ...]:
 
 
 def error_text(evaluation: NodeEvaluation, filtered: FilteredDevices) -> str:
-    """Which selector has no answer for which device."""
+    """Write which selector has no answer for which device."""
     device, failure = filtered.failures[0]
     name = f"device {device.id.device} of node {evaluation.scene.view.node.metadata.name}"
     if isinstance(failure, CapacityError):
@@ -117,7 +117,7 @@ def error_text(evaluation: NodeEvaluation, filtered: FilteredDevices) -> str:
 
 
 def _asked(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool) -> Iterator[PooledDevice]:
-    """The devices that come to the class's selectors, or to the request's own."""
+    """Yield the devices for which the class's selectors are evaluated, or the request's own."""
     of_class = replace(filtered.demand, selectors=())
     for part in evaluation.scene.view.slices:
         if by_class:
@@ -129,7 +129,7 @@ def _asked(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: b
 
 
 def _near(device: PooledDevice, name: str) -> str | None:
-    """An attribute of the device that may have been meant."""
+    """Return an attribute of the device that may have been meant."""
     known = {
         text if "/" in text else f"{device.id.driver}/{text}"
         for text in (*device.device.attributes, *device.device.capacity)

@@ -21,7 +21,7 @@ _LONGEST: Final = 240
 
 
 def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: Demand) -> str:
-    """Which taints keep the devices away, and who set them."""
+    """Write which taints keep the devices away, and who set them."""
     found: dict[str, list[PooledDevice]] = {}
     for device in devices:
         taints = refusing_taints(device.device.taints, demand.tolerations)
@@ -37,13 +37,13 @@ def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: De
 
 
 def unhealthy_text(state: ClusterState, device: DeviceId, taint: DeviceTaint) -> str:
-    """``unhealthy, Xid79: …`` of a device with Rootport's taint; the reason alone where no more is told of it."""
+    """Write ``unhealthy, Xid79: …`` of a device with Rootport's taint; only the reason if no fault is reported."""
     fault = state.fault_behind(device, taint)
     return f"unhealthy, {taint.value}: {short(fault.message, _LONGEST)}" if fault else f"unhealthy, {taint.value}"
 
 
 def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str:
-    """What follows on ``2 devices``."""
+    """Write what follows on ``2 devices``."""
     set_by = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
     if state.is_unhealthy(device.id, taint):
         return f"are {unhealthy_text(state, device.id, taint)} (taint {set_by})"

@@ -21,7 +21,7 @@ KIND: Final = "Explanation"
 
 
 def to_wire(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON types, with ``apiVersion`` and ``kind``."""
+    """Return the explanation as JSON types, with ``apiVersion`` and ``kind``."""
     return _filled(
         {
             "apiVersion": API_VERSION,
@@ -51,7 +51,7 @@ def to_wire(explanation: Explanation) -> dict[str, Any]:
 def list_to_wire(
     explanations: Sequence[Explanation], *, not_explained: Sequence[ObjectRef], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """All that is pending, as JSON types.
+    """Return the explanations of all that is pending, as JSON types.
 
     Args:
         explanations: The answers.
@@ -142,5 +142,5 @@ def _proposal(proposal: Proposal) -> dict[str, Any]:
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not told; a count of 0, False and an empty list say something."""
+    """Return the fields that have a value; a count of 0, False and an empty list are values."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}

@@ -37,7 +37,7 @@ class _Part:
 
 
 def smaller_capacities(search: ProposalSearch) -> Iterator[Option]:
-    """For each request, and for all of one kind together: the largest amounts that its number of devices still has."""
+    """Yield, for each request and for all of one kind, the largest amounts that its number of devices still has."""
     groups: defaultdict[object, list[DemandEntry]] = defaultdict(list)
     for entry in search.entries:
         if not entry.demand.admin:
@@ -51,7 +51,7 @@ def smaller_capacities(search: ProposalSearch) -> Iterator[Option]:
 
 
 def _parts(search: ProposalSearch, entry: DemandEntry) -> list[tuple[NodeVerdict, list[_Part]]]:
-    """Per node: what its devices have, the largest first."""
+    """Return for each node the free parts of its devices, the largest first."""
     found: list[tuple[NodeVerdict, list[_Part]]] = []
     known: dict[object, _Part | None] = {}
     # As many as possible of those where nothing but the amount is in the way: which has most left, no verdict tells.
@@ -68,7 +68,7 @@ def _parts(search: ProposalSearch, entry: DemandEntry) -> list[tuple[NodeVerdict
 
 
 def _usable(search: ProposalSearch, verdict: NodeVerdict, demand: Demand) -> Iterator[PooledDevice]:
-    """The devices that only a smaller amount may keep from the demand."""
+    """Yield the devices that only a smaller amount may keep from the demand."""
     ledger, view = search.state.ledger, search.view(verdict)
     free: dict[PoolId, dict[CounterKey, int]] = {}
     for device in search.selected(view, demand):
@@ -85,7 +85,7 @@ def _usable(search: ProposalSearch, verdict: NodeVerdict, demand: Demand) -> Ite
 def _known_part(
     search: ProposalSearch, device: PooledDevice, demand: Demand, known: dict[object, _Part | None]
 ) -> _Part | None:
-    """Of devices of the same capacities, used alike, one is looked at."""
+    """Return the free part of a device; the same for devices of the same capacities that are used alike."""
     key = (id(device.device.capacity), device.shareable, frozenset(search.state.ledger.consumed(device.id).items()))
     if key not in known:
         known[key] = _part(search, device, demand)
@@ -114,7 +114,7 @@ def _part(search: ProposalSearch, device: PooledDevice, demand: Demand) -> _Part
 
 
 def _largest(asked: Quantity, room: int, capacity: DeviceCapacity) -> Quantity | None:
-    """The largest amount within ``room`` (nano-units) that the policy has; what it is rounded to fits as well."""
+    """Return the largest amount within ``room`` (nano-units) that the policy has; rounded up it fits as well."""
     policy = capacity.request_policy
     if policy is None:
         return _quantity(room, capacity.value) if room > 0 else None
@@ -143,7 +143,7 @@ def _in_range(policy: CapacityRequestPolicy, room: int, whole: Quantity) -> Quan
 
 
 def _quantity(nano: int, like: Quantity) -> Quantity:
-    """Whole units, written as the device's own amount is."""
+    """Return whole units, written as the device's own amount is."""
     if nano % _NANO:
         return Quantity.from_nano(nano, like.format)
     return Quantity.of(nano // _NANO, binary=like.format == "BinarySI")
@@ -152,7 +152,7 @@ def _quantity(nano: int, like: Quantity) -> Quantity:
 def _option(
     entries: Sequence[DemandEntry], parts_of_nodes: Sequence[tuple[NodeVerdict, Sequence[_Part]]]
 ) -> Option | None:
-    """The best of what the nodes have for all of ``entries`` together."""
+    """Return the best option that the nodes have for all of ``entries`` together."""
     need = sum(entry.need for entry in entries)
     best: _Part | None = None
     near: list[NodeVerdict] = []

@@ -24,7 +24,7 @@ _Place = tuple[int, int]
 
 
 def looser_constraints(search: ProposalSearch) -> Iterator[Option]:
-    """For each constraint, and for all on one attribute at once: a wider attribute, then none."""
+    """Yield for each constraint, and for all on one attribute at once, a wider attribute, then none."""
     groups: defaultdict[tuple[bool, str], list[_Place]] = defaultdict(list)
     for place, claim in enumerate(search.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints[:_MOST]):

@@ -20,7 +20,7 @@ _NODES = 2
 
 
 def fewer_devices(search: ProposalSearch) -> Iterator[Option]:
-    """Smaller counts: the largest that the allocator finds, or one that may do together with another change."""
+    """Yield smaller counts: the largest that the allocator finds, or one that may do together with another change."""
     groups: defaultdict[tuple[int, int], list[DemandEntry]] = defaultdict(list)
     for entry in search.entries:
         if entry.demand.count is None or entry.demand.count > 1:
@@ -53,7 +53,7 @@ def _least_left(search: ProposalSearch, verdict: NodeVerdict, entries: Sequence[
 
 
 def _largest(most: int, works: Callable[[int], bool]) -> int:
-    """The largest number of 1 to ``most`` that works, where those below one that works do too; 0 where none does."""
+    """Return the largest number of 1 to ``most`` that works, if all below one that works do too; 0 where none does."""
     if most < 1 or works(most):
         return max(most, 0)
     low, high = 0, most  # low works (nothing always does), high does not
@@ -89,7 +89,7 @@ def _count(entries: Sequence[DemandEntry], count: int) -> Option:
 
 
 def fewer_requests(search: ProposalSearch) -> Iterator[Option]:
-    """Without some of several alike requests, or of several alike groups of requests (GPU-NIC pairs)."""
+    """Yield the claim without some of several alike requests, or groups of requests (GPU-NIC pairs)."""
     for place, (claim, demand) in enumerate(zip(search.claims, search.demands, strict=False)):
         groups = _joined(claim)
         kinds: defaultdict[object, list[tuple[int, ...]]] = defaultdict(list)
@@ -103,7 +103,7 @@ def fewer_requests(search: ProposalSearch) -> Iterator[Option]:
 
 
 def _joined(claim: ResourceClaim) -> list[tuple[int, ...]]:
-    """The requests, those together that a constraint joins by name; empty where one joins all."""
+    """Return the requests, those together that a constraint joins by name."""
     numbers = {request.name: number for number, request in enumerate(claim.spec.devices.requests)}
     group_of = {number: {number} for number in numbers.values()}
     for constraint in claim.spec.devices.constraints:

@@ -40,7 +40,7 @@ class Ends:
 
 
 def ends(search: ProposalSearch) -> Ends | None:
-    """The fewest claims, of those that were found; None where nothing that may end is enough."""
+    """Return the fewest claims found that are enough when they end; None where nothing that may end is enough."""
     best: Ends | None = None
     for verdict in search.near(_NODES):
         found = _on_node(search, verdict, fewer_than=len(best.claims) if best is not None else _MOST_ENDED + 1)
@@ -52,7 +52,7 @@ def ends(search: ProposalSearch) -> Ends | None:
 
 
 def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
-    """The proposal; claims that are ending already are only waited for."""
+    """Return the proposal; it only waits for claims that are ending already."""
     claims, node = found.claims, found.node
     names = [item.ref for item in claims]
     pods = [pod for item in claims for pod in item.pod_refs]
@@ -124,7 +124,7 @@ def _on_node(search: ProposalSearch, verdict: NodeVerdict, *, fewer_than: int) -
 
 
 def _needed(holders: Sequence[ClaimState], enough: Callable[[Sequence[ClaimState]], bool]) -> tuple[ClaimState, ...]:
-    """Those of ``holders``, which together are enough, of which none can stay: claims that hold much rather than many.
+    """Return those of ``holders``, enough together, of which none can stay: rather claims that hold much than many.
 
     Half of them are left out at once while that works, then fewer.
     """

@@ -26,7 +26,7 @@ _MIB: Final = 1 << 20
 
 
 def other_modes(search: ProposalSearch) -> Iterator[Option]:
-    """For each kind of request for a share of a GPU, in all requests of that kind."""
+    """Yield an option for each kind of request for a share of a GPU, in all requests of that kind."""
     groups: defaultdict[object, list[DemandEntry]] = defaultdict(list)
     for entry in search.entries:
         if entry.demand.capacity and entry.demand.device_class in {_BYTES, _PERCENT}:
@@ -39,7 +39,7 @@ def other_modes(search: ProposalSearch) -> Iterator[Option]:
 
 
 def _memory(search: ProposalSearch, entry: DemandEntry) -> int:
-    """The bytes of the smallest GPU near a fit; 0 where none says, or one of the classes is not there."""
+    """Return the bytes of the smallest GPU near a fit; 0 where none has them, or one of the classes is not there."""
     by_bytes = search.state.classes.get(_BYTES)
     if by_bytes is None or _PERCENT not in search.state.classes:
         return 0

@@ -16,7 +16,7 @@ __all__ = ["meant_names"]
 
 
 def meant_names(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[Option]:
-    """One option a wrong name, wherever it stands in the claims, and one for all of them together."""
+    """Yield one option for each wrong name, wherever it stands in the claims, and one for all of them together."""
     found: defaultdict[str, list[Change]] = defaultdict(list)
     for place, claim in enumerate(search.claims):
         for text, operations in _of_claim(search, place, vocabulary):

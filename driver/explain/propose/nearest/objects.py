@@ -18,7 +18,7 @@ _NODES: Final = 16
 
 
 def missing_objects(search: ProposalSearch) -> Iterator[Proposal]:
-    """Classes, claims and templates that are named and not there."""
+    """Yield proposals for classes, claims and templates that are named and not there."""
     state, pod = search.state, search.case.pod
     if pod is not None:
         yield from _of_pod(search, pod)
@@ -67,7 +67,7 @@ def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -
 
 
 def unfinished_pools(search: ProposalSearch) -> Iterator[Proposal]:
-    """Pools that are incomplete or invalid, and nodes without devices, near a fit."""
+    """Yield proposals for incomplete or invalid pools, and nodes without devices, near a fit."""
     seen: set[object] = set()
     anything = False
     for verdict in search.nearest(_NODES):

@@ -39,7 +39,7 @@ class _Step:
 
 
 def other_places(search: ProposalSearch) -> Iterator[Proposal]:
-    """For each reason that keeps the pod from a node whose devices would do: the fewest changes that let it there."""
+    """Yield, for each reason that keeps the pod from a node with suitable devices, the fewest changes against it."""
     by_reason: defaultdict[Reason, list[NodeVerdict]] = defaultdict(list)
     for item in search.verdicts:
         if item.placement is not None and item.devices is None:
@@ -53,7 +53,7 @@ def other_places(search: ProposalSearch) -> Iterator[Proposal]:
 
 
 def _there(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
-    """The fewest changes after which the pod may go to the node; of each kind the first."""
+    """Return the fewest changes after which the pod may go to the node; of each kind the first."""
     pod, allocated = search.case.pod, search.case.allocated
     steps = _steps(pod, verdict.node)
     for size in range(1, len(steps) + 1):
@@ -157,7 +157,7 @@ def _others(node: NodeState, keys: frozenset[str]) -> tuple[NodeTaint, ...]:
 
 
 def _elsewhere(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
-    """A claim of the pod is allocated on another node: nobody can tell whether it would find devices here."""
+    """Propose to free a claim that is allocated on another node; it is not known whether it finds devices here."""
     if not search.case.allocated:
         return []
     claim = search.case.allocated[0]

@@ -45,7 +45,7 @@ class _Failed:
 
 
 def other_selectors(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[Option]:
-    """For each selector, in all requests that have it."""
+    """Yield options for each selector, in all requests that have it."""
     entries: defaultdict[str, list[tuple[DemandEntry, int]]] = defaultdict(list)
     for entry in search.entries:
         for index, expression in enumerate(entry.demand.selectors):
@@ -65,7 +65,7 @@ def other_selectors(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[
 
 
 def _failed(search: ProposalSearch, expression: str, entry: DemandEntry) -> _Failed | None:
-    """What the devices near a fit say to an expression; None where none refuses, or it is no CEL."""
+    """Return the terms at which the devices near a fit fail; None where none fails, or it is no CEL."""
     try:
         terms = compile_terms(expression, stored=True)
     except CelCompileError:
@@ -132,14 +132,14 @@ def _option(places: list[tuple[DemandEntry, int]], expression: str, text: str, e
 
 
 def _guarded(terms: Terms) -> str:
-    """The expression, false instead of an error for devices without an attribute that it reads."""
+    """Return the expression, false instead of an error for devices without an attribute that it reads."""
     reads = dict.fromkeys(read for term in terms.terms for read in term.reads or () if read.domain)
     guards = [f'has(device.{read.part}["{read.domain}"].{read.id})' for read in reads]
     return " && ".join([*guards, f"({terms.expression})"]) if guards else terms.expression
 
 
 def _renamed(text: str, reads: tuple[Read, ...], vocabulary: Vocabulary) -> str | None:
-    """The term with the names that were meant; None where all are known."""
+    """Return the term with the names that were meant; None where all are known."""
     changed = text
     for read in reads:
         if read.part == "attributes":
@@ -161,7 +161,7 @@ def _renamed(text: str, reads: tuple[Read, ...], vocabulary: Vocabulary) -> str 
 def _other_values(
     text: str, reads: tuple[Read, ...], seen: Counter[tuple[tuple[str, str], ...]], vocabulary: Vocabulary
 ) -> Iterator[tuple[str, bool]]:
-    """The term with a value that devices have: (term, the value is near the one that was asked for).
+    """Yield the term with values that devices have: (term, whether the value is near the one that was asked for).
 
     Only for a term that reads one value and compares it with one literal: of others nobody knows what is meant.
     """

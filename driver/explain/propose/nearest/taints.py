@@ -26,7 +26,7 @@ _RULE: Final = "DeviceTaintRule "
 
 
 def without_taints(search: ProposalSearch) -> Iterator[Option]:
-    """For each taint that refuses a request on a node near a fit, and for all of them together."""
+    """Yield options for each taint that refuses a request on a node near a fit, and for all of them together."""
     found: dict[DeviceTaint, list[DeviceId]] = {}
     nodes: dict[int, NodeVerdict] = {}
     entries: dict[DeviceTaint, dict[int, DemandEntry]] = {}
@@ -59,12 +59,12 @@ def without_taints(search: ProposalSearch) -> Iterator[Option]:
 
 
 def _taken_out(search: ProposalSearch, entry: DemandEntry) -> Callable[[NodeVerdict], int]:
-    """The fewer devices are left because of taints, the smaller."""
+    """Return a sort key that is the smaller, the fewer devices are left because of taints."""
     return lambda item: search.after(item, entry, Step.TAINTS) - search.after(item, entry, Step.SIZE)
 
 
 def _gone(search: ProposalSearch, taint: DeviceTaint, devices: list[DeviceId], changes: tuple[Change, ...]) -> Option:
-    """Tried like the toleration: a taint that is gone and one that is tolerated let the same devices in."""
+    """Return the option without the taint; it is tried as the toleration is, which lets the same devices in."""
     sources = {search.state.taint_source(device, taint) for device in devices}
     which = str(devices[0]) if len(devices) == 1 else f"{devices[0]} and {len(devices) - 1} more"
     rules = sorted(source.removeprefix(_RULE) for source in sources if source.startswith(_RULE))
