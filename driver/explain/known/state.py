@@ -250,7 +250,7 @@ class ClusterState:
         return self._workloads.prepare_problem(pod)
 
     def inventory_problem(self, node: str) -> str:
-        """Return what the conditions of the node's NodeInventory name as wrong; empty for nothing, or if there is none."""
+        """Return what the conditions of the node's NodeInventory name as wrong; empty if nothing, or there is none."""
         return self._inventories.get(node, _NO_REPORT).problem
 
     def inventory_remark(self, node: str) -> str:
