@@ -1,4 +1,4 @@
-"""Tells situations in which more is asked for than there is, without trying.
+"""Recognizes situations in which more is asked for than there is, without trying.
 
 Each bound leaves something out (constraints, other requests, capacities), so that what it calls hopeless is so, and
 what it does not may be hopeless all the same:
@@ -80,40 +80,40 @@ def room_for_sets(by_value: Iterable[Iterable[tuple[int, int]]]) -> int:
 def _matching_exists(pending: Sequence[PendingRequest]) -> bool:
     """Whether every request can have devices of its own: augmenting paths between requests and classes."""
     check()
-    # Requests that need as many of the same devices are one wisher: what it is given can be shared out evenly.
+    # Requests that need as many of the same devices count as one: what is assigned to it can be shared out evenly.
     alike: dict[tuple[int, int], list[PendingRequest]] = {}
     free: dict[int, int] = {}
     for item in pending:
         if not _is_admin(item):
             alike.setdefault((id(item.usable), item.request.least), []).append(item)
-    wishes: list[dict[int, int]] = []
+    wanted: list[dict[int, int]] = []
     needs: list[int] = []
     for members in alike.values():
         sample, times = members[0], len(members)
         for number, count in sample.usable.items():
             free[number] = sample.rooms.get(number, max(count, free.get(number, 0)))
-        wishes.append({number: count * times for number, count in sample.usable.items()})
+        wanted.append({number: count * times for number, count in sample.usable.items()})
         needs.append(sample.request.least * times)
-    given: list[defaultdict[int, int]] = [defaultdict(int) for _ in wishes]
+    assigned: list[defaultdict[int, int]] = [defaultdict(int) for _ in wanted]
 
-    def give(wisher: int, tried: set[int]) -> bool:
-        """Find one more device for ``wisher``, moving what others have where that helps."""
-        for number, most in wishes[wisher].items():
-            if number in tried or given[wisher][number] >= most:
+    def assign(asker: int, tried: set[int]) -> bool:
+        """Find one more device for ``asker``, moving what others have where that helps."""
+        for number, most in wanted[asker].items():
+            if number in tried or assigned[asker][number] >= most:
                 continue
             tried.add(number)
             if free[number] > 0:
                 free[number] -= 1
-                given[wisher][number] += 1
+                assigned[asker][number] += 1
                 return True
-            for other, has in enumerate(given):
-                if other != wisher and has[number] > 0 and give(other, tried):
+            for other, has in enumerate(assigned):
+                if other != asker and has[number] > 0 and assign(other, tried):
                     has[number] -= 1
-                    given[wisher][number] += 1
+                    assigned[asker][number] += 1
                     return True
         return False
 
-    return all(give(wisher, set()) for wisher, need in enumerate(needs) for _ in range(need))
+    return all(assign(asker, set()) for asker, need in enumerate(needs) for _ in range(need))
 
 
 def _is_admin(item: PendingRequest) -> bool:

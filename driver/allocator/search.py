@@ -59,7 +59,7 @@ def search(
         return None
     max_steps = _MAX_STEPS if max_steps is None else max_steps
     if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
-        # Admin access takes a device from nobody, but kube-scheduler keeps it from the pod's other claims, so that it
+        # Admin access takes a device from no claim, but kube-scheduler keeps it from the pod's other claims, so that it
         # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
         with suppress(AllAtOnceError):
             taken = _Search(requests, SearchState(scene, constraints, admin_blocks=True), max_steps).run()

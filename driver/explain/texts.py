@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from driver.api.quantity import Quantity
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the controller's notes need a plural, and not the allocator
     from driver.explain.known.cluster import ClaimState, NodeTaint
     from driver.explain.known.state import ClusterState
 
-__all__ = ["amount", "claim_text", "device_names", "holders_text", "taint_text"]
+__all__ = ["amount", "claim_text", "device_names", "holders_text", "joined", "taint_text"]
 
 _SHOWN: Final = 3
 _NANO: Final = 10**9
@@ -41,6 +41,12 @@ def amount(nano: int, like: Quantity) -> str:
 def taint_text(taint: DeviceTaint | NodeTaint) -> str:
     """Write a taint as kubectl does: ``key=value:NoSchedule``."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def joined(texts: Sequence[str], *, what: str = "more") -> str:
+    """Join clauses, the first few: ``a; b; c; and 4 more``. Names are joined by :func:`driver.wording.listed`."""
+    shown = "; ".join(texts[:_SHOWN])
+    return shown if len(texts) <= _SHOWN else f"{shown}; and {len(texts) - _SHOWN} {what}"
 
 
 def device_names(devices: Iterable[PooledDevice]) -> str:

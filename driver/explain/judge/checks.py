@@ -1,4 +1,4 @@
-"""What keeps a pod or its claims from being allocated before any node is looked at."""
+"""Checks what keeps a pod or its claims from being allocated, before any node is evaluated."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from driver.explain.known.extended import Extended
 from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.reasons import Reason
+from driver.explain.texts import joined
 from driver.objects.extended_resources import CLASS_PREFIX
 from driver.spelling import is_one_domain, nearest
+from driver.wording import listed
 
 __all__ = [
     "DEFAULT_SCHEDULER",
@@ -31,7 +33,6 @@ __all__ = [
 ]
 
 DEFAULT_SCHEDULER = "default-scheduler"
-_SHOWN = 3
 _MOST_COMPARED = 1_000
 """Of so many names the nearest one is looked for: it takes some 10 µs each."""
 
@@ -141,7 +142,7 @@ def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
         return None
     return Finding(
         reason=Reason.PARAMETERS_INVALID,
-        message=f"claim {claim.key} has parameters that no node will prepare: {_some(problems)}",
+        message=f"claim {claim.key} has parameters that no node will prepare: {joined(problems)}",
         claim=claim.ref,
     )
 
@@ -248,9 +249,4 @@ def _there_are(what: str, known: Sequence[str]) -> str:
     plural = f"{what}es" if what.endswith("s") else f"{what}s"
     if not names:
         return f" (there are no {plural} at all)" if what == "class" else ""
-    return f" ({plural} there: {_some(names, separator=', ')})"
-
-
-def _some(texts: Sequence[str], *, separator: str = "; ") -> str:
-    shown = separator.join(texts[:_SHOWN])
-    return shown if len(texts) <= _SHOWN else f"{shown}{separator}and {len(texts) - _SHOWN} more"
+    return f" ({plural} there: {listed(names)})"

@@ -1,4 +1,4 @@
-"""Whether objects that were left out could change an answer: then it is not certain, and says so."""
+"""Checks whether objects that were left out could change an answer: then it is not certain, and has a note."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def with_doubts(
 
     Args:
         state: The cluster.
-        case: What was asked about.
-        findings: What was found of it, the deciding one first.
-        verdicts: Of all nodes.
-        fits: What was concluded of the objects that were read.
+        case: The case.
+        findings: Its findings, the deciding one first.
+        verdicts: The verdicts of all nodes.
+        fits: Whether it fits by the objects that were read.
     """
     if fits:
         if why := _why(state, _COULD_REFUSE):

@@ -1,4 +1,4 @@
-"""Tells what obviously fits, without a search: the first free devices are a solution if nobody wants one twice."""
+"""Recognizes what obviously fits, without a search: the first free devices serve if none of them is needed twice."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def is_obvious(
 ) -> bool:
     """Whether the first free devices serve all requests at once, which then needs no search.
 
-    It may say no of what fits; then the search tells. Requests may be under one matchAttribute each, or under none.
+    False may be wrong; then a search decides. Requests may be under one matchAttribute each, or under none.
 
     Args:
         demands: What the claims ask for.
-        by_demand: What the demands find on the node, by the claim's place and the demand's name.
-        checker: Knows the values of attributes.
+        by_demand: The devices for the demands on the node, by the claim's place and the demand's name.
+        checker: Has the values of attributes.
     """
     taken: set[DeviceId] = set()
     charged: set[_Charge] = set()
@@ -81,7 +81,7 @@ def _take(
     taken: set[DeviceId],
     charged: set[_Charge],
 ) -> bool:
-    """Take for each demand the first of its devices that nobody took; all or nothing."""
+    """Take for each demand the first of its devices that were not taken; all or nothing."""
     now: set[DeviceId] = set()
     counters: set[_Charge] = set()
     for filtered, candidates in zip(group, devices, strict=True):

@@ -1,4 +1,4 @@
-"""What is pending in a cluster: pods that wait for devices, and claims that no pod waits for."""
+"""Finds what is pending in a cluster: pods that wait for devices, and claims that no pod waits for."""
 
 from __future__ import annotations
 

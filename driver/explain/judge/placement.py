@@ -1,4 +1,4 @@
-"""Whether a pod could be on a node, whatever its devices.
+"""Decides whether a pod could be on a node, apart from its devices.
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins: nodeunschedulable, tainttoleration (NoSchedule and
 NoExecute refuse), nodeaffinity (terms that cannot be parsed match nothing), and dynamicresources (a claim that is
@@ -41,8 +41,8 @@ def placement(
     """Return why ``pod`` cannot be on ``node``; None where it can.
 
     Args:
-        pod: The pod; None where a claim is asked about that no pod uses. Nobody knows what taints that pod would
-            tolerate, then, so only a node that is cordoned or not ready refuses.
+        pod: The pod; None for a claim that no pod uses. What taints its pod would tolerate is not known then, so only
+            a node that is cordoned or not ready refuses.
         node: The node.
         allocated: The pod's claims that are allocated already.
         extended: What the pod asks for of extended resources; None for nothing.
@@ -87,7 +87,7 @@ def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | 
 
 def _affinity(pod: PodState, node: NodeState) -> Finding | None:
     name, labels = node.node.metadata.name, node.node.metadata.labels
-    # One more than is shown, for every node keeps what is said of it, and a pod's author writes the selector.
+    # One more than is shown, for every node keeps its message, and a pod's author writes the selector.
     all_wrong = ((key, value) for key, value in pod.node_selector.items() if labels.get(key) != value)
     wrong = dict(islice(all_wrong, _LABELS_SHOWN + 1))
     if wrong:

@@ -1,4 +1,4 @@
-"""Tells without a search where there are too few values for all the sets of devices that are to share one each.
+"""Recognizes without a search that there are too few values for all sets of devices that must share one each.
 
 Four GPU-NIC pairs under one switch each are four sets: a switch with two free GPUs and one free NIC has room for one of
 them, and if all switches together have room for three, no search can help.
@@ -25,15 +25,15 @@ _ByDemand = Mapping[tuple[int, str], FilteredDevices]
 
 
 def too_many_sets(demands: Sequence[ClaimDemand], by_demand: _ByDemand, checker: ConstraintChecker) -> bool:
-    """Whether alike matchAttribute constraints certainly cannot all be met at once; "no" says nothing.
+    """Whether alike matchAttribute constraints certainly cannot all be met at once; False may be wrong.
 
     Sets are alike if their constraints are on one attribute and hold requests that ask for the same. Left out of
     account is everything that could only make it harder.
 
     Args:
         demands: What the claims ask for; each for a number of devices, without admin access.
-        by_demand: What the demands find on the node, by the claim's place and the demand's name.
-        checker: Knows the values of attributes.
+        by_demand: The devices for the demands on the node, by the claim's place and the demand's name.
+        checker: Has the values of attributes.
     """
     for place, claim in enumerate(demands):
         sets: Counter[tuple[str, frozenset[tuple[str, int]]]] = Counter()

@@ -1,4 +1,4 @@
-"""What explain knows of a cluster's objects: only what decides about devices, for there are many.
+"""The objects of a cluster as explain keeps them: only what decides about devices, for there are many.
 
 Read from the API's JSON by :mod:`driver.explain.known.reading`, kept by :mod:`driver.explain.known.state`.
 """

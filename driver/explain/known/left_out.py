@@ -1,6 +1,6 @@
 """Objects that are there and were not read: nothing else is known of them, and they may change an answer.
 
-What is said without them is not certain: :mod:`driver.explain.judge.doubts` says when.
+An answer without them is not certain: :mod:`driver.explain.judge.doubts` decides when.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LeftOut:
         return len(keys) + self._unnamed.get(kind, 0), next(iter(keys), "")
 
     def has(self, kind: Kind) -> bool:
-        """Whether an object of the kind was left out, whatever it may change."""
+        """Whether an object of the kind was left out, even if it can change nothing."""
         return self._unnamed.get(kind, 0) > 0 or any(each is kind for each, _ in self._objects)
 
     def notes(self, most: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""What explain knows of a cluster, kept current object by object.
+"""The state of a cluster, as far as it decides about devices, kept current object by object.
 
-Fed by a watch, by lists, or from files: what comes in is the API's JSON. Nothing that comes in raises: an object that
-cannot be read is left out; ``notes`` says so, and so does an answer that it could change (``left_out``).
+It is fed by a watch, by lists, or from files with the API's JSON. No object makes it raise: one that cannot be read is
+left out; ``notes`` has a line for it, and so has an answer that it could change (``left_out``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ClusterState:
     """The objects that decide about devices. Not thread-safe: whoever shares it locks.
 
     Args:
-        features: What is on in the cluster; Kubernetes' defaults if not given.
+        features: The feature gates of the cluster; by default Kubernetes' own defaults.
 
     Attributes:
         features: The same.
@@ -367,7 +367,7 @@ class ClusterState:
 
 
 def _matters(kind: Kind, wire: Mapping[str, Any] | None) -> bool:
-    """Whether an object that is not read may change what is said of others."""
+    """Whether an object that is not read may change an answer about others."""
     return kind is not Kind.CLAIM or wire is None or may_hold_devices(wire)
 
 

@@ -1,4 +1,4 @@
-"""Which names and values there are, and which of them a wrong one was meant to be.
+"""Collects the names and values that there are, and finds which of them a wrong one was meant to be.
 
 Of what is published; and, for what a node may publish that none does now, of what Rootport's layout can publish.
 """

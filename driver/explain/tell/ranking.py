@@ -1,6 +1,6 @@
-"""Which reason speaks first: the one of the nearest miss that blames the claim least.
+"""Ranks reasons: first the one of the nearest miss that blames the claim least.
 
-See docs/design/explain.md, "What is said first". A node is the nearer the less has to happen before it would do, and
+See docs/design/explain.md, "Which reason comes first". A node is the nearer the less has to happen before it would do, and
 what time or others can change comes before what only the claim's author can.
 """
 
@@ -70,11 +70,11 @@ def reason_of(verdict: NodeVerdict) -> Reason:
 def ranked_groups(verdicts: Sequence[NodeVerdict], *, examples: int) -> list[tuple[Reason, int, list[NodeVerdict]]]:
     """Return the nodes that do not fit, by reason: (reason, how many nodes, the nearest of them).
 
-    The reason to be told first comes first. Of the nodes on which the pod cannot be, those whose devices would do stand
-    before those whose would not.
+    The reason to be shown first comes first. Nodes on which the pod cannot be come first where their devices would
+    serve.
 
     Args:
-        verdicts: What the nodes say.
+        verdicts: The verdicts of all nodes.
         examples: How many nodes of each reason, at most.
     """
     groups: dict[Reason, list[NodeVerdict]] = {}

@@ -99,11 +99,11 @@ def _answer(explanation: Explanation, width: int) -> Iterator[Line]:
     in_groups = {group.reason for group in explanation.groups}
     first, *others = explanation.findings
     yield from _wrapped(first.message, width, indent=2, limit=_REASON_SHOWN)
-    # What a kind of node says stands below, with the nodes.
-    told = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
-    for finding in told[:_FINDINGS]:
+    # The findings of nodes stand below, with the nodes.
+    beside = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
+    for finding in beside[:_FINDINGS]:
         yield from _wrapped(f"{finding.reason}: {finding.message}", width, indent=2, hang=2)
-    yield from _rest(len(told) - _FINDINGS, "finding", indent=2)
+    yield from _rest(len(beside) - _FINDINGS, "finding", indent=2)
 
 
 def _headline(explanation: Explanation) -> str:
@@ -204,7 +204,7 @@ def _funnel(
         fallen = fallen or falls
         yield _step(step, label, tone=Tone.BAD if falls else Tone.PLAIN)
         if step.step is Step.CLASS and not falls:
-            continue  # that a GPU is no NIC teaches nobody
+            continue  # everybody knows that a GPU is no NIC
         for detail in step.details[:details]:
             yield from _wrapped(detail, width, indent=6, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
         yield from _rest(len(step.details) - details, "detail", indent=6)
@@ -226,7 +226,7 @@ def _groups(explanation: Explanation, width: int) -> Iterator[Line]:
     first = explanation.findings[0]
     for group in explanation.groups[:_GROUPS]:
         yield from _wrapped(f"{group.count:>6}  {group.reason}: {_examples(group)}", width, indent=0, hang=8, keep=True)
-        # The deciding reason has been told at the top.
+        # The deciding reason stands at the top.
         if group.message and group.message != first.message:
             yield from _wrapped(group.message, width, indent=8, tone=Tone.FAINT)
     hidden = sum(group.count for group in explanation.groups[_GROUPS:])
@@ -264,8 +264,8 @@ def _proposal(proposal: Proposal) -> str:
 
 def _remarks(explanation: Explanation, width: int) -> Iterator[Line]:
     if explanation.scheduler_message:
-        said = f"kube-scheduler says: {explanation.scheduler_message}"
-        yield from _wrapped(said, width, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
+        message = f"kube-scheduler says: {explanation.scheduler_message}"
+        yield from _wrapped(message, width, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
     for note in explanation.notes[:_NOTES]:
         yield from _wrapped(f"note: {note}", width, hang=2, tone=Tone.FAINT)
     yield from _rest(len(explanation.notes) - _NOTES, "note")

@@ -1,4 +1,4 @@
-"""Which term of a selector leaves devices out, with the values that it saw."""
+"""Writes which term of a selector leaves devices out, with the values that it saw."""
 
 from __future__ import annotations
 

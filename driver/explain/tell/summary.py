@@ -1,4 +1,4 @@
-"""An explanation in a few sentences: for an Event's note, an annotation, a log line."""
+"""Writes an explanation in a few sentences: for an Event's note, an annotation, a log line."""
 
 from __future__ import annotations
 

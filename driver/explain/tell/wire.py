@@ -1,6 +1,6 @@
-"""An explanation as JSON for programs: ``rootport explain -o json`` and the controller's ``…/explain``.
+"""Makes an explanation JSON for programs: ``rootport explain -o json`` and the controller's ``…/explain``.
 
-The shape is part of Rootport's API, ``rootport.dev/v1alpha1``: docs/user/explain.md tells each field. Reasons, steps
+The shape is part of Rootport's API, ``rootport.dev/v1alpha1``: docs/user/explain.md has each field. Reasons, steps
 and kinds of changes are codes that stay; texts are for people and may change. Lists are always there, if empty; of
 texts and references only those that say something.
 """
@@ -58,11 +58,13 @@ def list_to_wire(
         not_explained: What is pending as well, and there was no time for.
         notes: What is to be known of all of them; the answers' own notes are without these.
     """
-    said = set(notes)
+    common = set(notes)
     return {
         "apiVersion": API_VERSION,
         "kind": f"{KIND}List",
-        "items": [to_wire(replace(each, notes=tuple(n for n in each.notes if n not in said))) for each in explanations],
+        "items": [
+            to_wire(replace(each, notes=tuple(n for n in each.notes if n not in common))) for each in explanations
+        ],
         "notExplained": [_reference(ref) for ref in not_explained],
         "notes": list(notes),
     }

@@ -182,11 +182,11 @@ def _option(
             written = {name: str(amount) for name, amount in sorted(best.amounts.items())}
             operations = (put({"requests": written}, *entry.path, "capacity"),)
         changes.append(Change(place=entry.claim, operations=operations))
-    told = ", ".join(f"{name} {amount}" for name, amount in sorted(best.amounts.items()))
+    shown = ", ".join(f"{name} {amount}" for name, amount in sorted(best.amounts.items()))
     instead = ", ".join(str(asked[name]) for name in sorted(best.amounts) if name in asked)
     names_of = ", ".join(entry.demand.name for entry in entries)
     which = f"request {names_of}" if len(entries) == 1 else f"each of the requests {names_of}"
-    text = f"ask for {told} in {which} instead of {instead or 'the whole device'}"
+    text = f"ask for {shown} in {which} instead of {instead or 'the whole device'}"
     return Option(
         effort=Effort.LESS if best.share * 2 >= 1 else Effort.GIVE_UP,
         cost=max(1, round(100 * (1 - best.share))),

@@ -1,8 +1,8 @@
-"""Which other claims would have to end: as few as possible, on the nodes that lack least."""
+"""Proposes which other claims would have to end: as few as possible, on the nodes that lack least."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -12,6 +12,7 @@ from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.judge.case import NodeVerdict
 from driver.explain.known.cluster import ClaimState
 from driver.explain.propose.nearest.search import ProposalSearch
+from driver.wording import listed
 
 __all__ = ["Ends", "ends", "ends_of"]
 
@@ -56,12 +57,12 @@ def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
     claims, node = found.claims, found.node
     names = [item.ref for item in claims]
     pods = [pod for item in claims for pod in item.pod_refs]
-    listed = _listed([*map(str, pods)] if pods else [*map(str, names)])
+    ending = _names(pods or names)
     devices = "its devices" if len(claims) == 1 else "their devices"
     if all(_is_ending(search, item) for item in claims):
         return Proposal(
             kind=ChangeKind.WAIT,
-            text=f"wait until {listed} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
+            text=f"wait until {ending} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
             f" what is being deleted gives {devices} back",
             node=node,
             cost=len(claims),
@@ -73,7 +74,7 @@ def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
     who = f"{names[0]} uses" if len(names) == 1 else f"{len(names)} claims use"
     return Proposal(
         kind=ChangeKind.END_CLAIMS,
-        text=f"end {listed} on node {node}: {who} {_listed(held)}",
+        text=f"end {ending} on node {node}: {who} {_names(held)}",
         node=node,
         cost=len(claims),
         ends=tuple(names),
@@ -83,10 +84,8 @@ def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    names = list(dict.fromkeys(names))
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _names(texts: Iterable[object]) -> str:
+    return listed(list(dict.fromkeys(map(str, texts))), shown=_SHOWN)
 
 
 def _is_ending(search: ProposalSearch, claim: ClaimState) -> bool:

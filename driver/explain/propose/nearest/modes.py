@@ -68,11 +68,11 @@ def _other(entries: list[DemandEntry], memory: int) -> Option | None:
         return None
     if amount is not None:
         amounts[name] = str(amount)
-    told = ", ".join(f"{key} {value}" for key, value in sorted(amounts.items()))
+    shown = ", ".join(f"{key} {value}" for key, value in sorted(amounts.items()))
     names = ", ".join(entry.demand.name for entry in entries)
     return Option(
         effort=Effort.LOOSER,
-        text=f"ask for class {to} with {told} instead of {entries[0].demand.device_class} in request {names}:"
+        text=f"ask for class {to} with {shown} instead of {entries[0].demand.device_class} in request {names}:"
         " a GPU has shares of one kind at a time",
         changes=tuple(
             Change(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +10,7 @@ from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.known.cluster import Kind, PodState
 from driver.explain.known.state import ClusterState
 from driver.explain.propose.nearest.search import ProposalSearch
+from driver.spelling import close_matches
 
 __all__ = ["missing_objects", "unfinished_pools"]
 
@@ -54,7 +54,7 @@ def _is_there(state: ClusterState, claim: str) -> bool:
 
 
 def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -> Iterator[Proposal]:
-    near = difflib.get_close_matches(name, sorted(there), n=1)
+    near = close_matches(name, sorted(there))
     if near:
         text = f"name {kind} {near[0]} instead of {name} in pod {pod}"
         yield Proposal(kind=ChangeKind.CHANGE_POD, text=text, verified=False)

@@ -29,7 +29,7 @@ class Effort(IntEnum):
     OTHERS = 3
     """Somebody else has to give way, or an administrator to act."""
     GIVE_UP = 4
-    """A wish is dropped, or more than half of what is asked for."""
+    """A requirement is dropped, or more than half of what is asked for."""
     UNSURE = 5
     """It cannot be tried."""
 

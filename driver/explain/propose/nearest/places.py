@@ -83,8 +83,8 @@ def _steps(pod: PodState | None, node: NodeState) -> list[_Step]:
         wrong = {key: value for key, value in pod.node_selector.items() if labels.get(key) != value}
         if wrong:
             right = {key: value for key, value in pod.node_selector.items() if key not in wrong}
-            told = ", ".join(f"{key}: {value}" for key, value in sorted(wrong.items()))
-            text = f"take {told} out of the nodeSelector of pod {pod.key}: node {name} has the devices"
+            shown = ", ".join(f"{key}: {value}" for key, value in sorted(wrong.items()))
+            text = f"take {shown} out of the nodeSelector of pod {pod.key}: node {name} has the devices"
             steps.append(_Step(kind=ChangeKind.CHANGE_POD, text=text, then=_pod(node_selector=right)))
         if pod.affinity is not None:
             text = f"take the required node affinity out of pod {pod.key}, or let it allow node {name}"
@@ -100,14 +100,14 @@ def _steps(pod: PodState | None, node: NodeState) -> list[_Step]:
         item for item in node.taints if item.key not in _CORDON | _NOT_READY and item.effect != "PreferNoSchedule"
     ]
     if others and pod is not None:
-        told = ", ".join(map(taint_text, others))
+        shown = ", ".join(map(taint_text, others))
         added = tuple(
             PodToleration(key=item.key, operator="Equal", value=item.value, effect=item.effect) for item in others
         )
         removed = " ".join(f"{item.key}:{item.effect}-" for item in others)
-        text, command = f"take {told} off node {name}", f"kubectl taint nodes {name} {removed}"
+        text, command = f"take {shown} off node {name}", f"kubectl taint nodes {name} {removed}"
         steps.append(_Step(kind=ChangeKind.CHANGE_NODE, text=text, then=_untainted, command=command))
-        text = f"let pod {pod.key} tolerate {told} of node {name}"
+        text = f"let pod {pod.key} tolerate {shown} of node {name}"
         steps.append(_Step(kind=ChangeKind.CHANGE_POD, text=text, then=_pod(tolerations=(*pod.tolerations, *added))))
     return steps
 

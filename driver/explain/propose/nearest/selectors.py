@@ -163,7 +163,7 @@ def _other_values(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the term with values that devices have: (term, whether the value is near the one that was asked for).
 
-    Only for a term that reads one value and compares it with one literal: of others nobody knows what is meant.
+    Only for a term that reads one value and compares it with one literal: of others it is not known what is meant.
     """
     found = list(_LITERAL.finditer(text)) or list(_NUMBER.finditer(text))
     # What stands in for a value that is absent is none that devices have.
