@@ -13,7 +13,7 @@ from driver.budget import Budget, SpentError, is_spent, share
 from driver.explain.explanation import Explanation, Finding, ObjectRef, Proposal, RequestFunnel
 from driver.explain.judge.case import Judgement, NodeVerdict
 from driver.explain.judge.device_judge import DeviceJudge
-from driver.explain.judge.doubts import with_doubts
+from driver.explain.judge.doubts import with_doubts, with_missing_kinds
 from driver.explain.judge.evaluation import Evaluations
 from driver.explain.judge.node_judge import NodeJudge
 from driver.explain.judge.question import Question, case_of, question_about
@@ -68,7 +68,8 @@ class Explainer:
         with (budget or Budget(MAX_CPU_S)).in_force():
             try:
                 found = question_about(self._state, subject)
-                return found if isinstance(found, Explanation) else self._answer(found)
+                answer = found if isinstance(found, Explanation) else self._answer(found)
+                return with_missing_kinds(self._state, answer)
             except SpentError:
                 return _not_known(subject)
 

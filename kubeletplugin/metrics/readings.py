@@ -39,7 +39,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[GpuReading], float | None]], ...]
 
 
 def reading_families(snapshot: NodeSnapshot) -> Iterator[Family]:
-    """The families; what was not told has no sample."""
+    """Yield the families; a value that the device does not report has no sample."""
     node = snapshot.node
     told = [reading for reading in snapshot.gpus if not (reading.lost or reading.not_answering)]
     for name, text, value in _GAUGES:

@@ -89,12 +89,12 @@ class Entry(_Model):
 
     @property
     def claim(self) -> ClaimReference:
-        """Which claim it is."""
+        """The claim."""
         return ClaimReference(namespace=self.namespace, name=self.name, uid=self.uid)
 
     @property
     def answer(self) -> ClaimPrepared:
-        """What the kubelet is told."""
+        """The answer to the kubelet."""
         return ClaimPrepared(devices=self.devices)
 
     @property

@@ -1,18 +1,19 @@
-"""Checks whether objects that were left out could change an answer: then it is not certain, and has a note."""
+"""Checks whether objects that were not read could change an answer: then it is not certain, and has a note."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from driver.explain.explanation import Finding
+from driver.explain.explanation import Explanation, Finding
 from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.wording import plural
 
-__all__ = ["unread", "with_doubts"]
+__all__ = ["unread", "with_doubts", "with_missing_kinds"]
 
 _COULD_REFUSE: Final = {
     Kind.CLAIM: "may have devices that look free",
@@ -23,6 +24,14 @@ _COULD_HELP: Final = {
     Kind.NODE: "may have room",
 }
 _CLASSES: Final = {Kind.CLASS: "may stand behind an extended resource of the pod"}
+_REFUTED_BY: Final = {
+    Reason.CLAIM_MISSING: Kind.CLAIM,
+    Reason.CLAIM_NOT_CREATED: Kind.CLAIM,
+    Reason.CLASS_MISSING: Kind.CLASS,
+    Reason.TEMPLATE_MISSING: Kind.TEMPLATE,
+    Reason.WAITING_FOR_POD: Kind.POD,
+}
+"""What an object of the kind could refute, without any node being looked at."""
 
 
 def with_doubts(
@@ -51,12 +60,27 @@ def with_doubts(
     return findings, False
 
 
+def with_missing_kinds(state: ClusterState, explanation: Explanation) -> Explanation:
+    """Return the explanation, as not certain where a dump has no object at all of a kind that could refute it."""
+    kind = _REFUTED_BY.get(explanation.reason)
+    if kind is None or kind not in state.missing:
+        return explanation
+    finding = Finding(reason=Reason.OBJECT_UNREADABLE, message=f"this is not certain: no {kind.value} was dumped")
+    return replace(explanation, fits=False, findings=(*explanation.findings, finding))
+
+
 def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
-    """Write which objects of these kinds were left out, and what they may do; empty where none was.
+    """Write which objects of these kinds were not read, and what they may do; empty where all were.
 
     Why an object could not be read stands in the notes: of others' objects not everybody may know it.
     """
-    return "; ".join(f"{found} and {effect}" for kind, effect in effects.items() if (found := unread(state, kind)))
+    texts = []
+    for kind, effect in effects.items():
+        if found := unread(state, kind):
+            texts.append(f"{found} and {effect}")
+        elif kind in state.missing:
+            texts.append(f"no {kind.value} was dumped, and one {effect}")
+    return "; ".join(texts)
 
 
 def unread(state: ClusterState, kind: Kind) -> str:

@@ -64,7 +64,7 @@ class ClusterState:
             off, kinds that are not served), and it has a line for each object that cannot be read (a few, and how many
             more).
         left_out: The objects that are there and were not read.
-        missing: Kinds that a cluster has objects of, and what was read has none of: a dump that lacks them.
+        missing: Kinds of which a dump has no object, though the cluster may have some.
         generation: Grows with every change that can change an explanation. The same object put again, or a change of
             what no explanation looks at (a heartbeat, an annotation), is none.
         index: All devices, with the taints of rules on them.

@@ -22,8 +22,8 @@ __all__ = [
     "OWN_CLASSES",
     "Vocabulary",
     "attribute_text",
+    "kinds_with_capacity",
     "of_other_kinds",
-    "other_kinds_of_capacity",
     "suggest",
 ]
 
@@ -249,13 +249,16 @@ def of_other_kinds(
     return (same, f"{', '.join(others)} devices have it") if others and same not in of_kind else None
 
 
-def other_kinds_of_capacity(name: str, of_kind: Collection[str]) -> str:
-    """Write ``gpu-ratio devices have it`` of a capacity that Rootport's devices of other kinds have; else nothing.
+def kinds_with_capacity(name: str, of_kind: Collection[str], types: Collection[str]) -> str:
+    """Return which of Rootport's devices have a capacity that some lack: ``gpu-ratio devices have it``; empty for none.
 
     Args:
         name: As a request names it.
         of_kind: What the devices in question have, as they publish it.
+        types: Their types. Devices of one of these have it unless its value is not known.
     """
+    if own := sorted(kind.value for kind, names in CAPACITIES.items() if kind in types and _full(name) in names):
+        return f"{', '.join(own)} devices have it where it is known"
     found = of_other_kinds(_full(name), [_full(text) for text in of_kind], CAPACITIES)
     return found[1] if found is not None and found[0] == _full(name) else ""
 

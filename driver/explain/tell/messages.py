@@ -18,12 +18,13 @@ from driver.explain.judge.device_filter import FilteredDevices
 from driver.explain.judge.evaluation import Evaluations, NodeEvaluation, unusable_pool
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
-from driver.explain.known.vocabulary import other_kinds_of_capacity, suggest
+from driver.explain.known.vocabulary import attribute_text, kinds_with_capacity, suggest
 from driver.explain.reasons import Reason
 from driver.explain.tell.selector_texts import error_text, refusals
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
 from driver.explain.texts import amount, device_names
+from driver.layout.attributes import TYPE
 from driver.wording import listed, plural, short
 
 __all__ = ["node_text"]
@@ -247,7 +248,9 @@ def _unknown_capacity(filtered: FilteredDevices, there: str) -> str:
     known: Counter[str] = Counter(name for device in filtered.size for name in device.device.capacity)
     wanted = [name for name, _ in filtered.demand.capacity if name not in known]
     is_own = all(device.id.driver == DRIVER_NAME for device in filtered.size)
-    elsewhere = {name: other_kinds_of_capacity(name, known) if is_own else "" for name in wanted}
+    of_devices = [device.device.attributes.get(TYPE) for device in filtered.size]
+    types = {attribute_text(value) for value in of_devices if value is not None}
+    elsewhere = {name: kinds_with_capacity(name, known, types) if is_own else "" for name in wanted}
     near = [meant for name in wanted if not elsewhere[name] and (meant := suggest(name, known)) is not None]
     hint = "".join(f"; {text}" for text in dict.fromkeys(elsewhere.values()) if text)
     hint += f"; did you mean {listed(near)}?" if near else ""

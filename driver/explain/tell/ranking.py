@@ -1,6 +1,6 @@
 """Ranks reasons: first the one of the nearest miss that blames the claim least.
 
-See docs/design/explain.md, "Which reason comes first". A node is the nearer the less has to happen before it would do, and
+See docs/design/explain.md, "Which reason comes first". A node is the nearer, the less has to happen before it fits, and
 what time or others can change comes before what only the claim's author can.
 """
 

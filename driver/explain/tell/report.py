@@ -98,7 +98,9 @@ def _answer(explanation: Explanation, width: int) -> Iterator[Line]:
         yield from _wrapped(about, width, indent=2, tone=Tone.FAINT)
     in_groups = {group.reason for group in explanation.groups}
     first, *others = explanation.findings
-    yield from _wrapped(first.message, width, indent=2, limit=_REASON_SHOWN)
+    # The end of a kubelet's message is what helps.
+    limit = len(first.message) if first.reason is Reason.PREPARE_FAILS else _REASON_SHOWN
+    yield from _wrapped(first.message, width, indent=2, limit=limit)
     # The findings of nodes stand below, with the nodes.
     beside = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
     for finding in beside[:_FINDINGS]:

@@ -57,8 +57,9 @@ class OddOverview:
         statuses: Mapping[str, DeviceStatus],
         state: ReadyState,
         reason: str,
+        cannot_prepare: bool,
     ) -> None:
-        del devices, statuses, state, reason
+        del devices, statuses, state, reason, cannot_prepare
         if node == "odd":
             raise OddError
 

@@ -119,6 +119,12 @@ def nodes(installed: ControlPlane) -> Iterator[Plugins]:
     made.clear()
 
 
+def allocatable_cores(nodes: Plugins) -> list[int]:
+    """Of node-a's GPUs, as their Device objects tell."""
+    told = [item["status"].get("allocatable") or {} for item in nodes.devices("node-a") if "status" in item]
+    return [amounts["core"] for amounts in told if "core" in amounts]
+
+
 def xid(device: str = GPU, reason: str = "Xid79", effect: Effect = Effect.NO_EXECUTE) -> Fault:
     since = datetime(2026, 1, 1, 10, tzinfo=UTC)
     return Fault(device=DeviceName(device), reason=reason, effect=effect, since=since, message="it fell off the bus")
@@ -164,10 +170,12 @@ def test_all_devices_of_a_node_whose_plugin_the_kubelet_refuses_are_tainted_unti
         assert taints.pop(GPU) == [XID, refused]
         assert list(taints.values()) == [[refused]] * 2
         eventually("the condition", lambda: refused in nodes.published("node-a")["message"])
+        eventually("nothing to give", lambda: allocatable_cores(nodes) == [0, 0])
         assert nodes.taints("node-b") == {}
         nodes.say(registered=("Unknown", "WaitingForKubelet"))
         eventually("no taints", lambda: not nodes.taints())
         eventually("the condition", lambda: refused not in nodes.published("node-a")["message"])
+        eventually("all to give", lambda: allocatable_cores(nodes) == [100, 100])
 
 
 def test_only_the_slice_of_the_unhealthy_device_is_written(nodes: Plugins, start: Callable[[], Controller]) -> None:

@@ -91,16 +91,17 @@ def test_sums_are_over_the_devices_and_types_of_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "state"),
+    ("device", "node"),
     [
-        (held(gpu("n"), state="Unhealthy"), "Ready"),
-        (held(gpu("n", leftOut="no UUID")), "Ready"),
-        (held(gpu("n")), "Silent"),
+        (held(gpu("n"), state="Unhealthy"), {"state": "Ready"}),
+        (held(gpu("n", leftOut="no UUID")), {"state": "Ready"}),
+        (held(gpu("n")), {"state": "Silent"}),
+        (held(gpu("n")), {"state": "NotReady", "cannot_prepare": True}),
     ],
-    ids=["unhealthy", "left-out", "silent"],
+    ids=["unhealthy", "left-out", "silent", "prepares-nothing"],
 )
-def test_what_cannot_be_given_has_no_resources(device: Device, state: Any) -> None:
-    summary = node_device_summary([device], state=state, domain="koordinator.sh")
+def test_what_cannot_be_given_has_no_resources(device: Device, node: Any) -> None:
+    summary = node_device_summary([device], domain="koordinator.sh", **node)
     assert (summary["deviceTotalDetail"], summary["deviceTotal"]) == ({"gpu": {"0": {}}}, {})
     assert (summary["deviceFreeDetail"], summary["deviceFree"]) == ({"gpu": {"0": {}}}, {})
 

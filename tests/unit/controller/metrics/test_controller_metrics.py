@@ -74,6 +74,10 @@ def test_devices_are_counted_by_type_and_state(scrape: Scrape) -> None:
         pytest.param(node(gpu(0, state="Unknown"), gpu(1)), 2, id="one is watched by nobody"),
         pytest.param(node(gpu(0, offered=False), gpu(1)), 1, id="one is not on offer"),
         pytest.param(node(gpu(0), gpu(1), state="Silent"), 0, id="the node is silent"),
+        pytest.param(node(gpu(0), gpu(1), state="NotReady"), 2, id="the node is not ready"),
+        pytest.param(
+            node(gpu(0), gpu(1), state="NotReady", cannot_prepare=True), 0, id="the node can prepare no claim"
+        ),
     ],
 )
 def test_a_gpu_is_free_when_it_can_be_given_whole(nodes: NodeOverview, free: int) -> None:

@@ -29,7 +29,7 @@ def test_what_changes_nothing_makes_no_version(overview: Overview) -> None:
     assert overview.version == 101
 
 
-@pytest.mark.parametrize("what", ["state", "reason", "device", "status", "detail"])
+@pytest.mark.parametrize("what", ["state", "reason", "cannot prepare", "device", "status", "detail"])
 def test_every_difference_makes_one(overview: Overview, what: str) -> None:
     put(overview, "a")
     match what:
@@ -37,6 +37,9 @@ def test_every_difference_makes_one(overview: Overview, what: str) -> None:
             put(overview, "a", state="Silent")
         case "reason":
             put(overview, "a", reason="NoHeartbeat")
+        case "cannot prepare":
+            told = {"a.gpu-0": status()}
+            overview.put("a", devices=None, statuses=told, state="Ready", reason="", cannot_prepare=True)
         case "device":
             put(overview, "a", gpu("a"), gpu("a", 1))
         case "status":
