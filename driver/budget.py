@@ -25,7 +25,7 @@ class SpentError(Exception):
 
 
 class Budget:
-    """Time for one answer. For the thread that makes it.
+    """Time for one answer. Only for the thread that makes it.
 
     Args:
         cpu_s: Seconds of CPU time.

@@ -742,7 +742,8 @@ class DeviceStatus(_Object):
         state: Healthy, Unhealthy, or Unknown where it is not watched.
         conditions: Healthy, and Degraded where something is wrong that does not keep work away; since when, and why.
         capacity: What it has.
-        allocatable: What of that can be given as things stand: nothing while it is unhealthy or not on offer.
+        allocatable: What of that can be given as things stand: nothing while it is unhealthy or not on offer, or its
+            node's plugin can prepare no claim.
         mode: How the device is given now, which excludes all other ways. whole, to one claim; shared, in shares of
             bytes of memory; ratio, in shares of percent of memory; mig, in MIG partitions. Absent while it is free.
         allocated: How much of it is allocated, in all; absent while it is free.

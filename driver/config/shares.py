@@ -1,4 +1,4 @@
-"""What a request may ask of a GPU or a NIC: its ``capacity.requests``, checked where a claim is written or prepared.
+"""Checks what a request asks of a GPU or a NIC: its ``capacity.requests``, when a claim is written or prepared.
 
 kube-scheduler itself compares a request with a device's capacity and says of one that can never be met only that it
 cannot allocate the claim.

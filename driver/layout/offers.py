@@ -12,8 +12,8 @@ from typing import Final
 
 from driver.api.gpu_policies import GpuPolicy
 from driver.api.validation.names import label
-from driver.api.validation.slices import COUNTERS_PER_SET
 from driver.layout.counters import GpuCounters, mig_counters, slice_count, whole_counters
+from driver.layout.limits import COUNTERS_PER_SET
 from driver.layout.partition_order import partitions_in_order
 from driver.layout.values import identifier
 from driver.model.devices import DeviceName, DeviceType, Gpu

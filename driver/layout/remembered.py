@@ -14,7 +14,7 @@ _V = TypeVar("_V")
 
 
 class Remembered(Generic[_K, _V]):
-    """Results by what they were worked out of; what was asked for longest ago goes first. Safe for several threads.
+    """Results by their inputs; the least recently used go first. Safe for several threads.
 
     Args:
         most: The weight of all results together.

@@ -1,4 +1,4 @@
-"""The taints of a node's devices for what is wrong with them, and those that others have put on them.
+"""Puts taints on a node's devices for what is wrong with them, and keeps those of others.
 
 Source of the rules: KEP-5055 (device taints and tolerations); limits of k8s.io/api v0.36.3, resource/v1.
 """

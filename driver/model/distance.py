@@ -1,4 +1,4 @@
-"""How far two devices of a node are apart, in the terms of ``nvidia-smi topo -m``.
+"""Distances between the devices of a node, in the terms of ``nvidia-smi topo -m``.
 
 The terms and their order are those of NVML (nvml.h, nvmlGpuTopologyLevel_t) and of the legend that nvidia-smi prints.
 Pure data: what a matrix looks like on a terminal is the CLI's.

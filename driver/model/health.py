@@ -1,4 +1,4 @@
-"""What is wrong with the devices of a node, as its plugin found it."""
+"""The health of a node's devices, as its plugin found it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Effect(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The worst has 0."""
+        """The effect's place by severity: the worst has 0."""
         return (Effect.NO_EXECUTE, Effect.NO_SCHEDULE, Effect.NONE).index(self)
 
 

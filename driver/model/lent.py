@@ -1,4 +1,4 @@
-"""What stays known of a NIC's function while a pod has it and sysfs, which shows one network namespace, does not."""
+"""Keeps what is known of a NIC's function while a pod has it: sysfs shows only the host's network namespace."""
 
 from __future__ import annotations
 

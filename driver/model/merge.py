@@ -1,4 +1,4 @@
-"""One inventory out of two: the PCIe tree of sysfs, and the GPUs as NVIDIA's driver (NVML) reports them."""
+"""Merges two inventories: the PCIe tree of sysfs, and the GPUs as NVIDIA's driver (NVML) reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rail each RDMA NIC of a node is on, by convention."""
+"""Puts each RDMA NIC of a node on a rail, by convention."""
 
 from __future__ import annotations
 

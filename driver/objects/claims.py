@@ -1,4 +1,4 @@
-"""What claims were given of this driver's devices: what is kept of a ResourceClaim, and no more, for there are many."""
+"""Extracts what a claim was allocated of this driver's devices, and no more, since there are many claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a device has, how much of that can be given, how much is given, and what one more claim can get of it."""
+"""Counts what a device has, what can be allocated of it, what is allocated, and what one more claim can get."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _RESOURCES: Final[tuple[Callable[[MigProfile], int], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOffer:
-    """In which ways a device is on offer; false where it is in none.
+    """The ways in which a device is on offer; false where there are none.
 
     Attributes:
         whole: The device itself: whole or in shares.
@@ -68,7 +68,7 @@ NOT_OFFERED: Final = DeviceOffer(whole=False, parts=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """What is given of a device.
+    """What is allocated of a device.
 
     Attributes:
         mode: In which way; None while it is free.

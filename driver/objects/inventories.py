@@ -1,4 +1,4 @@
-"""Between a node's inventory and its NodeInventory object."""
+"""Converts between a node's inventory and its NodeInventory object."""
 
 from __future__ import annotations
 

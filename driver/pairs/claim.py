@@ -1,4 +1,4 @@
-"""The claim for a :class:`PairsRequest`.
+"""Writes the claim for a :class:`PairsRequest`.
 
 Each group is a request for NICs and one for GPUs. With one scope, a matchAttribute constraint holds the two together.
 The ladder is a prioritized list (KEP-4816) of the NIC's request, a rung for each scope. Why it is written as it is,

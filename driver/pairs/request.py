@@ -1,4 +1,4 @@
-"""What a person asks of ``rootport pairs``, checked: as many groups of GPUs and NICs as the API lets one claim have."""
+"""The request of ``rootport pairs``, checked: as many groups of GPUs and NICs as the API allows in one claim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_RAIL: Final = 4095
 
 
 class Scope(StrEnum):
-    """How near a GPU's NIC is to be. LADDER: under its switch, else under its root, else on its NUMA node."""
+    """How near a GPU's NIC has to be. LADDER: under its switch, else under its root, else on its NUMA node."""
 
     SWITCH = "switch"
     ROOT = "root"
@@ -40,7 +40,7 @@ class PairsRequest:
         gpus: How many GPUs, or shares of GPUs.
         nics: How many NICs, VFs or shares of NICs.
         scope: How near the devices of a group are to each other.
-        virtual_functions: VFs instead of whole NICs.
+        virtual_functions: Whether VFs are asked for instead of whole NICs.
         gpu_core: Percent of each GPU's compute; None for all of it.
         gpu_memory: Bytes of each GPU's memory; None for all of it.
         bandwidth: Of each NIC, in bits per second; None for the whole NIC.
@@ -66,17 +66,17 @@ class PairsRequest:
 
     @property
     def groups(self) -> int:
-        """How many groups."""
+        """The number of groups."""
         return min(self.gpus, self.nics)
 
     @property
     def gpus_each(self) -> int:
-        """GPUs of a group."""
+        """The number of GPUs in a group."""
         return self.gpus // self.groups
 
     @property
     def nics_each(self) -> int:
-        """NICs of a group."""
+        """The number of NICs in a group."""
         return self.nics // self.groups
 
     @property
@@ -96,7 +96,7 @@ class PairsRequest:
 
     @property
     def constraints_each(self) -> int:
-        """Constraints of a group."""
+        """The number of constraints for a group."""
         if self.scope is not Scope.LADDER:
             return 1
         return 4 if self.gpus_each == 1 else 5

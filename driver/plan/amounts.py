@@ -1,4 +1,4 @@
-"""How much of a GPU an allocation gave: percent of its core, bytes of its memory.
+"""Reads how much of a GPU an allocation gives: percent of its core, bytes of its memory.
 
 kube-scheduler writes what a share takes of each capacity into ``consumedCapacity``, after the request policies of the
 ResourceSlice (KEP-5075). What stands there is checked again: this is the last place before a container gets it.
@@ -32,7 +32,7 @@ _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAmount:
-    """How much of a GPU.
+    """An allocated amount of a GPU.
 
     Attributes:
         core: Percent of its core, 1 to 100.

@@ -1,4 +1,4 @@
-"""An allocated claim + the node's inventory → what preparing it takes: every check of the claim, and no files.
+"""Decides what preparing an allocated claim takes on a node: makes every check of the claim, and no files.
 
 This is the last line of defence behind the scheduler: what cannot be prepared as the allocation says is refused here,
 before anything is done to the node. It reads nothing but its arguments, and nothing that a claim's author wrote becomes

@@ -1,4 +1,4 @@
-"""What is decided for each device of a claim: one record, which each step of :mod:`driver.plan.decide` adds to."""
+"""The record of one device of a claim, to which each step of :mod:`driver.plan.decide` adds what it decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which device nodes a container needs for a device."""
+"""Finds the device nodes that a container needs for a device."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class PreparePlan:
 
     @property
     def holdings(self) -> tuple[Holding, ...]:
-        """What the claim holds."""
+        """What the claim holds of the node's devices."""
         return tuple(device.holding(self.claim) for device in self.devices)
 
     @property

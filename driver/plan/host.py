@@ -1,4 +1,4 @@
-"""What planning a claim takes from the host: its folders, and what it has and has left of RDMA NICs."""
+"""The host as planning a claim sees it: its folders, and its RDMA NICs with what other claims hold of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each GPU of a claim is isolated, and whether the isolation of one claim's devices goes together."""
+"""Decides how each GPU of a claim is isolated, and refuses devices of one claim whose isolation contradicts."""
 
 from __future__ import annotations
 

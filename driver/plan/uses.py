@@ -1,4 +1,4 @@
-"""How a claim uses a GPU or an RDMA NIC: what :mod:`driver.plan.sharing` holds against other uses."""
+"""How a claim uses a GPU or an RDMA NIC, for :mod:`driver.plan.sharing` to compare with other uses."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from driver.api.validation.claims import validate_claim, validate_claim_template
 from driver.api.validation.defaults import with_defaults
 from driver.api.validation.errors import FieldError
 from driver.api.validation.fragments import MAX_REQUESTS
-from driver.api.validation.slices import validate_slices
 
 __all__ = [
     "MAX_REQUESTS",
@@ -16,6 +15,5 @@ __all__ = [
     "validate_claim",
     "validate_claim_template",
     "validate_device_class",
-    "validate_slices",
     "with_defaults",
 ]

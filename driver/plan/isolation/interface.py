@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuShare:
-    """What a claim was given of a GPU.
+    """A claim's share of a GPU.
 
     Attributes:
         gpu: The GPU.
@@ -64,7 +64,7 @@ class HamiCoreLibrary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationHost:
-    """What the node has for isolation. None: it has it not.
+    """What the node has for isolation; None for what it lacks.
 
     Attributes:
         driver_version: NVIDIA's kernel driver, such as ``580.159.03``.
@@ -73,8 +73,9 @@ class IsolationHost:
         hami_core: HAMi-core's library.
         runtime_root: The host's folder for what lives until the next boot, such as MPS pipes: ``/run/rootport``.
         files_root: The host's folder below which :class:`ClaimFile` are written.
-        policies: What the administrator lets be given of GPUs; None for anything.
-        simulated: Nothing is known of the host and everything is assumed to be there, for ``rootport simulate``.
+        policies: The administrator's rules for GPUs; None where there are none.
+        simulated: Whether nothing is known of the host and everything is assumed to be there, for ``rootport
+            simulate``.
     """
 
     driver_version: str | None = None
@@ -121,7 +122,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationPlan:
-    """What a provider decided.
+    """A provider's decision for one share.
 
     Attributes:
         isolation: What to report to the user.
