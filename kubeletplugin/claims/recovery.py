@@ -38,7 +38,7 @@ class RecoveryReport:
         entries: How many claims are prepared.
         rebuilt: The claims whose entries come from their CDI specs; they are planned anew from the API.
         set_aside: Where a corrupt checkpoint is kept.
-        restored: The claims whose files were missing, or said something else, and were written again.
+        restored: The claims whose files were missing, or had another content, and were written again.
         removed: Files and folders without an entry, and temporary files, that were removed.
         left: The claims that have no entry and left something on the node's devices: undone by the reconciler.
         forgotten: The claims that did something to the node's devices in an earlier boot, which nothing of it outlived.

@@ -1,7 +1,7 @@
 """The checkpoint of prepared claims: one file, versioned and checksummed, whole or not there.
 
 The file is JSON: ``{"version": 3, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
-is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. docs/design/checkpoint.md says why.
+is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. The reasons: docs/design/checkpoint.md.
 """
 
 from __future__ import annotations

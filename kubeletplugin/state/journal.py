@@ -60,7 +60,7 @@ class NewerJournalError(NodeError):
     """A later version of Rootport wrote a claim's journal: this one must not touch it, nor do the claim's effects.
 
     Attributes:
-        content: What it says.
+        content: Its content.
     """
 
     retry_helps = False

@@ -35,7 +35,7 @@ def find_link(
         links: All of the namespace.
         address: The function's PCI address.
         names: What it may be called, the likeliest first: which one it is of a function with several.
-        in_sysfs: What :func:`sysfs_names` says; nothing for a pod's namespace.
+        in_sysfs: The result of :func:`sysfs_names`; empty for a pod's namespace.
         former: It as it was on the host.
         doing: Begins the message.
 

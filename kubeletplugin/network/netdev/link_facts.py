@@ -121,8 +121,8 @@ class Link(_Printed):
         index: Its number in its namespace.
         flags: Such as ``UP``, its admin state.
         mtu: Bytes.
-        min_mtu: The least that its driver says it takes; 0 for not told.
-        max_mtu: The most; 0 for not told.
+        min_mtu: The least that its driver says it takes; 0 if not reported.
+        max_mtu: The most; 0 if not reported.
         mac: Its hardware address.
         permanent_mac: As it was made, where that is another one.
         altnames: Its other names.

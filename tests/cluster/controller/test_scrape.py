@@ -69,7 +69,7 @@ def refuse(nodes: Nodes, node: str) -> None:
     nodes.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")
 
 
-def test_a_scrape_tells_of_nodes_writes_and_passes(
+def test_a_scrape_has_nodes_writes_and_durations(
     installed: ControlPlane, nodes: Nodes, port: int, tmp_path: Path
 ) -> None:
     nodes.add(node(gpu("10"), gpu("11"), nic("20"), name="node-a"))

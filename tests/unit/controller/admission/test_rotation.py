@@ -60,7 +60,7 @@ def test_an_old_authority_stays_until_it_ends(first: Held) -> None:
     assert step(shown, days=90).authorities == shown.authorities[:1]
 
 
-def test_a_certificate_that_nobody_renewed_is_replaced_at_once(first: Held) -> None:
+def test_a_certificate_that_was_not_renewed_is_replaced_at_once(first: Held) -> None:
     late = step(first, days=91)
     assert late.current is not None
     assert late.current != first.current

@@ -80,7 +80,7 @@ def test_a_node_goes_by_its_label_as_well_as_by_its_name(overview: Overview) -> 
     assert overview.wait(100, 0) == Changes(version=102, gone=(long,))
 
 
-def test_who_falls_behind_is_told_the_last_state_of_each_node_once(overview: Overview) -> None:
+def test_a_reader_that_falls_behind_gets_the_last_state_of_each_node_once(overview: Overview) -> None:
     for name in ("a", "b", "c"):
         put(overview, name)
     seen = overview.version
@@ -95,13 +95,13 @@ def test_who_falls_behind_is_told_the_last_state_of_each_node_once(overview: Ove
     assert overview.wait(seen, 0).gone == ()
 
 
-def test_claims_that_changed_are_told(overview: Overview) -> None:
+def test_changes_of_claims_are_reported(overview: Overview) -> None:
     overview.claims_changed()
     assert overview.wait(100, 0) == Changes(version=101, claims=True)
     assert overview.wait(101, 0) == Changes(version=101)
 
 
-def test_a_change_wakes_who_waits(overview: Overview) -> None:
+def test_a_change_wakes_waiting_readers(overview: Overview) -> None:
     found: list[Changes] = []
     thread = threading.Thread(target=lambda: found.append(overview.wait(100, 20)))
     thread.start()
