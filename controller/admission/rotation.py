@@ -1,6 +1,6 @@
 """Decides which certificate the webhook's replicas serve, and when the next one comes, without any I/O.
 
-The replicas share only what :class:`Held` has, so each of them decides the same from it. A new certificate is issued
+The replicas share only what :class:`SharedCertificates` has, so each of them decides the same from it. A new certificate is issued
 long before the old one expires, and comes in two steps: first its certificate authority (CA) is added to the webhook's
 configuration; only after the API servers had time to read that, the certificate is served. An old CA stays until it
 expires, and with it the certificate that it signed: a replica that still serves an old certificate is always trusted.
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from controller.serving.certificates import Authority, ServingCertificate, issue
 
-__all__ = ["Held", "Lifetimes", "decide"]
+__all__ = ["Lifetimes", "SharedCertificates", "decide"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Lifetimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class SharedCertificates:
     """The certificates that the replicas share.
 
     Attributes:
@@ -48,8 +48,8 @@ class Held:
 
 
 def decide(
-    held: Held, trusted: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes
-) -> Held:
+    held: SharedCertificates, trusted: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes
+) -> SharedCertificates:
     """Decide what the replicas share from now on; equal to ``held`` if nothing is to do.
 
     Args:
