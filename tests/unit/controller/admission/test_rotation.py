@@ -24,9 +24,9 @@ _DAY = timedelta(days=1)
 
 
 def step(
-    held: SharedCertificates, *, days: float = 0, told: bool = True, names: frozenset[str] = _NAMES
+    held: SharedCertificates, *, days: float = 0, is_trusted: bool = True, names: frozenset[str] = _NAMES
 ) -> SharedCertificates:
-    pems = [authority.pem for authority in held.authorities] if told else []
+    pems = [authority.pem for authority in held.authorities] if is_trusted else []
     return decide(held, pems, names=names, now=_START + days * _DAY, lifetimes=Lifetimes())
 
 
@@ -50,7 +50,7 @@ def test_the_next_certificate_waits_until_its_authority_is_known(first: SharedCe
     assert made.next is not None
     assert len(made.authorities) == 2
     assert step(made, days=60.001) == made  # not settled
-    assert step(made, days=61, told=False) == made
+    assert step(made, days=61, is_trusted=False) == made
     shown = step(made, days=61)
     assert (shown.current, shown.next) == (made.next, None)
     assert shown.authorities == made.authorities
