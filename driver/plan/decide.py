@@ -27,8 +27,8 @@ from driver.plan.isolate import refuse_conflicts, with_isolation
 from driver.plan.isolation.interface import IsolationHost
 from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
 from driver.plan.nics import with_nics
-from driver.plan.sharing import Holding, refuse_double_use
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_double_use
+from driver.plan.uses import GpuUse, Holding, NicUse
 
 __all__ = ["Decision", "decide"]
 

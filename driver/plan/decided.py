@@ -12,8 +12,7 @@ from driver.plan.allocated import AllocatedDevice
 from driver.plan.amounts import GpuAmount
 from driver.plan.effects import ConfigureVf, Effect, LendInterface
 from driver.plan.isolation.interface import IsolationPlan
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, Holding, NicUse
 
 __all__ = ["DecidedDevice", "NicPlan"]
 

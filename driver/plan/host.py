@@ -11,7 +11,7 @@ from typing import Final
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.devices import DeviceName
-from driver.plan.sharing import Holding
+from driver.plan.uses import Holding
 
 __all__ = ["NicHost", "host_folder", "nics_beside"]
 

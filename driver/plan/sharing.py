@@ -20,9 +20,9 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, Holding, NicUse
 
-__all__ = ["GpuConflict", "Holding", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
+__all__ = ["GpuConflict", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
 
 _ALL_CORE: Final = 100
 _ONCE: Final = "Kubernetes gives a device once unless it is shareable: delete the claim and create it anew"
@@ -39,41 +39,6 @@ _ONE_WAY: Final = (
     "have them allocated on different GPUs by different DeviceClasses; the kubelet retries, and this claim is prepared "
     "once the other one's pods have ended"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What a claim has by one allocation result, as far as that decides who else may have it.
-
-    Attributes:
-        claim: The claim.
-        requests: The requests that the device was given to, without subrequests.
-        pool: The device's pool.
-        device: Its name in the pool.
-        share_id: Which share of the device; None where it is given once.
-        admin_access: Whether the claim only watches over it.
-        gpu_use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
-        nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
-    """
-
-    claim: ClaimReference
-    requests: tuple[str, ...]
-    pool: str
-    device: str
-    share_id: str | None
-    admin_access: bool
-    gpu_use: GpuUse | None
-    nic_use: NicUse | None
-
-    @property
-    def request(self) -> str:
-        """The requests, for a message."""
-        return ", ".join(self.requests)
-
-    @property
-    def subject(self) -> str:
-        """Claim, request and device, for a message."""
-        return f"claim {self.claim}, request {self.request}, device {self.device}"
 
 
 class GpuConflict(Enum):
