@@ -1,4 +1,4 @@
-"""Reads JSON that anybody may have written, within bounds of size, depth and length of numbers.
+"""Reads JSON from untrusted writers, within bounds of size, depth and length of numbers.
 
 ``json.loads`` raises ``RecursionError`` on JSON nested about 1,000 levels deep, and ``ValueError`` on an integer of
 more than 4,300 digits, while Kubernetes' API server takes 10,000 levels (``encoding/json`` of Go) and keeps the opaque

@@ -1,6 +1,6 @@
-"""How much time an answer may take: measured, and asked about in every loop whose length others decide.
+"""Limits how much time an answer may take: it is checked in every loop whose length the input decides.
 
-Whoever starts something long puts a :class:`Budget` in force around it; whatever works below calls :func:`check` now
+A caller that starts something long puts a :class:`Budget` in force around it; the code below calls :func:`check` now
 and then, at least once in some milliseconds, and knows nothing else of it. With no budget in force, nothing is bounded.
 
 What counts is the time that the calling thread has the CPU, so that a busy machine does not change an answer.
@@ -18,19 +18,19 @@ __all__ = ["Budget", "SpentError", "check", "is_spent", "share"]
 
 
 class SpentError(Exception):
-    """The time is up, or nobody wants the answer any more. Let it pass: who put the budget in force expects it.
+    """The time is up, or the answer is not wanted any more. Let it pass: the caller that set the budget expects it.
 
-    No :class:`~driver.errors.RootportError`: it says nothing of what was looked at.
+    No :class:`~driver.errors.RootportError`: it is about nothing that was examined.
     """
 
 
 class Budget:
-    """Time for one answer. For the thread that makes it.
+    """Time for one answer. Only for the thread that makes it.
 
     Args:
         cpu_s: Seconds of CPU time.
         wall_s: Seconds by the clock on the wall, which ends it as well; None for no such limit.
-        stopped: Nobody wants the answer any more.
+        stopped: Whether the answer is not wanted any more.
         clock: CPU seconds of this thread.
         wall_clock: Monotonic seconds.
     """
@@ -65,7 +65,7 @@ class Budget:
         return self.left_s <= 0
 
     def check(self, ahead_s: float = 0.0) -> None:
-        """Go on, or not.
+        """Raise where too little is left.
 
         Args:
             ahead_s: What comes next may take so long and cannot be interrupted.
@@ -85,7 +85,7 @@ class Budget:
 
     @contextmanager
     def in_force(self) -> Iterator[Budget]:
-        """Inside, :func:`check` asks this budget."""
+        """Put this budget in force: inside, :func:`check` checks it."""
         token = _IN_FORCE.set(self)
         try:
             yield self
@@ -97,7 +97,7 @@ _IN_FORCE: Final[ContextVar[Budget | None]] = ContextVar("budget", default=None)
 
 
 def check(ahead_s: float = 0.0) -> None:
-    """Go on, or not, as the budget in force says; it takes a microsecond.
+    """Check the budget in force, which takes a microsecond.
 
     Args:
         ahead_s: What comes next may take so long and cannot be interrupted.
@@ -118,11 +118,11 @@ def is_spent() -> bool:
 
 @contextmanager
 def share(part: float, *, at_most_s: float = float("inf")) -> Iterator[float]:
-    """Inside, no more than a part of what is left of the budget in force may be spent; how many seconds that are.
+    """Limit what is spent inside to a part of what is left of the budget in force; yield that many seconds.
 
     Args:
         part: Between 0 and 1.
-        at_most_s: Nor more than so many seconds.
+        at_most_s: The most seconds.
     """
     budget = _IN_FORCE.get()
     if budget is None:

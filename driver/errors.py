@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 __all__ = ["LINES_SHOWN", "InputError", "NodeError", "RootportError", "UnsupportedError"]
 
 LINES_SHOWN: Final = 20
-"""The most errors that :meth:`InputError.of_all` tells."""
+"""The most errors that :meth:`InputError.of_all` writes out."""
 
 
 class RootportError(Exception):

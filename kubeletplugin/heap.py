@@ -1,4 +1,4 @@
-"""Keeps this process small: how glibc's malloc keeps what was freed, and what is given back once all has started.
+"""Keeps this process small: limits what glibc's malloc keeps, and returns what only the start needed.
 
 Every function does nothing where the C library is not glibc.
 """
@@ -22,7 +22,7 @@ _MADV_DONTNEED: Final = 4  # asm-generic/mman-common.h
 
 
 def set_up_malloc() -> None:
-    """To be called before there are threads.
+    """Limit malloc's arenas and fix its thresholds; to be called before there are threads.
 
     All threads share two arenas: one for each of two dozen that allocate little is a waste. And the thresholds stay
     what they are: by itself, malloc raises them once a large block was freed (NVIDIA's hook program is read, 12 MB) and
@@ -54,7 +54,7 @@ def give_back() -> None:
 
 
 def _code() -> Iterator[tuple[int, int]]:
-    """The mappings of programs' code: of files, private, executable and not writable, so that nothing can be lost."""
+    """Yield the mappings of code: of files, private, executable and not writable, so that nothing can be lost."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         # proc_pid_maps(5): address, permissions, offset, device, inode, path
         fields = line.split(maxsplit=5)

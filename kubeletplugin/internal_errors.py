@@ -1,7 +1,7 @@
-"""Errors that no code expected: each concerns one object, is logged and counted, and ends no thread and no process.
+"""Unexpected errors: each concerns one object, is logged and counted, and ends neither a thread nor the process.
 
-Whatever works on one claim, device or file of several does it inside of :func:`guarded`; a loop does the same around
-the whole of its action. They are counted by part of the plugin, for the process as a whole, as its log is.
+Code that works on one claim, device or file of several does so inside of :func:`guarded`; a loop does the same around
+its whole action. The errors are counted by part of the plugin, for the whole process.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class InternalError(NodeError):
 
 
 def internal_error(part: str, subject: str, error: BaseException) -> InternalError:
-    """Take note of an error that was not expected: with its traceback in the log when it is new, and in the metrics.
+    """Log an unexpected error, with its traceback if it is new, and count it for the metrics.
 
     Args:
         part: The part of the plugin, one of few: a label of the metric.
-        subject: What was worked on, such as ``claim a/b (uid …)``.
-        error: What was raised.
+        subject: The object that was worked on, such as ``claim a/b (uid …)``.
+        error: The exception.
 
     Returns:
-        The error to go on with.
+        The error to raise or report.
     """
     text = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
     key = (part, subject, text)
@@ -60,7 +60,7 @@ def internal_error(part: str, subject: str, error: BaseException) -> InternalErr
 
 @contextmanager
 def guarded(part: str, subject: object) -> Iterator[None]:
-    """Turn what the block raises and nobody expected into an :class:`InternalError` that concerns its subject alone.
+    """Turn an unexpected exception of the block into an :class:`InternalError` that concerns its subject alone.
 
     Args:
         part: As for :func:`internal_error`.
@@ -78,11 +78,11 @@ def guarded(part: str, subject: object) -> Iterator[None]:
 
 
 def summary(message: str, errors: Sequence[RootportError]) -> NodeError:
-    """One error for those of several objects; an InternalError where one of them is.
+    """Return one error for those of several objects; an InternalError if one of them is.
 
     Args:
         message: What could not be done, and for how many.
-        errors: At least one; the first is told.
+        errors: At least one; the message contains the first.
     """
     first = next((error for error in errors if isinstance(error, InternalError)), errors[0])
     kind = InternalError if isinstance(first, InternalError) else NodeError
@@ -90,6 +90,6 @@ def summary(message: str, errors: Sequence[RootportError]) -> NodeError:
 
 
 def internal_errors() -> Mapping[str, int]:
-    """How many errors that nobody expected there were since the process was started, by part."""
+    """Return the number of unexpected errors since the process was started, by part."""
     with _lock:
         return dict(_counts)

@@ -24,7 +24,7 @@ _SPREAD: Final = 0.1
 
 
 class ProcessOutdatedError(Exception):
-    """Raised by an action that can only go on in a new process: no bug, and its message says why."""
+    """Raised by an action that can only go on in a new process; the message gives the reason. It is no bug."""
 
 
 class Loop:

@@ -36,7 +36,7 @@ The API server may be away: what is prepared can always be unprepared.
 Signals:
   SIGTERM, SIGINT   end: out of the kubelet's registry first, then running calls are finished (within 10 s).
                     Prepared claims stay prepared, and their containers go on
-  SIGHUP            look at the hardware now
+  SIGHUP            discover the hardware now
 \b
 Where to look when a pod does not start:
   kubectl get nodeinventories            what each node has, and whether its plugin is ready
@@ -50,7 +50,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     envvar="POD_UID",
     show_envvar=True,
     default=_DEFAULTS.instance,
-    help="Tells this process from another one on the same node (rolling update); in a pod: its UID.",
+    help="Distinguishes this process from another one on the same node (rolling update); in a pod: its UID.",
 )
 @click.option(
     "--host-root",
@@ -82,7 +82,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "--pod-resources-socket",
     type=_PATH,
     default=_DEFAULTS.pod_resources_socket,
-    help="Where the kubelet tells which containers have which claims, for /metrics; need not be there.",
+    help="The kubelet's PodResources socket, for the containers of each claim in /metrics; need not be there.",
 )
 @click.option("--cdi-dir", type=_PATH, default=_DEFAULTS.cdi_dir, help="Where the container runtime reads CDI specs.")
 @click.option(
@@ -142,7 +142,7 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     metavar="SECONDS",
     type=float,
     default=_DEFAULTS.discovery_interval_s,
-    help="Between two looks at the hardware.",
+    help="Between two discoveries of the hardware.",
 )
 @click.option(
     "--health-interval",

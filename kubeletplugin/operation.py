@@ -20,12 +20,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def current_operation() -> str:
-    """The id of the operation that this thread works on; ``-`` outside of one. For the log lines of what it calls."""
+    """Return the id of the operation that this thread works on, for log lines; ``-`` outside of one."""
     return _CURRENT.get()
 
 
 def log_line(**fields: object) -> str:
-    """``key=value`` pairs on one line; a value that is not plain is quoted as JSON, so that none can forge a line."""
+    """Return ``key=value`` pairs on one line; values that are not plain are quoted as JSON: none can forge a line."""
     return " ".join(f"{key}={_value(value)}" for key, value in fields.items())
 
 

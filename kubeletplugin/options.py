@@ -1,4 +1,4 @@
-"""What the plugin's process is told by its flags, checked before anything is started."""
+"""The plugin's options, as its flags give them, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Options:
 
     Attributes:
         node: The node's name.
-        instance: Tells this process from another of the same node; a part of the sockets' names.
+        instance: Distinguishes this process from another on the same node; a part of the sockets' names.
         host_root: Where the host's ``sys``, ``proc``, ``dev`` and driver files are seen.
         device_root: What stands before host paths in CDI specs; empty on a real host.
         plugin_dir: Sockets and checkpoint; both the kubelet and this process know it by this path.
         hami_core: HAMi-core's library on the host; it need not be there.
         gpu_policies: The file of the administrator's GpuPolicies, which need not be there; None: there are none.
         registry_dir: Where the kubelet watches for plugins.
-        pod_resources_socket: Where the kubelet tells which containers have which claims; it need not be there.
+        pod_resources_socket: The kubelet's PodResources socket; it need not be there.
         cdi_dir: Where the runtime reads CDI specs.
         cni_conf_dir: Where the container runtime reads its network configuration, to which Rootport's CNI plugin is
             added; None: it is not.
@@ -49,12 +49,12 @@ class Options:
         namespace: Rootport's namespace, for the node's Lease.
         kubeconfig: None for the pod's service account.
         heartbeat_interval_s: Between two renewals of the Lease.
-        discovery_interval_s: Between two looks at the hardware.
+        discovery_interval_s: Between two discoveries of the hardware.
         health_interval_s: Between two readings of the devices' health; 0: it is not watched.
         health_hold_s: How long a fault that readings show must have stayed away before it is over.
         log_level: Of :data:`driver.adapters.logs.LEVELS`.
         health_port: For healthz, readyz and metrics; 0 for none.
-        metrics_readers: Who is given the metrics there.
+        metrics_readers: Who may read the metrics there.
     """
 
     node: str

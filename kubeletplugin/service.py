@@ -1,4 +1,4 @@
-"""What the kubelet-facing edge asks of the rest of the plugin, and what the rest asks of it: four small interfaces.
+"""The interfaces between the gRPC server and the rest of the plugin.
 
 The gRPC server knows nothing of checkpoints, hardware or the API server, and what stands behind these interfaces knows
 nothing of gRPC. An implementation must be safe to call from several threads at once: the kubelet calls in parallel.
@@ -38,7 +38,7 @@ class ClaimService(Protocol):
             claims: Which ones; every UID once.
 
         Returns:
-            By claim UID, an entry for every claim asked for: what it got, or why it got nothing.
+            By claim UID, an entry for every claim of the call: its devices, or the error.
         """
         ...
 
@@ -49,7 +49,7 @@ class ClaimService(Protocol):
             claims: Which ones; every UID once. The objects may be gone from the API server.
 
         Returns:
-            By claim UID, an entry for every claim asked for: None where it is undone, or why it is not.
+            By claim UID, an entry for every claim of the call: None if it is undone, or the error.
         """
         ...
 
@@ -72,14 +72,14 @@ class DeviceHealth:
 
 
 class HealthSource(Protocol):
-    """The health of all published devices, with a version that tells whether something changed."""
+    """The health of all published devices, with a version that grows with every change."""
 
     def current(self) -> Sequence[DeviceHealth]:
-        """The health of every published device, complete: the kubelet takes a missing device's health as unknown."""
+        """Return the health of every published device: the kubelet takes a missing device's health as unknown."""
         ...
 
     def version(self) -> int:
-        """A number that grows with every change."""
+        """Return a number that grows with every change."""
         ...
 
     def wait(self, version: int, timeout_s: float) -> int:
@@ -88,10 +88,10 @@ class HealthSource(Protocol):
 
 
 class RegistrationListener(Protocol):
-    """Who wants to know how the kubelet answered the registration."""
+    """Receives the kubelet's answers to the registration."""
 
-    def registered(self, ok: bool, error: str) -> None:  # noqa: FBT001 - as the kubelet says it
-        """Take note of the kubelet's answer; called again after every restart of the kubelet.
+    def registered(self, ok: bool, error: str) -> None:  # noqa: FBT001 - as the kubelet reports it
+        """Receive the kubelet's answer; called again after every restart of the kubelet.
 
         Args:
             ok: Whether the kubelet accepted this plugin.

@@ -1,1 +1,1 @@
-"""The validating webhook: what claims say to Rootport is checked when they are made; see docs/design/admission.md."""
+"""The validating webhook: it checks Rootport's part of claims when they are created; see docs/design/admission.md."""

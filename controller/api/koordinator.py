@@ -49,21 +49,25 @@ class _Summary:
     allocated: dict[str, dict[str, dict[str, _Resources]]] = field(default_factory=dict)
 
 
-def node_device_summary(devices: Iterable[Device], *, state: ReadyState, domain: str) -> dict[str, Any]:
+def node_device_summary(
+    devices: Iterable[Device], *, state: ReadyState, cannot_prepare: bool = False, domain: str
+) -> dict[str, Any]:
     """Return the summary of one node, as JSON.
 
     Args:
         devices: The node's Device objects.
-        state: Whether claims can be prepared there; the devices of a silent node are not available.
+        state: Whether its plugin reports that it is ready; the devices of a silent node are not available.
+        cannot_prepare: Whether its plugin can prepare no claim; its devices are not available either then.
         domain: The domain of the resources' names: ``koordinator.sh`` or ``kubernetes.io``.
     """
     made = _Summary()
+    is_away = state == "Silent" or cannot_prepare
     for device in devices:
         kind = _TYPES.get(device.spec.type)
         if kind is None:
             continue
         minor = str(_minor(device))
-        total, used = _total(device, state), _used(device)
+        total, used = {} if is_away else _total(device), _used(device)
         made.total.setdefault(kind, {})[minor] = total
         made.used.setdefault(kind, {})[minor] = used
         made.free.setdefault(kind, {})[minor] = {name: _left(total[name], used.get(name)) for name in total}
@@ -125,7 +129,7 @@ def _of(overview: Overview, name: str, domain: str) -> dict[str, Any] | None:
     if node is None:
         return None
     devices = map(Device.model_validate, overview.devices(name))
-    return node_device_summary(devices, state=node.state, domain=domain)
+    return node_device_summary(devices, state=node.state, cannot_prepare=node.cannot_prepare, domain=domain)
 
 
 def _error(status: HTTPStatus, message: str) -> Response:
@@ -137,9 +141,9 @@ def _minor(device: Device) -> int:
     return spec.minor if spec.type == "gpu" and spec.minor is not None else spec.index
 
 
-def _total(device: Device, state: ReadyState) -> _Resources:
+def _total(device: Device) -> _Resources:
     is_unhealthy = device.status is not None and device.status.state == "Unhealthy"
-    if is_unhealthy or not is_offered(device) or state == "Silent":
+    if is_unhealthy or not is_offered(device):
         return {}
     if device.spec.type != "gpu":
         return {device.spec.type: Quantity.of(_ALL)}

@@ -48,8 +48,8 @@ def _one(overview: Overview, name: str) -> Response:
     node, devices = overview.node(name), overview.devices(name)
     if node is None:
         return Response.of_text("there is no such node", status=HTTPStatus.NOT_FOUND)
-    wire = {"name": node.name, "state": node.state} | ({"reason": node.reason} if node.reason else {})
-    return Response.of_json(wire | {"devices": devices})
+    head = {key: value for key, value in node.to_wire().items() if key != "devices"}
+    return Response.of_json(head | {"devices": devices})
 
 
 def _plain(request: Request, caller: Caller, overview: Overview, places: StreamPlaces) -> Response:

@@ -23,6 +23,7 @@ _QUANTITIES: Final[_Json] = {"type": "object", "additionalProperties": _STRING}
 _BY_MINOR: Final[_Json] = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Quantities"}}
 _BY_TYPE: Final[_Json] = {"type": "object", "additionalProperties": _BY_MINOR}
 _STATE: Final[_Json] = {"enum": ["Ready", "NotReady", "Silent"]}
+_NODE_EXTRAS: Final[_Json] = {"reason": _STRING, "cannotPrepare": {"type": "boolean"}}
 
 
 def openapi_route() -> Route:
@@ -219,7 +220,8 @@ def _schemas() -> _Json:
         },
         "DeviceOverview": device,
         "NodeOverview": _object(
-            {"name": _STRING, "state": _STATE, "devices": _list_of("DeviceOverview")}, {"reason": _STRING}
+            {"name": _STRING, "state": _STATE, "devices": _list_of("DeviceOverview")},
+            _NODE_EXTRAS,
         ),
         "NodeList": _object({"version": {"type": "integer"}, "nodes": _list_of("NodeOverview")}),
         "Device": {"description": "As kubectl get devices.rootport.dev --output=json has it."}
@@ -232,7 +234,7 @@ def _schemas() -> _Json:
             },
             {"status": _object({"state": {"enum": ["Healthy", "Unhealthy", "Unknown"]}})},
         ),
-        "Node": _object({"name": _STRING, "state": _STATE, "devices": _list_of("Device")}, {"reason": _STRING}),
+        "Node": _object({"name": _STRING, "state": _STATE, "devices": _list_of("Device")}, _NODE_EXTRAS),
         "PendingClaim": _object(
             {"namespace": _STRING, "name": _STRING, "pods": {"type": "array", "items": _STRING}},
             {"reason": _STRING, "message": _STRING},

@@ -61,6 +61,7 @@ class NodeEventHandler(Protocol):
         statuses: Mapping[str, DeviceStatus],
         state: ReadyState,
         reason: str,
+        cannot_prepare: bool,
     ) -> None:
         """Take in a node that is new or may have changed. Called before anything is written.
 
@@ -69,8 +70,9 @@ class NodeEventHandler(Protocol):
             devices: Its Device objects in the inventory's order, without a status; None if they are as at the call
                 before. The first call for a node has them.
             statuses: The statuses of all of them, by the objects' names.
-            state: Whether claims can be prepared there.
-            reason: Why not, in CamelCase; empty if they can.
+            state: Whether its plugin reports that it is ready.
+            reason: Why it is not, in CamelCase; empty if it is.
+            cannot_prepare: Whether its plugin can prepare no claim at all.
         """
 
     def remove(self, node: str) -> None:
@@ -91,7 +93,7 @@ class _Plan:
 
 
 class DeviceReconciler:
-    """Makes a node's Device objects what its inventory and the claims say. Not thread-safe.
+    """Makes a node's Device objects those of its inventory, with the claims' allocations. Not thread-safe.
 
     Args:
         api: The API server.
@@ -232,8 +234,15 @@ class DeviceReconciler:
         statuses = self._statuses(label, inventory, reported, kept, is_silent=silent)
         if self._handler is not None:
             # A plugin that has not reported yet counts as ready here.
-            found = readiness(reported.conditions, is_silent=silent) or NodeReadiness(state="Ready")
-            self._handler.put(node, devices=desired, statuses=statuses, state=found.state, reason=found.reason)
+            found = readiness(reported.conditions, is_silent=silent, unreported=NodeReadiness(state="Ready"))
+            self._handler.put(
+                node,
+                devices=desired,
+                statuses=statuses,
+                state=found.state,
+                reason=found.reason,
+                cannot_prepare=found.cannot_prepare,
+            )
         changes = replace(changes, status=status_changes(statuses, list(kept.values())))
         return _Plan(changes=changes, health=health_changes(changes.status, statuses, kept))
 

@@ -21,7 +21,7 @@ class GpuFigures:
     """A node's GPUs in a few numbers.
 
     Attributes:
-        free: How many are available and have no allocation: published, not unhealthy, on a node that is not silent.
+        free: How many are available (:func:`driver.status.overview.is_available`) and have no allocation.
         memory_capacity: The memory of all of them, in bytes.
         memory_allocated: The part of it that is allocated, in bytes.
         memory_largest_free: The most memory that one more share, partition or whole GPU can get, in bytes.

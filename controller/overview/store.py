@@ -90,6 +90,7 @@ class Overview:
         statuses: Mapping[str, DeviceStatus],
         state: ReadyState,
         reason: str,
+        cannot_prepare: bool = False,
     ) -> None:
         """Put a node that is new or has changed. If it has not, the version stays the same.
 
@@ -98,8 +99,9 @@ class Overview:
             devices: Its Device objects in the inventory's order, whose status is ignored; None for those of the last
                 call. A node is not shown before the first call with devices.
             statuses: Their statuses, by the objects' names; a device without one has no status.
-            state: Whether claims can be prepared there.
-            reason: Why not; empty if they can.
+            state: Whether its plugin reports that it is ready.
+            reason: Why it is not; empty if it is.
+            cannot_prepare: Whether its plugin can prepare no claim at all.
         """
         key = node_label(node)
         with self._changed:
@@ -117,7 +119,7 @@ class Overview:
             _shared(device_overview(device.model_copy(update={"status": status})), old)
             for device, status in zip(devices, known, strict=True)
         )
-        overview = NodeOverview(name=node, state=state, reason=reason, devices=shown)
+        overview = NodeOverview(name=node, state=state, reason=reason, cannot_prepare=cannot_prepare, devices=shown)
         if old is not None and (old.overview, old.specs, old.statuses) == (overview, specs, packed):
             return
         wire = json.dumps(overview.to_wire(), separators=(",", ":")).encode()

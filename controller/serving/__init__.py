@@ -1,3 +1,3 @@
-"""HTTPS: the server, what goes in and out of it, and who asks."""
+"""HTTPS: the server, its certificates, and the authentication of callers."""
 
 __all__: list[str] = []

@@ -13,8 +13,8 @@ two of these writes they see the former pool, the new pool, or one that is being
 
 Unlike upstream, names are not random: a slice of an older generation is updated in place (what a crash between two
 writes leaves is repaired, not deleted), and a slice that a lagging cache does not show yet cannot be created twice,
-because the API server refuses the name. Where somebody else's object has the name, another one is taken, with an end
-that nobody can foresee; that slice is known by its name as well.
+because the API server refuses the name. If a foreign object has the name, another one is taken, whose end cannot be
+foreseen; the slice is recognized by that name as well.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SliceWrite:
 
     Attributes:
         name: The object's name.
-        first_name: The name that it has unless somebody else has taken that.
+        first_name: The name that it has unless a foreign object has that.
         index: Its place in the pool.
         spec: Its specification.
         body: The whole object as the API server takes it.
@@ -260,7 +260,7 @@ def _deletion(wire: JsonObject) -> SliceDeletion:
 
 def _write(name: str, index: int, spec: ResourceSliceSpec, node_uid: str, metadata: JsonObject) -> SliceWrite:
     owner = {"apiVersion": "v1", "kind": "Node", "name": spec.pool.name, "uid": node_uid, "controller": True}
-    # Labels and annotations are whoever's set them; managedFields are the API server's.
+    # Labels and annotations stay, whoever has set them; managedFields are the API server's.
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     body: JsonObject = {
         "apiVersion": API_VERSION,

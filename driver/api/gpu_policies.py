@@ -1,4 +1,4 @@
-"""``GpuPolicies``: what an administrator lets be given of GPUs, per model and per node (``--gpu-policies``)."""
+"""``GpuPolicies``: an administrator's rules for allocating GPUs, per model and per node (``--gpu-policies``)."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class NumaNode(PolicyObject):
     """A NUMA node's part of the PCI tree.
 
     Attributes:
-        id: Its number; None where the platform does not tell.
+        id: Its number; None where the platform does not report it.
         devices: ``KIND ADDRESS [RDMA DEVICE ...]`` for a device, and ``{KIND ADDRESS: [...]}`` for a bridge with what
             is below it.
     """

@@ -1,4 +1,4 @@
-"""``NicPolicies``: what an administrator lets be given of RDMA NICs, per model and per node (``--nic-policies``)."""
+"""``NicPolicies``: an administrator's rules for allocating RDMA NICs, per model and per node (``--nic-policies``)."""
 
 from __future__ import annotations
 

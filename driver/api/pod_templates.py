@@ -15,7 +15,7 @@ __all__ = ["CONTAINER_LISTS", "PodSpec", "Resources", "containers", "no_such_cla
 
 Steps: TypeAlias = tuple[str | int, ...]
 Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
-"""By the resource's name how much, and the field that says so."""
+"""How much of each resource, by its name, and the field that holds it."""
 
 _MAX_DEPTH: Final = 64
 _NONE: Final[tuple[Any, ...]] = (None, [])

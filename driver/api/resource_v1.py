@@ -1,7 +1,7 @@
 """The objects of ``resource.k8s.io/v1`` (Kubernetes 1.36) that Rootport reads and writes, as frozen pydantic models.
 
-Source of every field, limit and default: k8s.io/api v0.36.3, resource/v1/types.go. The models only say what has
-which type; :mod:`driver.api.validation` says which values the API server would refuse, and ``with_defaults`` there sets
+Source of every field, limit and default: k8s.io/api v0.36.3, resource/v1/types.go. The models only have the
+types; :mod:`driver.api.validation` has the values that the API server would refuse, and ``with_defaults`` there sets
 what it would default. Unknown fields are refused (a typo in a claim must not pass silently); to read an
 object that a newer API server wrote, validate with ``extra="ignore"``.
 """
@@ -402,7 +402,7 @@ class ResourceClaimConsumerReference(Wire):
 
 
 class AllocatedDeviceStatus(Wire):
-    """What the driver says of one allocated device."""
+    """The driver's status of one allocated device."""
 
     driver: str
     pool: str

@@ -139,7 +139,7 @@ MemorySize: TypeAlias = Annotated[
 ]
 """Memory, written in Mi where it is a whole number of them: a column of ``kubectl get`` has one unit then."""
 DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
-"""How a device is given; :class:`DeviceStatus` says what each means."""
+"""How a device is given; :class:`DeviceStatus` describes each."""
 NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
 Bandwidth: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
 """Bits per second."""
@@ -206,7 +206,7 @@ class PciePath(_Object):
         root: The root complex, pci<domain>:<bus>, as the attribute resource.kubernetes.io/pcieRoot names it.
         root_port: The root port's PCI address.
         switches: The upstream ports of the switches on the way that join several cards, outermost first.
-        numa_node: The NUMA node; absent where the platform does not tell.
+        numa_node: The NUMA node; absent where the platform does not report it.
     """
 
     root: Root | None = None
@@ -251,7 +251,7 @@ class MigProfile(_Object):
         memory_bytes: The memory of an instance, in bytes.
         max_instances: How many instances fit on an empty GPU.
         placements: Where an instance can be placed.
-        multiprocessors: How many streaming multiprocessors an instance has; 0 where NVML does not tell, as below.
+        multiprocessors: How many streaming multiprocessors an instance has; 0 where NVML does not report it, as below.
         copy_engines: How many copy engines an instance has.
         decoders: How many video decoders an instance has.
         encoders: How many video encoders an instance has.
@@ -296,7 +296,7 @@ class MigInstance(_Object):
 
 
 class MigSupport(_Object):
-    """What NVML says about MIG.
+    """What NVML reports about MIG.
 
     Attributes:
         enabled: Whether MIG mode is on.
@@ -326,7 +326,7 @@ class Gpu(_Object):
         driver_version: The kernel driver's version.
         cuda_driver_version: The highest CUDA version of the driver.
         ecc_enabled: Whether ECC is on.
-        mig: What NVML says about MIG; absent where the card has none.
+        mig: What NVML reports about MIG; absent where the card has none.
         links: Direct links to other GPUs and NVSwitches.
     """
 
@@ -353,7 +353,7 @@ class RdmaPort(_Object):
     Attributes:
         number: From 1.
         link_layer: The link layer; ethernet is RoCE.
-        state: The state that the kernel tells, such as active or down.
+        state: The state that the kernel reports, such as active or down.
         speed_gbps: The link's speed in Gb/s.
         guid: The port's GUID.
     """
@@ -465,8 +465,8 @@ class NodeInventorySpec(_Object):
         nics: The RDMA NICs.
         fpgas: The FPGAs.
         rdma_netns_mode: Who sees the RDMA devices: all network namespaces (shared), or one each (exclusive); absent
-            where the source does not tell.
-        notes: What the source could not tell, or left out and why; a sentence each.
+            where the source does not report it.
+        notes: What the source could not report, or left out and why; a sentence each.
     """
 
     model_config = ConfigDict(
@@ -506,7 +506,7 @@ class DeviceFault(_Object):
 
 
 class NodeInventoryStatus(_Object):
-    """What the plugin says about itself and the node.
+    """What the plugin reports about itself and the node.
 
     Attributes:
         conditions: Ready, and what the plugin's checks of the node found.
@@ -658,7 +658,7 @@ class DeviceAllocation(_Object):
         core: Percent of a GPU's core; absent for a partition.
         memory: Of a GPU's memory; absent where it is not known.
         bandwidth: Bits per second of a NIC that is given in shares.
-        isolation: Whether the limits hold, as the node's plugin says; absent before the claim is prepared.
+        isolation: Whether the limits hold, as the node's plugin reports; absent before the claim is prepared.
         pods: The pods that the claim is reserved for; at most 16 of them.
         more_pods: How many more there are; absent for none.
     """
@@ -739,10 +739,11 @@ class DeviceStatus(_Object):
     """How a device is.
 
     Attributes:
-        state: Healthy, Unhealthy, or Unknown where nobody watches it.
-        conditions: Healthy, and Degraded where something is wrong that keeps nobody away; since when, and why.
+        state: Healthy, Unhealthy, or Unknown where it is not watched.
+        conditions: Healthy, and Degraded where something is wrong that does not keep work away; since when, and why.
         capacity: What it has.
-        allocatable: What of that can be given as things stand: nothing while it is unhealthy or not on offer.
+        allocatable: What of that can be given as things stand: nothing while it is unhealthy or not on offer, or its
+            node's plugin can prepare no claim.
         mode: How the device is given now, which excludes all other ways. whole, to one claim; shared, in shares of
             bytes of memory; ratio, in shares of percent of memory; mig, in MIG partitions. Absent while it is free.
         allocated: How much of it is allocated, in all; absent while it is free.

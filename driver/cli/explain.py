@@ -99,7 +99,10 @@ def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     options = (
         click.option(
-            "--from", "dumps", type=FILE, help="A folder of kubectl get -o yaml or json, instead of a cluster."
+            "--from",
+            "dumps",
+            type=FILE,
+            help="A folder, or a file, of kubectl get -o yaml or json, instead of a cluster.",
         ),
         click.option("--kubeconfig", type=FILE, help="The cluster. [default: as kubectl's]"),
         click.option("--context", help="Of the kubeconfig. [default: the current one]"),
@@ -248,7 +251,7 @@ def _state(flags: _ClusterFlags, asked: _Subject, *, all_namespaces: bool) -> tu
         from driver.adapters.kubernetes.snapshot import read_cluster  # noqa: PLC0415 - as said above
 
         cluster = cluster_context(
-            kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder of dumps with --from"
+            kubeconfig=flags.kubeconfig, context=flags.context, instead="name a folder or file of dumps with --from"
         )
         namespace = None if all_namespaces else asked.namespace or cluster.namespace
         with cluster.api as api:

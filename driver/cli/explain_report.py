@@ -9,7 +9,7 @@ from typing import Final
 import click
 from rich.text import Text
 
-from driver.cli.render import console
+from driver.cli.render import console, requested_width
 from driver.explain.explanation import Explanation, ObjectRef
 from driver.explain.tell.report import WIDTH, Tone, report
 from driver.explain.tell.summary import short_answer
@@ -44,9 +44,9 @@ class Known:
 
 
 def print_explanation(explanation: Explanation) -> None:
-    """Print it: as wide as the terminal, 80 columns into a file or a pipe."""
+    """Print it: as wide as the terminal or ``COLUMNS``, 80 columns into a file or a pipe without."""
     screen = console()
-    width = min(screen.width, _WIDEST) if screen.is_terminal else WIDTH
+    width = min(screen.width if screen.is_terminal else requested_width() or WIDTH, _WIDEST)
     with screen.capture() as captured:
         for line in report(explanation, width=width):
             screen.print(Text(line.text, style=_STYLES[line.tone]), soft_wrap=True)

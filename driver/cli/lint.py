@@ -35,6 +35,7 @@ from resourceclasses import device_classes_text
 __all__ = ["command"]
 
 _NO_ANSWER: Final = 2
+_MACHINE_VERSION: Final = "rootport.dev/v1alpha1"
 _SECONDS: Final = 60.0
 _PUBLISHED: Final = frozenset({Kind.SLICE, Kind.CLASS, Kind.NODE})
 """What of a dump says what the devices are like: not who has them."""
@@ -61,7 +62,9 @@ file that cannot be read included, 2 there is nothing of that name or nothing in
 standard input, or wrong options.
 """)  # fmt: skip
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
-@click.option("--from", "dumps", type=FILE, help="A folder of kubectl get -o yaml or json: what the cluster has.")
+@click.option(
+    "--from", "dumps", type=FILE, help="A folder, or a file, of kubectl get -o yaml or json: what the cluster has."
+)
 @machine_options(positional=False)
 @policies_options
 @click.option("--kubeconfig", type=FILE, help="The cluster to look at.")
@@ -90,7 +93,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             raise InputError("a machine, --from and --kubeconfig: which one has the devices?", hint="name one of them")
         with progress("reading files"):
             given = read_all_manifests(files)
-        if not (given.claims or given.classes or given.ignored or given.problems or given.patches):
+        others = sum(given.ignored.values()) - len(_machine_descriptions(given))
+        if not (given.claims or given.classes or others or given.problems or given.patches):
             raise InputError(
                 f"there is nothing to check: {'; '.join(_passed_over(given)) or 'no object of Kubernetes'}",
                 hint="name the files or folders with manifests",
@@ -121,7 +125,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
 
 
 def _passed_over(given: Manifests) -> Iterator[str]:
-    """Files that were not looked at, as they hold no manifests of the user's."""
+    """Files that were not checked, as they hold no manifests of the user's."""
+    if described := _machine_descriptions(given):
+        name, is_one = described[0], len(described) == 1
+        which = f"{name} is no manifest" if is_one else f"{name} and {len(described) - 1} more are no manifests"
+        yield f"machine description {which}: --topology takes {'it' if is_one else 'them'}"
     if given.not_manifests:
         yield f"{plural(given.not_manifests, 'file')} in the folders without an object of Kubernetes"
     if given.patches:
@@ -131,6 +139,15 @@ def _passed_over(given: Manifests) -> Iterator[str]:
         first, *more = given.own_folders
         others = f" and {len(more)} more" if more else ""
         yield f"not looked at: what simulate --out wrote in {path_name(first)}{others}; name such a folder to check it"
+
+
+def _machine_descriptions(given: Manifests) -> list[str]:
+    """Return the files of the objects that ``--topology`` takes."""
+    return [
+        document.source
+        for document in given.documents
+        if document.kind == "Machine" and document.data.get("apiVersion") == _MACHINE_VERSION
+    ]
 
 
 def _notes(given: Manifests) -> Iterator[str]:
@@ -208,6 +225,6 @@ def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - as said above
     from driver.adapters.kubernetes.snapshot import read_published  # noqa: PLC0415 - as said above
 
-    instead = "name a folder of dumps with --from"
+    instead = "name a folder or file of dumps with --from"
     with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:
         return read_published(api)

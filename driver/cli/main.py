@@ -33,7 +33,7 @@ _COMMANDS: Final = {
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
     "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
     "topo": "Show a machine's PCIe tree and the distance between its devices.",
-    "slices": "Print the ResourceSlices of a machine, as YAML for kubectl apply.",
+    "slices": "Print the ResourceSlices of a machine.",
     "allocate": "Answer allocation problems, one JSON line each.",
     "completion": "Print the script that completes commands and options in a shell.",
 }
@@ -91,8 +91,8 @@ description in YAML.
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    status, top and explain ask a cluster, explain also a dump of one, and lint can. The others need none: they show
-    what the driver sees, publishes and prepares.
+    status, top and explain ask a cluster, status and explain also a dump of one, and lint can ask either. The others
+    need none: they show what the driver sees, publishes and prepares.
     """
 
 

@@ -110,7 +110,7 @@ Examples:
   rootport pairs --gpus 2 --rails 0,1 --template        # the same rails on every node
   rootport pairs --gpus 8 --topology topo.xml >claim.yaml
 Where a machine is named (FILE is a topology file), stderr tells what it can give; exit
-code 1: no room for the claim.
+code 1: no room for the claim, or it is not known.
 """)  # fmt: skip
 @_wish_options
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: a claim of its own for each pod.")

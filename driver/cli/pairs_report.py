@@ -16,7 +16,7 @@ from driver.cli.render import console, table
 from driver.layout import resource_slices
 from driver.model.devices import DeviceType
 from driver.model.distance import distance
-from driver.model.inventory import Inventory
+from driver.model.inventory import Inventory, InventorySource
 from driver.model.parts import AllocatableDevice, allocatable_devices, whole_device
 from driver.pairs import PairsRequest, Scope, claim_spec
 from driver.wording import plural
@@ -25,6 +25,7 @@ from resourceclasses import device_classes_text
 __all__ = ["TriedMachines"]
 
 _SCOPES: Final = (Scope.SWITCH, Scope.ROOT, Scope.NUMA)
+_NO_ROOTS: Final = "not known: a topology file does not record PCIe roots"
 _ANY_CLAIM: Final = ObjectMeta(name="pairs", namespace="default")
 
 
@@ -90,6 +91,9 @@ class _Machine:
         except AllocationError as error:
             screen.print(f"  no answer for this claim: {error}", style="red", soft_wrap=True)
             return False
+        if results is None and self._may_share_roots(pairs):
+            screen.print(f"  this claim: {_NO_ROOTS}", style="red", soft_wrap=True)
+            return False
         if results is None:
             screen.print(f"  this claim: no room{self._shortage(pairs)}", style="red", soft_wrap=True)
             return False
@@ -122,9 +126,9 @@ class _Machine:
         devices = (*self._inventory.gpus, *self._inventory.nics)
         switches = {device.pcie.switch for device in devices} - {None}
         if pairs.scope is Scope.SWITCH and not switches:
-            return "no: no PCIe switch is visible: use --scope root or numa"
+            return "no: no PCIe switch is visible"
         if pairs.scope is Scope.NUMA and all(device.pcie.numa_node is None for device in devices):
-            return "no: no NUMA node is told: use --scope switch or root"
+            return "no: the NUMA nodes are not known"
         try:
             # The groups alone say what the machine can do: one group less is tried as long as it cannot.
             for groups in range(pairs.groups, 0, -1):
@@ -135,27 +139,44 @@ class _Machine:
                     rails=pairs.rails[: groups * pairs.nics_each],
                 )
                 if self._allocate(fewer) is not None:
-                    return "yes" if groups == pairs.groups else f"for {groups} of {pairs.groups} groups"
+                    fitting = groups
+                    break
+            else:
+                fitting = 0
+            if fitting == pairs.groups:
+                return "yes"
+            some = f"for {fitting} of {pairs.groups} groups" if fitting else ""
+            if self._may_share_roots(pairs):
+                return f"{some}; of more it is {_NO_ROOTS}" if some else _NO_ROOTS
         except AllocationError as error:
             return f"no answer: {error}"
-        return "no"
+        return some or "no"
+
+    def _may_share_roots(self, pairs: PairsRequest) -> bool:
+        """Whether the groups may be below one PCIe root each, although that is not recorded."""
+        if pairs.scope is not Scope.ROOT or self._inventory.source is not InventorySource.NCCL_TOPOLOGY:
+            return False
+        devices = (*self._inventory.gpus, *self._inventory.nics)
+        # What is below one root is on one NUMA node.
+        by_numa = replace(pairs, scope=Scope.NUMA)
+        return any(device.pcie.numa_node is None for device in devices) or self._allocate(by_numa) is not None
 
     def _lacking(self, pairs: PairsRequest) -> str | None:
-        """What the machine has none of, or what is not told of it, whatever the scope."""
+        """What the machine has none of, or what is not known of it, whatever the scope."""
         gpus, nics = self._inventory.gpus, self._inventory.nics
         if not gpus or not nics:
             return "no RDMA NIC" if gpus else "no GPU"
         if pairs.virtual_functions and not any(nic.vfs for nic in nics):
-            return "no VFs are told: assume some with --vfs-per-nic"
+            return "no VFs are known: assume some with --vfs-per-nic"
         if not pairs.virtual_functions and all(nic.vfs for nic in nics):
             return "a NIC with VFs is given by its VFs alone: use --vf"
         if pairs.bandwidth is not None and not any(nic.speed_gbps for nic in nics):
-            return "no link speed is told: give it with --nic-speed"
+            return "no link speed is known: give it with --nic-speed"
         if pairs.gpu_memory is not None and not any(gpu.memory_bytes for gpu in gpus):
-            return "the GPUs' memory is not told: name their model with --gpu-model"
+            return "the GPUs' memory is not known: name their model with --gpu-model"
         rails = sorted({nic.rail for nic in nics if nic.rail is not None})
         if missing := [str(rail) for rail in pairs.rails if rail not in rails]:
-            there = f"the rails are taken to be {', '.join(map(str, rails))}" if rails else "no rail is told"
+            there = f"the rails are taken to be {', '.join(map(str, rails))}" if rails else "no rail is known"
             return f"no NIC is on rail {' or '.join(missing)}: {there}"
         return None
 

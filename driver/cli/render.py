@@ -25,6 +25,7 @@ __all__ = [
     "in_tree_order",
     "pcie_tree",
     "print_trimmed",
+    "requested_width",
     "table",
 ]
 
@@ -43,12 +44,12 @@ def console(*, stderr: bool = False) -> Console:
     # No markup and no emoji codes: names from files and flags are printed, not interpreted.
     made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made.width = _wished_width() or _WIDTH_WITHOUT_TERMINAL
+        made.width = requested_width() or _WIDTH_WITHOUT_TERMINAL
     return made
 
 
-def _wished_width() -> int | None:
-    """What ``COLUMNS`` says, within what makes sense; None where it says nothing."""
+def requested_width() -> int | None:
+    """Return what ``COLUMNS`` says, within what makes sense; None where it says nothing."""
     text = os.environ.get("COLUMNS", "")
     is_number = text.isascii() and text.isdigit() and len(text) <= 6
     return min(max(int(text), _LEAST_WIDTH), _MOST_WIDTH) if is_number and int(text) else None
@@ -157,7 +158,7 @@ def distance_matrix(distances: DistanceMatrix, screen: Console) -> Iterator[Rend
     """
     if not distances.rows:
         return
-    width = screen.width if screen.is_terminal else _wished_width()
+    width = screen.width if screen.is_terminal else requested_width()
     labels = distances.labels
     texts = [[str(cell) for cell in row.distances] for row in distances.rows]
     cell_width = max(len(text) for text in (*labels, *(text for row in texts for text in row))) + _GAP

@@ -102,14 +102,15 @@ def _pod_summary(outcome: PodOutcome, why: Mapping[str, Answer]) -> dict[str, An
     return data | (_answer_summary(why[outcome.pod.key]) if outcome.pod.key in why else {})
 
 
-def _answer_summary(answer: Answer) -> dict[str, str]:
-    told = {
+def _answer_summary(answer: Answer) -> dict[str, Any]:
+    texts = {
         "reason": str(answer.reason),
         "message": answer.message,
         "nearestMiss": answer.nearest_miss,
+        "unrecorded": answer.unrecorded,
         "sameAs": answer.same_as,
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in texts.items() if text} | ({} if answer.is_known else {"known": False})
 
 
 def _result_summary(result: DeviceRequestAllocationResult) -> dict[str, Any]:
@@ -139,16 +140,22 @@ def print_report(simulation: Simulation, why: Mapping[str, Answer], out: Path | 
     unprepared = sum(outcome.problem is not None for outcome in simulation.outcomes)
     if unprepared:
         text += f", {unprepared} cannot be prepared"
+    unknown = {pod.pod.key for pod in simulation.pods if _is_unknown(pod, why)}
     pods = [pod for pod in simulation.pods if not pod.pod.is_assumed]
     if pods:
-        known = [pod for pod in pods if pod.reason is not Reason.EXTENDED_RESOURCE_NOT_EVALUATED]
-        unknown = len(pods) - len(known)
-        text += f", {sum(pod.node is not None for pod in known)} of {plural(len(pods), 'pod')} placed"
-        if unknown:
-            text += f", not known of {unknown} whether {'it fits' if unknown == 1 else 'they fit'}"
-    screen.print(f"\n{text}", style="bold")
+        at_a_node = sum(pod.node is not None and pod.pod.key not in unknown for pod in pods)
+        text += f", {at_a_node} of {plural(len(pods), 'pod')} placed"
+    if unknown:
+        text += f", not known of {len(unknown)} whether {'it fits' if len(unknown) == 1 else 'they fit'}"
+    screen.print(f"\n{text}", style="bold", soft_wrap=True)
     if out is not None:
         screen.print(f"Nodes, ResourceSlices, pods, claims and CDI specs are in {out}/", soft_wrap=True)
+
+
+def _is_unknown(pod: PodOutcome, why: Mapping[str, Answer]) -> bool:
+    if pod.reason is Reason.EXTENDED_RESOURCE_NOT_EVALUATED:
+        return True
+    return pod.node is None and pod.pod.key in why and not why[pod.pod.key].is_known
 
 
 def _print_nodes(screen: Console, simulation: Simulation, used: Mapping[str, NodeUsage]) -> None:

@@ -50,31 +50,36 @@ def print_why(screen: Console, simulation: Simulation, why: Mapping[str, Answer]
         out: Where the result was written; None where it was not.
     """
     pending = {outcome.key for outcome in simulation.outcomes if not outcome.done}
-    alike: dict[tuple[str, str], list[tuple[PodOutcome, Answer]]] = {}
+    alike: dict[tuple[str, str, str], list[tuple[PodOutcome, Answer]]] = {}
     for pod in simulation.pods:
         answer = why.get(pod.pod.key)
         if answer is not None:
-            alike.setdefault((answer.reason, _ASKS.sub("", answer.message, count=1)), []).append((pod, answer))
-    for (reason, message), members in list(alike.items())[:_SHOWN]:
+            key = answer.reason, answer.unrecorded, _ASKS.sub("", answer.message, count=1)
+            alike.setdefault(key, []).append((pod, answer))
+    for (reason, unrecorded, message), members in list(alike.items())[:_SHOWN]:
         screen.print()
         names = dict.fromkeys(name for pod, _ in members for name in _names(pod, pending))
         headline = _listed(list(names))
         if reason == Reason.PREPARE_FAILS:
             _print_lines(screen, f"{headline}: {message}", indent="", style="red")
             continue
-        what = str(reason) if reason in _NO_NODE_ASKED else ": ".join(filter(None, ("no node fits", str(reason))))
+        outcome = "not known whether a node fits" if unrecorded else "no node fits"
+        what = str(reason) if reason in _NO_NODE_ASKED else ": ".join(filter(None, (outcome, str(reason))))
         _print_lines(screen, f"{headline}: {what}", indent="", style="red")
         if message != "no node fits":
             counts = {found and found[1] for _, answer in members for found in [_COUNT.match(answer.message)]}
             asked_for = f"{counts.pop()} are asked for; " if len(counts) == 1 and None not in counts else ""
-            _print_lines(screen, f"{asked_for}{message}", indent="  ")
+            doubt = f"; but {unrecorded}, so it may fit" if unrecorded else ""
+            _print_lines(screen, f"{asked_for}{message}{doubt}", indent="  ")
         miss = next((answer.nearest_miss for _, answer in members if answer.nearest_miss), "")
         if miss:
             of_first = f" of {next(iter(names))}" if len(names) > 1 else ""
             _print_lines(screen, f"nearest miss{of_first}: {miss}", indent="  ", style="green")
     if len(alike) > _SHOWN:
         screen.print(f"... and {plural(len(alike) - _SHOWN, 'more reason')}; -o json shows all", style="dim")
-    asked = next((pod for pod in simulation.pods if pod.node is None and why[pod.pod.key].reason), None)
+    waiting = (pod for pod in simulation.pods if pod.node is None)
+    # explain does not know what the source of a node leaves out.
+    asked = next((pod for pod in waiting if why[pod.pod.key].reason and why[pod.pod.key].is_known), None)
     if asked is not None:
         named = next((key for key in asked.pod.claim_keys if key in pending), None)
         subject = f"claim {named}" if named else f"pod {asked.pod.key}"

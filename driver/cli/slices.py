@@ -26,10 +26,12 @@ def command(
     nic_policies: NicPolicies,
     output: str,
 ) -> None:
-    """Print the ResourceSlices of a machine, as YAML for kubectl apply.
+    """Print the ResourceSlices of a machine.
 
-    The slices are exactly what the driver would publish for such a node: a template for node groups that scale from
-    zero, or a way to see which attributes a claim's selectors can use. FILE is a topology file.
+    The slices are what the driver would publish for such a node, as far as its source describes it: a template for node
+    groups that scale from zero, or a way to see which attributes a claim's selectors can use. FILE is a topology file:
+    it has no uuid, driverVersion or linkState, and no PCIe roots, so that the names in pcieRoot are made up. Where
+    Rootport is installed, its admission policy lets its controller alone create such slices.
     """
     inventory = machines.read_one(node=node)
     published = resource_slices(inventory, policies=policies, nic_policies=nic_policies)

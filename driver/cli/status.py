@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _NO_ANSWER = 2
+_INSTEAD = "name a folder or file of dumps with --from"
 
 
 @click.command("status", epilog="""\b
@@ -33,7 +34,7 @@ Examples:
   kubectl rootport status                # the same, as kubectl plugin
 
 \b
-Free is what is healthy, on offer and given to nobody. LARGEST is the most
+Free is what can be given and nobody has. LARGEST is the most
 memory that one more share or partition can get of one GPU.
 
 \b
@@ -42,7 +43,9 @@ error. 2 no answer: bad input, or the cluster cannot be asked.
 """)  # fmt: skip
 @click.argument("node", required=False)
 @connect_option
-@click.option("--from", "dumps", type=FILE, help="A folder of kubectl get -o yaml or json, instead of a cluster.")
+@click.option(
+    "--from", "dumps", type=FILE, help="A folder, or a file, of kubectl get -o yaml or json, instead of a cluster."
+)
 @click.option("-l", "--selector", default="", help="Only devices with these labels, as kubectl get devices -l.")
 @click.option("--unhealthy", is_flag=True, help="Only nodes with an unhealthy device, or that are not ready.")
 @output_option("text", "json")
@@ -83,7 +86,7 @@ def _observed(connect: Connect, selector: str, node: str | None) -> Observation:
     # Imported here, so that --help and a wrong flag cost no half second.
     from driver.adapters.kubernetes.status_objects import read_observed  # noqa: PLC0415 - as said above
 
-    with connect().api as api, progress("reading objects") as step:
+    with connect(instead=_INSTEAD).api as api, progress("reading objects") as step:
         return read_observed(api, selector=selector, node=node, seen=step)
 
 

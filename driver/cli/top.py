@@ -24,6 +24,7 @@ __all__ = ["command"]
 _NO_ANSWER: Final = 2
 _AT_ONCE: Final = 32
 _TIMEOUT_S: Final = 15.0
+_INSTEAD: Final = "use what needs no cluster: `rootport status` and `explain` read dumps, `topo` shows a machine"
 SORTS: Final = ("name", "utilization", "memory", "allocated", "temperature", "power")
 
 
@@ -79,7 +80,7 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
     from driver.adapters.kubernetes.status_objects import NAMESPACE, plugin_pods  # noqa: PLC0415 - takes half a second
     from driver.status.cluster import name_order  # noqa: PLC0415 - as above
 
-    with connect(timeout_s=_TIMEOUT_S).api as api:
+    with connect(timeout_s=_TIMEOUT_S, instead=_INSTEAD).api as api:
         pods = plugin_pods(api, node)
         if not pods:
             where = f"on node {node}" if node is not None else "in this cluster"

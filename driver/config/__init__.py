@@ -2,7 +2,7 @@
 
 Pure: nothing here reads a file or raises for what a claim's author wrote. Every mistake comes back as a
 :class:`~driver.api.validation.errors.FieldError`, all of them at once, so that the CLI, the plugin and an admission
-webhook can each say them in their own way.
+webhook can each show them in their own way.
 """
 
 from driver.config.entries import ConfigEntry, as_written, config_for, read_entries

@@ -38,7 +38,7 @@ class ConfigEntry:
     Attributes:
         where: Its field path.
         requests: The requests it names, as ``request`` or ``request/subrequest``; empty for all.
-        config: What it says.
+        config: Its parameters.
         from_claim: Whether the claim's author wrote it, and not an administrator in the DeviceClass.
     """
 
@@ -141,7 +141,7 @@ def read_entries(
 
 
 def _has_vf(parameters: object) -> bool:
-    # Looked for in what was written, so that it is told together with the other mistakes there.
+    # Looked for in what was written, so that it is reported together with the other mistakes there.
     return isinstance(parameters, dict) and parameters.get("kind") == "RdmaConfig" and parameters.get("vf") is not None
 
 

@@ -124,7 +124,7 @@ class RdmaConfig(StrictWire):
         rdma_cm: Whether the container is given ``/dev/infiniband/rdma_cm``, the RDMA connection manager. Off is for
             nodes that do not load ``rdma_ucm``: there the device node is missing, and a container that names it
             does not start.
-        environment: Whether the container is told its NICs in the variables that NCCL, UCX and NVSHMEM read.
+        environment: Whether the variables that NCCL, UCX and NVSHMEM read name the container's NICs.
         interface: Move the network interface into the pod; None leaves it on the host, and the pod has the device nodes
             alone.
         vf: Settings of a VF; a physical function has none. Only a DeviceClass may have them.

@@ -1,4 +1,4 @@
-"""What a request may ask of a GPU or a NIC: its ``capacity.requests``, checked where a claim is written or prepared.
+"""Checks what a request asks of a GPU or a NIC: its ``capacity.requests``, when a claim is written or prepared.
 
 kube-scheduler itself compares a request with a device's capacity and says of one that can never be met only that it
 cannot allocate the claim.
@@ -23,7 +23,7 @@ _SMALLEST: Final[Mapping[str, tuple[int, str, tuple[str, str]]]] = {
     "memory": (2**20, "bytes", ("Gi", "Mi")),
     "bandwidth": (10**6, "bits per second", ("G", "M")),
 }
-"""Amounts that nobody means, their unit, and the suffixes that were left out: for a small number and a larger one."""
+"""Amounts too small to be meant, their unit, and the missing suffixes: for a small number and for a larger one."""
 
 
 def small_amount(name: str, amount: Quantity) -> str | None:

@@ -33,7 +33,7 @@ class Reason(StrEnum):
     EXTENDED_RESOURCE_NOT_EVALUATED = "ExtendedResourceNotEvaluated"
     """The pod asks for an extended resource that a node's device plugin gives, which explain does not look at."""
     OBJECT_UNREADABLE = "ObjectUnreadable"
-    """An object that decides, or could, is there and could not be read."""
+    """An object that decides, or could, is there and could not be read; or a dump has none of its kind."""
 
     # The pod
     CLAIM_MISSING = "ClaimMissing"

@@ -1,7 +1,7 @@
 """Decides what is wrong with a node's devices, out of readings, reported errors and what is remembered of both.
 
 Nothing here reads hardware or a clock. A *state* is a fault while readings show it, and for a while longer
-(:mod:`driver.health.flapping`). An *error* (an Xid) is told once; it is a fault until it is known to be over
+(:mod:`driver.health.flapping`). An *error* (an Xid) is reported once; it is a fault until it is known to be over
 (:func:`driver.health.gpu_rules.xid_is_over`), never because time went by.
 """
 
@@ -60,7 +60,7 @@ class HealthEngine:
         )
 
     def adopt(self, history: FaultHistory, now: datetime) -> None:
-        """Take over the errors that another instance was told of, which this one may have begun too late to hear.
+        """Take over the errors that another instance received, which this one may have started too late to receive.
 
         Args:
             history: The other's. What it has of a clock that was ahead is left out.
@@ -87,7 +87,7 @@ class HealthEngine:
         events: Sequence[XidEvent] = (),
         recovered: Mapping[DeviceName, datetime] | None = None,
     ) -> NodeHealth:
-        """Take note of what was seen, and say what is wrong.
+        """Record what was seen, and return what is wrong.
 
         Args:
             inventory: What the node has.

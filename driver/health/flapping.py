@@ -1,4 +1,4 @@
-"""How a state that comes and goes is told: at once when it comes, and as over only when it stayed away for a while.
+"""Damps states that come and go: one is reported at once when it comes, and as over when it stayed away for a while.
 
 A taint that comes and goes would have the scheduler give out a device that is about to fail again, and would have the
 controller write the slices of the node each time.
@@ -21,8 +21,8 @@ _MAX_RETURNS: Final = 8
 """More change nothing: the hold is at its longest by then."""
 
 _NO_HOLD: Final = frozenset({LINK_DOWN_FAULT, "RecoveryNeeded"})
-"""A port that is active again can be used at once; one that goes down again and again is told as flapping. What a GPU
-needs, NVIDIA's driver concludes itself."""
+"""A port that is active again can be used at once; one that goes down again and again is reported as flapping. What a
+GPU needs, NVIDIA's driver concludes itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def seen(fault: Fault, known: KnownFault | None, now: datetime, *, needed: int =
         update={
             "effect": fault.effect,
             "message": fault.message,
-            # A state that is held has been there all the time, as far as others can tell.
+            # A state that is held has been there all the time, as far as others see.
             "since": known.since if known.is_reported else fault.since,
             "last": now,
             "sightings": sightings,

@@ -1,8 +1,8 @@
-"""What a reading of a GPU, and an error that NVIDIA's driver reported, say about the GPU's health.
+"""What a reading of a GPU, and an error that NVIDIA's driver reported, mean for the GPU's health.
 
-Two kinds of faults. A *state* is there as long as readings show it: :func:`gpu_faults`. An *error* is told once, by an
-event; whether it is over is for :func:`xid_is_over`. What one reading cannot tell (growth of a counter, whether a state
-returned, how long it has been away) is the engine's.
+Two kinds of faults. A *state* is there as long as readings show it: :func:`gpu_faults`. An *error* is reported once, by
+an event; whether it is over is for :func:`xid_is_over`. What one reading cannot show (growth of a counter, whether a
+state returned, how long it has been away) is the engine's.
 
 Sources: the states are what nvml.h documents of each value; errors as in :mod:`driver.health.xids`.
 """
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 QUIET: Final = timedelta(minutes=5)
-"""An error that nobody has to do anything for, or only to restart the application, is over when it did not come again
+"""An error that needs no action, or only a restart of the application, is over when it did not come again
 for so long."""
 
 SETTLED: Final = timedelta(seconds=30)
@@ -63,7 +63,7 @@ def gpu_faults(reading: GpuReading, now: datetime) -> tuple[Fault, ...]:
     """Return the states that a reading shows, each with ``since=now``; one that was there before keeps its own time.
 
     GpuLost evicts; GpuNotAnswering, RecoveryNeeded and RowRemapFailure keep new work away; RetiredPagesPending,
-    RowRemapPending, ThermalSlowdown and PowerBrakeSlowdown are told only. A lost GPU, or one that does not answer,
+    RowRemapPending, ThermalSlowdown and PowerBrakeSlowdown are only reported. A lost GPU, or one that does not answer,
     shows nothing else.
 
     Args:
@@ -84,7 +84,7 @@ def needs_second_reading(fault: Fault) -> bool:
 def xid_fault(event: XidEvent) -> Fault | None:
     """Return the fault that an error makes, ``Xid79`` for 79, with ``since=event.at``.
 
-    None for an error that says nothing about the GPU (an application's), and for an event without a device: give each
+    None for an error that is not the GPU's (an application's), and for an event without a device: give each
     GPU that it counts for an event of its own.
     """
     known = xid(event.xid)
@@ -102,11 +102,11 @@ def xid_fault(event: XidEvent) -> Fault | None:
 def xid_is_over(
     fault: Fault, reading: GpuReading | None, *, last_event: datetime, was_absent: bool, now: datetime
 ) -> bool | None:
-    """Whether an error that :func:`xid_fault` told is over.
+    """Whether an error that :func:`xid_fault` reported is over.
 
     - A GPU that is lost or does not answer has recovered from nothing.
     - One that was lost or gone since the error, and answers, has been reset: the error is over.
-    - What only tells something (Effect.NONE) is over when it did not come again for QUIET.
+    - What is only reported (Effect.NONE) is over when it did not come again for QUIET.
     - Else the driver's word counts, where it gives one: over when it needs no action, though not before SETTLED.
     - Without the driver's word, an error that the application had to be restarted for is over after QUIET. One that
       needs a reset never ends by mere time.
@@ -119,7 +119,7 @@ def xid_is_over(
         now: In UTC.
 
     Returns:
-        True: it is over. False: it is not, or not yet. None: no reading can tell; a reboot of the node, or an
+        True: it is over. False: it is not, or not yet. None: no reading shows it; a reboot of the node, or an
         administrator's word, ends it.
     """
     if reading is None or reading.lost or reading.not_answering:
@@ -141,7 +141,7 @@ def without_consequences(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Return the faults, in their order, without those that another fault of the same device explains.
 
     RecoveryNeeded is what the driver concludes from an error: where the device has an Xid fault that is at least as
-    severe, that one says more.
+    severe, that one has more detail.
     """
     found = tuple(faults)
     explained = {

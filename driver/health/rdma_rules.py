@@ -1,4 +1,4 @@
-"""What the readings of an RDMA NIC say about its health: its link, how often it went down, and its errors.
+"""What the readings of an RDMA NIC mean for its health: its link, how often it went down, and its errors.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband of Linux for the counters (their names are those of the
 InfiniBand Architecture Specification 1.4, 16.1.3.5, PortCounters). Ten errors are what ibcheckerrs of infiniband-diags
@@ -26,7 +26,7 @@ LINK_ERROR_COUNTERS: Final = (
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-"""What a bad cable, transceiver or port shows. The other counters tell of congestion, of peers and of applications:
+"""What a bad cable, transceiver or port shows. The other counters show congestion, peers and applications:
 they are metrics, and no fault of this device."""
 
 _LINK_DOWNED: Final = "link_downed"
@@ -43,7 +43,7 @@ class _PortHistory:
     """What must be known of a port's former readings.
 
     Attributes:
-        state: The state at the last reading; None where it was not told.
+        state: The state at the last reading; None where it was not reported.
         counters: The counters at the last reading.
         base: The counters at ``base_at``, from which errors are counted.
         noisy: The counters that grew too fast, by how much, until ``noisy_until``.
@@ -135,13 +135,13 @@ def _faults(reading: NicReading, history: NicHistory, now: datetime) -> Iterator
     device = reading.device
     states = {port.number: port.state for port in reading.ports if port.state is not None}
     if states and _ACTIVE not in states.values():
-        told = ", ".join(f"port {number} is {state}" for number, state in states.items())
+        shown_states = ", ".join(f"port {number} is {state}" for number, state in states.items())
         yield Fault(
             device=device,
             reason=LINK_DOWN_FAULT,
             effect=Effect.NO_SCHEDULE,
             since=now,
-            message=f"{told}: check the cable, the switch's port, and on InfiniBand the subnet manager",
+            message=f"{shown_states}: check the cable, the switch's port, and on InfiniBand the subnet manager",
         )
     flapping = [port.number for port in reading.ports if history.flaps(device, port.number) >= _FLAPPING]
     if flapping:

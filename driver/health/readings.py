@@ -1,4 +1,4 @@
-"""What is read of the devices of a node to tell how they are, and for metrics. All of it may be missing."""
+"""Readings of a node's devices, for their health and for metrics. All of it may be missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GpuReading", "NicReading", "PortReading", "RecoveryAction", "Slowdow
 
 
 class RecoveryAction(StrEnum):
-    """What NVIDIA's driver says a GPU needs (nvml.h: nvmlDeviceGpuRecoveryAction_t, driver branch 565 and later)."""
+    """The recovery that NVIDIA's driver asks for (nvmlDeviceGpuRecoveryAction_t of nvml.h, since driver branch 565)."""
 
     NONE = "none"
     GPU_RESET = "gpu-reset"
@@ -36,13 +36,13 @@ class Slowdown(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """What NVML tells of a GPU at one moment; None where it does not tell.
+    """What NVML reports of a GPU at one moment; None where it does not report it.
 
     Attributes:
         device: The GPU's name in the pool.
-        lost: NVML says "GPU is lost": it has fallen off the bus.
+        lost: Whether NVML answers "GPU is lost": it has fallen off the bus.
         not_answering: Why NVML could not be asked about the GPU at all; empty where it could.
-        recovery_action: What the driver says the GPU needs.
+        recovery_action: The recovery that the driver asks for.
         uncorrected_errors: ECC errors that could not be corrected, since the driver was loaded (volatile).
         corrected_errors: ECC errors that were corrected, likewise.
         retired_pages_pending: Whether memory pages wait for a reset to be retired (Volta and older).
@@ -76,9 +76,9 @@ class XidEvent:
     """An error that NVIDIA's driver reported.
 
     Attributes:
-        device: The GPU's name in the pool; None where NVML did not tell which: it counts for all.
+        device: The GPU's name in the pool; None where NVML did not report which: it counts for all.
         xid: The error's number.
-        at: When it was told, in UTC.
+        at: When it was reported, in UTC.
     """
 
     device: DeviceName | None
@@ -88,11 +88,11 @@ class XidEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortReading:
-    """What sysfs tells of an RDMA port at one moment.
+    """What sysfs shows of an RDMA port at one moment.
 
     Attributes:
         number: From 1.
-        state: As the kernel tells it: ``active``, ``down``, ``init``, ``armed``; None where it does not.
+        state: As the kernel reports it: ``active``, ``down``, ``init``, ``armed``; None where it does not.
         counters: Error counters of ``ports/N/counters`` and ``ports/N/hw_counters``, by their names in sysfs.
     """
 
@@ -103,7 +103,7 @@ class PortReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicReading:
-    """What sysfs tells of a NIC at one moment.
+    """What sysfs shows of a NIC at one moment.
 
     Attributes:
         device: The NIC's name in the pool.

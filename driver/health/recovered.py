@@ -1,4 +1,4 @@
-"""An administrator's word that a device is well again, where no driver can tell.
+"""Reads an administrator's statement that a device is well again, where no driver can know.
 
 An annotation of the NodeInventory: ``rootport.dev/recovered: gpu-0000-13-00-0@2026-03-01T10:00:00Z``, several of them
 with commas between. Errors that the device's driver reported until that time are over.

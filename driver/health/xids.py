@@ -4,15 +4,15 @@ Names, and what has to be done at once, are those of NVIDIA's Xid catalogue (rel
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), whose mnemonics stand in the open kernel
 module's nverror.h. What an error does to the device follows from them:
 
-- An application's error says nothing about the GPU, and whoever runs an application could make it: no fault. These are
+- An application's error is not the GPU's, and anybody who runs an application could make it: no fault. These are
   the ones that NVIDIA's DRA driver and device plugin skip (13, 31, 43, 45, 68, 109) and those whose catalogue entry
-  sends one to the application. 109 asks for a reset as well: the driver then says so itself (RecoveryNeeded).
+  sends one to the application. 109 asks for a reset as well: the driver then reports so itself (RecoveryNeeded).
 - RESET_GPU, and the workflows of 48 and 74 that end there: NoSchedule. 94 as well, for the driver retires the memory
   by a reset.
 - RESTART_BM (79), and memory errors that were not contained (95): NoExecute, since nothing that runs can go on.
 - IGNORE, an engine's error that ends with the application's restart, and what needs figures that an NVML event does
   not have (the NVLink 5 workflow of 144 to 150): None. Where the driver wants a reset, RecoveryNeeded keeps work away.
-- 154 only tells that the driver's recovery action changed, which every reading tells: no fault.
+- 154 only reports that the driver's recovery action changed, which every reading shows: no fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Remedy(StrEnum):
     """What ends an error: the catalogue's immediate action."""
 
     NOTHING = "nothing"
-    """Nobody has to do anything at once, or there is nothing that the GPU's use would show."""
+    """No action is needed at once, or there is nothing that the GPU's use would show."""
 
     RESTART_APPLICATION = "restart-application"
     RESET = "reset"
@@ -101,7 +101,7 @@ def _engine(numbers: Iterable[int], name: str) -> list[Xid]:
     return _fault(numbers, name, _RESTART, effect=Effect.NONE, remedy=Remedy.RESTART_APPLICATION)
 
 
-def _told(numbers: Iterable[int], name: str, action: str) -> list[Xid]:
+def _event(numbers: Iterable[int], name: str, action: str) -> list[Xid]:
     return _fault(numbers, name, action, effect=Effect.NONE, remedy=Remedy.NOTHING)
 
 
@@ -147,29 +147,29 @@ _XIDS: Final = {
         _fault((155,), "NVLink error that software defines", _RESET),
         _fault((156,), "a resource of the GPU was retired", _RESET),
         _fault((158,), "fatal timeout of the GPU", _RESET),
-        _told((38, 44, 66, 67), "error of the context switching firmware", _WATCH),
-        _told(
+        _event((38, 44, 66, 67), "error of the context switching firmware", _WATCH),
+        _event(
             (54,),
             "auxiliary power is not connected, clocks are held down",
             "see to the power cables of the GPU's board",
         ),
-        _told((63,), "a memory page or row is to be retired", "reset the GPU when nothing uses it"),
-        _told((78,), "a vGPU could not be started", "update the driver of the host or of the guest"),
-        _told((92,), "high rate of single-bit ECC errors", _WATCH),
-        _told((93,), "the InfoROM was erased too often", _WATCH),
-        _told((106, 107), "test message of the management bus", "nothing has to be done"),
-        _told((108, 137), "NVLink error that comes from another GPU", "look for the errors of the other GPUs"),
-        _told((121,), "C2C link error that was corrected", _WATCH),
-        _told((141,), "fast path error", _WATCH),
-        _told(range(144, 151), "NVLink error", _LINK),
-        _told((157,), "a resource of the GPU could not be retired", _WATCH),
-        _told((159,), "error on the link to the processor (CHI)", _WATCH),
-        _told((160, 161), "memory channel retirement", _WATCH),
-        _told(range(162, 166), "power smoothing", _NO_ACTION),
-        _told((166, 170), "secure NVLink error", _NO_ACTION),
-        _told((167,), "fatal PCIe timeout", _NO_ACTION),
-        _told((168,), "reduced memory capacity", _NO_ACTION),
-        _told((171, 172), "uncorrectable memory error", _NO_ACTION),
+        _event((63,), "a memory page or row is to be retired", "reset the GPU when nothing uses it"),
+        _event((78,), "a vGPU could not be started", "update the driver of the host or of the guest"),
+        _event((92,), "high rate of single-bit ECC errors", _WATCH),
+        _event((93,), "the InfoROM was erased too often", _WATCH),
+        _event((106, 107), "test message of the management bus", "nothing has to be done"),
+        _event((108, 137), "NVLink error that comes from another GPU", "look for the errors of the other GPUs"),
+        _event((121,), "C2C link error that was corrected", _WATCH),
+        _event((141,), "fast path error", _WATCH),
+        _event(range(144, 151), "NVLink error", _LINK),
+        _event((157,), "a resource of the GPU could not be retired", _WATCH),
+        _event((159,), "error on the link to the processor (CHI)", _WATCH),
+        _event((160, 161), "memory channel retirement", _WATCH),
+        _event(range(162, 166), "power smoothing", _NO_ACTION),
+        _event((166, 170), "secure NVLink error", _NO_ACTION),
+        _event((167,), "fatal PCIe timeout", _NO_ACTION),
+        _event((168,), "reduced memory capacity", _NO_ACTION),
+        _event((171, 172), "uncorrectable memory error", _NO_ACTION),
     )
     for entry in entries
 }

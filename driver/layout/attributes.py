@@ -1,10 +1,10 @@
-"""The names of all attributes and capacities that Rootport publishes, and what each one says.
+"""The names of all attributes and capacities that Rootport publishes, and what each one means.
 
 Users write these names in selectors and constraints: they are an API. A name stays what it is; docs/user/attributes.md
 tells the same for users (a test holds the two together).
 
 Names without a domain belong to the driver's domain: ``TYPE`` is ``device.attributes["rootport.dev"].type`` in a
-selector and ``rootport.dev/type`` in a constraint. An attribute is absent where the node does not tell the value.
+selector and ``rootport.dev/type`` in a constraint. An attribute is absent where the node does not report the value.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ PARENT_UUID: Final = "parentUUID"
 """String: of a MIG partition, the UUID of its GPU (the name that NVIDIA's DRA driver has for it). Published only where
 the GpuPolicies want it (``extraAttributes``): there may be 25 partitions a GPU."""
 
-# Of RDMA NICs, their VFs and pools of VFs. A pool says of each thing what is so whichever VF a claim gets.
+# Of RDMA NICs, their VFs and pools of VFs. A pool has only what is the same whichever VF a claim gets.
 
 RDMA_DEVICE: Final = "rdmaDevice"
 """String: the RDMA device, such as ``mlx5_0``."""
@@ -163,7 +163,7 @@ RDMA_NETNS: Final = "rdmaNetns"
 """String: who sees the node's RDMA devices, ``shared`` or ``exclusive`` (``rdma system show``)."""
 
 RAIL: Final = "rail"
-"""Int: the rail of a rail-optimised network that the NIC is on: what the NicPolicies say, or else by the convention of
+"""Int: the rail of a rail-optimised network that the NIC is on: as the NicPolicies set it, or else by the convention of
 :func:`driver.model.rails.with_rails`, which no source confirms. Absent where the NIC is on none."""
 
 PARENT: Final = "parent"

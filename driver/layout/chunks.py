@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from driver.api.resource_v1 import CounterSet, Device
-from driver.api.validation.slices import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, DEVICES_PER_SLICE_WITH_COUNTERS
+from driver.layout.limits import COUNTER_SETS_PER_SLICE, DEVICES_PER_SLICE, DEVICES_PER_SLICE_WITH_COUNTERS
 
 __all__ = ["Chunk", "chunks"]
 

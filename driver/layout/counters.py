@@ -124,7 +124,7 @@ def _scarce_things(labels: Sequence[tuple[MigProfile, str]]) -> Iterator[_Scarce
     """Yield everything that may run out, with a total that NVML vouches for."""
     profiles = [profile for profile, _ in labels]
     for name, amount in _RESOURCES.items():
-        # NVML does not tell how much a GPU has. It has what as many instances of a profile as fit would have.
+        # NVML does not report how much a GPU has. It has what as many instances of a profile as fit would have.
         total = max(amount(profile) * profile.max_instances for profile in profiles)
         yield _Scarce(name, total, {profile.profile_id: amount(profile) for profile in profiles})
     for one, label in labels:

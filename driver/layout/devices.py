@@ -1,4 +1,4 @@
-"""What a device of the inventory says of itself in a ResourceSlice: its attributes."""
+"""The attributes of a device of the inventory in a ResourceSlice."""
 
 from __future__ import annotations
 

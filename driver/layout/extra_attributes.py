@@ -1,4 +1,4 @@
-"""What an administrator has devices publish beyond Rootport's own attributes, such as names that another driver has."""
+"""Adds attributes that an administrator wants published, such as those under another driver's names."""
 
 from __future__ import annotations
 

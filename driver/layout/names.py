@@ -17,13 +17,13 @@ def slice_name(node: str, node_uid: str, index: int, *, other: str = "") -> str:
     """Return the name of a node's slice: ``00000-rootport.dev-node-a-1b2c3d4e5f``.
 
     Consumers sort a pool's slices by name, so the index stands first: it gives the order of allocation. The end
-    tells apart Nodes that had the same name one after the other, and nodes whose long names were cut.
+    distinguishes Nodes that had the same name one after the other, and nodes whose long names were cut.
 
     Args:
         node: The node's name.
         node_uid: The Node's uid; empty where there is no cluster.
         index: The slice's place in the pool.
-        other: What makes it another name, where somebody else has taken that: letters and digits.
+        other: What makes it another name, where another driver's slice has taken that: letters and digits.
     """
     start = f"{index:05x}-{DRIVER_NAME}-"
     end = "-" + hashlib.sha256(f"{node}/{node_uid}".encode()).hexdigest()[:_SUFFIX_LENGTH] + (other and f"-{other}")

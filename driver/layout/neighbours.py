@@ -1,4 +1,4 @@
-"""Which GPUs are joined by links, directly or through others."""
+"""Finds GPUs that are joined by links, directly or through others."""
 
 from __future__ import annotations
 

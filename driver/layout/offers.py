@@ -12,8 +12,8 @@ from typing import Final
 
 from driver.api.gpu_policies import GpuPolicy
 from driver.api.validation.names import label
-from driver.api.validation.slices import COUNTERS_PER_SET
 from driver.layout.counters import GpuCounters, mig_counters, slice_count, whole_counters
+from driver.layout.limits import COUNTERS_PER_SET
 from driver.layout.partition_order import partitions_in_order
 from driver.layout.values import identifier
 from driver.model.devices import DeviceName, DeviceType, Gpu
@@ -27,7 +27,7 @@ MOST_PARTITIONS: Final = 64
 _INT64: Final = 2**63 - 1
 _PARTITIONED: Final = "an administrator has partitioned it: its MIG partitions are published instead"
 _PARTITIONED_ODDLY: Final = "an administrator has partitioned it in a way that cannot be published"
-_IN_MIG_MODE: Final = "MIG mode is on, and NVML tells no partition that could be given"
+_IN_MIG_MODE: Final = "MIG mode is on, and NVML reports no partition that could be given"
 _IN_FIXED_MODE: Final = (
     "MIG mode is on, and a GPU older than Hopper stays in it: its MIG partitions are published instead"
 )
@@ -143,15 +143,15 @@ def _odd(partitions: Sequence[MigPartition]) -> str | None:
     for partition in partitions:
         profile, place = partition.profile, partition.placement
         if place.start < 0 or place.size < 1 or place.start + place.size > COUNTERS_PER_SET:
-            return f"NVML tells an impossible MIG placement: {place.size} memory slices from {place.start}"
+            return f"NVML reports an impossible MIG placement: {place.size} memory slices from {place.start}"
         amounts = (
             profile.multiprocessors, profile.compute_slices, profile.copy_engines, profile.decoders, profile.encoders,
             profile.jpeg_engines, profile.ofa_engines,
         )  # fmt: skip
         if not 1 <= profile.memory_bytes <= _INT64 or profile.max_instances < 1 or min(amounts) < 0:
-            return "NVML tells an impossible MIG profile"
+            return "NVML reports an impossible MIG profile"
         if max(amounts) * profile.max_instances > _INT64:
-            return "NVML tells an impossible MIG profile"
+            return "NVML reports an impossible MIG profile"
         if identifier(profile.name) is None or not partition.label or any(label("", partition.name)):
             return "a MIG profile has no name that a device could have"
     times = Counter(partition.name for partition in partitions)

@@ -1,4 +1,4 @@
-"""What was worked out of late, as long as it is small: nobody fills the memory by asking for much once."""
+"""Remembers recent results up to a total weight, so that no single large question fills the memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _V = TypeVar("_V")
 
 
 class Remembered(Generic[_K, _V]):
-    """Results by what they were worked out of; what was asked for longest ago goes first. Safe for several threads.
+    """Results by their inputs; the least recently used go first. Safe for several threads.
 
     Args:
         most: The weight of all results together.

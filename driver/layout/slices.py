@@ -43,7 +43,7 @@ from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVf
 
 __all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
-_GIVEN_BY_VFS: Final = "in place of a NIC that has VFs, these are published"
+_GIVEN_BY_VFS: Final = "a NIC with VFs is given by its VFs alone"
 _NO_NODES: Final = (
     "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
     "of its own"
@@ -84,10 +84,10 @@ def resource_slices(
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
             GPU is published in one way, because nothing would make the ways exclude each other.
-        has_shares: Whether it keeps what says that a device can be shared (DRAConsumableCapacity). Without that a pool
-            of VFs would be given once, so they are published by name.
+        has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
+            pool of VFs would be given once, so they are published by name.
         health: What is wrong with the devices, and whether any of them can be prepared.
-        other_taints: What somebody else has put on devices, by their names in the slices; it stays on them.
+        other_taints: The taints that others have put on devices, by their names in the slices; they stay.
 
     Raises:
         InputError: The node's name is not one that Kubernetes allows, two devices have one PCI address, or the node
@@ -187,7 +187,7 @@ def left_out_notes(
 
 
 def _names_device_nodes(inventory: Inventory) -> bool:
-    """Whether the source tells device nodes; topology files never do, and simulation assumes them."""
+    """Whether the source names device nodes; topology files never do, and simulation assumes them."""
     return inventory.source is not InventorySource.NCCL_TOPOLOGY
 
 

@@ -1,4 +1,4 @@
-"""The taints of a node's devices for what is wrong with them, and those that somebody else has put on them.
+"""Puts taints on a node's devices for what is wrong with them, and keeps those of others.
 
 Source of the rules: KEP-5055 (device taints and tolerations); limits of k8s.io/api v0.36.3, resource/v1.
 """
@@ -27,7 +27,7 @@ def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[D
     """Return the taint of each device that must not be given, by its name in the slices.
 
     A device has one at most: for the worst of its faults. Its parts and virtual functions have it as well. The time is
-    left to the API server and then kept: tolerations count from when the cluster was told, by the cluster's own clock.
+    left to the API server and then kept: tolerations count from when the cluster learned of it, by its own clock.
     """
     faults = defaultdict[str, list[Fault]](list)
     for fault in health.faults:
@@ -48,7 +48,7 @@ def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[D
 
     Args:
         parts: The slices' contents.
-        health: What the plugin says.
+        health: What the plugin reports.
     """
     if not health.cannot_prepare:
         return {}
@@ -77,7 +77,7 @@ def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTai
 
 
 def _has_own_taint(device: Device, fault: Fault) -> bool:
-    # Made of what the inventory says: driver.layout.nic_devices.LINK_DOWN.
+    # Made of the inventory: driver.layout.nic_devices.LINK_DOWN.
     return isinstance(device, RdmaNic) and fault.reason == LINK_DOWN_FAULT
 
 

@@ -6,7 +6,7 @@ finds nothing there, and may well fit the machine. Of a cluster or dump, objects
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,14 +17,18 @@ from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.layout import attributes as a
 from driver.lint.findings import LintCode, LintFinding, Severity
-from driver.model.devices import DeviceType
-from driver.model.inventory import Inventory, InventorySource
+from driver.model.devices import DeviceType, Gpu
+from driver.model.inventory import Inventory, InventorySource, lacks_nvlinks
+from driver.model.parts import mig_mode_is_fixed
 
 __all__ = ["NOTHING", "Unrecorded", "unread", "unrecorded"]
 
 _OF_DEVICES: Final = frozenset({LintCode.SELECTS_TOO_FEW, LintCode.CAPACITY_UNAVAILABLE, LintCode.NEVER_FITS})
 """Findings that the devices of another node could refute."""
 
+_NO_MODEL: Final = "the GPUs' model is not recorded (--gpu-model names it)"
+_WITH_MIG: Final = frozenset({"8.0", "9.0", "10.0", "10.3"})
+"""CUDA compute capabilities of GPUs with MIG (NVIDIA Multi-Instance GPU User Guide, "Supported GPUs")."""
 _NO_MEMORY: Final = "the GPUs' memory is not recorded (--gpu-memory or --gpu-model gives it)"
 
 
@@ -49,21 +53,28 @@ class Unrecorded:
         for finding in findings:
             yield finding if finding.severity is not Severity.ERROR else self._weakened(finding)
 
-    def _weakened(self, finding: LintFinding) -> LintFinding:
+    def because(self, finding: LintFinding) -> str:
+        """Return the clause that says what is not recorded of what a finding depends on; empty where all is."""
         clauses = [self.names[name] for name in sorted(finding.names) if name in self.names]
         clauses += [self.kinds[kind] for kind in sorted(finding.kinds) if kind in self.kinds]
-        consequence = "it may fit"
-        if not clauses:
+        return " and ".join(dict.fromkeys(clauses))
+
+    def _weakened(self, finding: LintFinding) -> LintFinding:
+        consequence, hint = "it may fit", finding.hint
+        because = self.because(finding)
+        if because:
+            # The values that are there are not those of the machine.
+            hint = "" if finding.code is LintCode.SELECTS_TOO_FEW else hint
+        else:
             consequence = "this is not certain"
-            clauses = [self.classes if finding.code is LintCode.UNKNOWN_CLASS else ""]
+            because = self.classes if finding.code is LintCode.UNKNOWN_CLASS else ""
             # Of other attributes than Rootport's own, only the devices that are there tell which they have.
             if finding.code in _OF_DEVICES or any(map(may_be_extra, finding.names)):
-                clauses = [self.devices]
-        because = " and ".join(filter(None, dict.fromkeys(clauses)))
+                because = self.devices
         if not because:
             return finding
         message = f"{finding.message}; but {because}, so {consequence}"
-        return replace(finding, severity=Severity.WARNING, message=message)
+        return replace(finding, severity=Severity.WARNING, message=message, hint=hint)
 
 
 NOTHING: Final = Unrecorded()
@@ -95,9 +106,18 @@ def unrecorded(inventories: Iterable[Inventory]) -> Unrecorded:
             kinds[DeviceType.RDMA_VF] = "a topology file records no VFs (--vfs-per-nic assumes some)"
         if any(gpu.memory_bytes is None for gpu in inventory.gpus):
             kinds[DeviceType.GPU_RATIO] = _NO_MEMORY
-        if any(gpu.model is None for gpu in inventory.gpus):
-            kinds[DeviceType.MIG] = "the GPUs' model is not recorded (--gpu-model names it)"
+        if clause := _of_partitions(inventory.gpus):
+            kinds[DeviceType.MIG] = clause
     return Unrecorded(names, kinds)
+
+
+def _of_partitions(gpus: Sequence[Gpu]) -> str:
+    if any(gpu.model is None for gpu in gpus):
+        return _NO_MODEL
+    if any(gpu.mig is not None and mig_mode_is_fixed(gpu.cuda_compute_capability) for gpu in gpus):
+        return "MIG mode is not recorded, and a GPU older than Hopper has partitions only where it is on"
+    unknown = (gpu for gpu in gpus if gpu.mig is None and gpu.cuda_compute_capability in _WITH_MIG)
+    return next((f"the MIG partitions of {gpu.model} are not known" for gpu in unknown), "")
 
 
 def _names(inventory: Inventory) -> Iterator[tuple[str, str]]:
@@ -107,8 +127,9 @@ def _names(inventory: Inventory) -> Iterator[tuple[str, str]]:
         yield f"{DRIVER_NAME}/{a.MEMORY_RATIO}", _NO_MEMORY
     if any(gpu.model is None for gpu in gpus):
         for name in (a.MODEL, a.ARCHITECTURE, a.CUDA_COMPUTE_CAPABILITY):
-            yield f"{DRIVER_NAME}/{name}", "the GPUs' model is not recorded (--gpu-model names it)"
-    if len(gpus) > 1 and not any(gpu.links for gpu in gpus):
+            yield f"{DRIVER_NAME}/{name}", _NO_MODEL
+    other_makers = len(gpus) > 1 and any(gpu.vendor != "nvidia" for gpu in gpus) and not any(gpu.links for gpu in gpus)
+    if lacks_nvlinks(gpus) or other_makers:
         yield f"{DRIVER_NAME}/{a.NVLINK_DOMAIN}", "no NVLinks are recorded"
     for name in (a.UUID, a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION):
         yield f"{DRIVER_NAME}/{name}", "the GPUs' driver was not asked"

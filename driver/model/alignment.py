@@ -22,7 +22,7 @@ from driver.model.pci import PciAddress, PciePath
 __all__ = ["NUMA_NODE", "PCIE_ROOT", "PCIE_SWITCH", "Misalignment", "PairDistance", "misalignments", "pair_distances"]
 
 PCIE_SWITCH: Final = f"{DRIVER_NAME}/pcieSwitch"
-"""The attributes, with their domains, that tell of nearness (``driver.layout.attributes``), nearest first."""
+"""The attributes, with their domains, that express nearness (``driver.layout.attributes``), nearest first."""
 
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
@@ -98,12 +98,12 @@ def pair_distances(inventory: Inventory, devices: Sequence[AllocatableDevice]) -
 def misalignments(inventory: Inventory, devices: Sequence[AllocatableDevice]) -> tuple[Misalignment, ...]:
     """Return the GPUs of one pod that could have had a nearer NIC; none where no NIC was given.
 
-    A GPU is told of when both are so:
+    A GPU is reported when both are so:
 
     - A constraint would have brought it nearer: the node has a NIC that is nearer than the nearest one given, and
       shares its switch, PCIe root or NUMA node where the nearest one given does not. The NIC is alike one that was
-      given (PF or VF, link layer), and it can be given (device nodes known, where the node tells any; its link not
-      known to be down). Whether somebody else has it is not asked.
+      given (PF or VF, link layer), and it can be given (device nodes known, where the node names any; its link not
+      known to be down). Whether another claim has it is not checked.
     - A NIC was given in vain: without it, every GPU that has its nearest possible NIC would still have one. So 8 GPUs
       with one NIC, which is next to one of them, are what was asked for, and so are two GPUs that share the NIC at
       their switch.
@@ -136,10 +136,10 @@ def misalignments(inventory: Inventory, devices: Sequence[AllocatableDevice]) ->
     content = [far[name] for name, found in choices.items() if not found]
     spare = [_kind(nic) for nic in _in_vain(nics, content)]
     better = {name: [item for item in found if item.kind in spare] for name, found in choices.items()}
-    return tuple(_told(better, far, spare))
+    return tuple(_proposals(better, far, spare))
 
 
-def _told(
+def _proposals(
     choices: dict[DeviceName, list[_Choice]], far: dict[DeviceName, dict[DeviceName, Distance]], spare: list[_Kind]
 ) -> Iterable[Misalignment]:
     """Propose other NICs for those given in vain, each for the GPU that would win most."""

@@ -1,6 +1,6 @@
 """The devices of a node as its hardware describes them, whoever found them (NVML, sysfs or a topology file).
 
-A field is None where the source does not tell it: nothing here is guessed.
+A field is None where the source does not report it: nothing here is guessed.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class MigProfile:
         memory_bytes: Memory of one instance, in bytes.
         max_instances: How many fit on an empty GPU.
         placements: Where an instance can be placed.
-        multiprocessors: Streaming multiprocessors of one instance; 0 where the source does not tell, as for the
+        multiprocessors: Streaming multiprocessors of one instance; 0 where the source does not report it, as for the
             following.
         copy_engines: Copy engines of one instance.
         decoders: Video decoders of one instance.
@@ -167,7 +167,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigSupport:
-    """What NVML says about MIG.
+    """What NVML reports about MIG.
 
     Attributes:
         enabled: Whether MIG mode is on.
@@ -210,7 +210,7 @@ class PciDevice(ABC):
     @property
     @abstractmethod
     def device_nodes_known(self) -> bool:
-        """Whether the source tells the device's own device nodes, without which no container can be given it."""
+        """Whether the source names the device's own device nodes, without which no container can have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +225,8 @@ class Gpu(PciDevice):
         cuda_compute_capability: ``major.minor``.
         driver_version: The kernel driver's version as the driver writes it, such as ``580.159.03``.
         cuda_driver_version: The highest CUDA version of the driver, ``major.minor``.
-        ecc_enabled: Whether ECC is on; None where the card has none or the source does not tell.
-        mig: MIG support; None where the card has none or the source does not tell.
+        ecc_enabled: Whether ECC is on; None where the card has none or the source does not report it.
+        mig: MIG support; None where the card has none or the source does not report it.
         links: Direct links to other GPUs or NVSwitches.
     """
 
@@ -247,7 +247,7 @@ class Gpu(PciDevice):
 
     @property
     def device_nodes_known(self) -> bool:
-        """Whether the source tells the GPU's minor."""
+        """Whether the source reports the GPU's minor."""
         return self.minor is not None
 
 
@@ -294,23 +294,23 @@ class RdmaFunction(PciDevice):
 
     @property
     def device_nodes_known(self) -> bool:
-        """Whether the source tells the function's verbs node; not while it is bound to vfio-pci or to no driver."""
+        """Whether the source names the function's verbs node; not while it is bound to vfio-pci or to no driver."""
         return self.verbs_minor is not None
 
     @property
     def link_is_up(self) -> bool | None:
-        """Whether any port is active; None where the source tells no port's state."""
+        """Whether any port is active; None where the source reports no port's state."""
         states = [port.state for port in self.ports if port.state is not None]
         return "active" in states if states else None
 
     @property
     def speed_gbps(self) -> int | None:
-        """Of its fastest port, in Gb/s; None where the source tells none."""
+        """The speed of its fastest port, in Gb/s; None where the source reports none."""
         return max((port.speed_gbps for port in self.ports if port.speed_gbps), default=None)
 
     @property
     def bandwidth(self) -> int | None:
-        """Of its fastest port, in bits per second; None where the source tells none."""
+        """The speed of its fastest port, in bits per second; None where the source reports none."""
         return None if self.speed_gbps is None else self.speed_gbps * _GIGA
 
 
@@ -373,7 +373,7 @@ class Fpga(PciDevice):
 
     @property
     def device_nodes_known(self) -> bool:
-        """Whether the source tells any device node of the FPGA."""
+        """Whether the source names any device node of the FPGA."""
         return bool(self.device_paths)
 
 

@@ -1,4 +1,4 @@
-"""How far two devices of a node are apart, in the terms of ``nvidia-smi topo -m``.
+"""Distances between the devices of a node, in the terms of ``nvidia-smi topo -m``.
 
 The terms and their order are those of NVML (nvml.h, nvmlGpuTopologyLevel_t) and of the legend that nvidia-smi prints.
 Pure data: what a matrix looks like on a terminal is the CLI's.
@@ -114,8 +114,8 @@ def distance(inventory: Inventory, a: PciAddress, b: PciAddress) -> Distance:
     - a common root: PHB, unless their NUMA nodes differ: clouds hang the devices of two sockets on one virtual bus;
     - a common NUMA node: NODE; different ones: SYS.
 
-    A machine that tells no device's NUMA node has a single one (Linux gives -1 there): NODE. Where only some devices
-    tell theirs, one that does not is taken to be far away (SYS): a nearness is never promised that nobody told.
+    A machine that reports no device's NUMA node has a single one (Linux gives -1 there): NODE. Where only some devices
+    have one, a device without is taken to be far away (SYS): no nearness is promised that is not reported.
 
     Raises:
         InputError: The inventory has no device at one of the addresses.

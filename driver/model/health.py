@@ -1,4 +1,4 @@
-"""What is wrong with the devices of a node, as its plugin found it."""
+"""The health of a node's devices, as its plugin found it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Effect(StrEnum):
     """What a fault does to the device: the effects of a device taint (KEP-5055, k8s.io/api v0.36.3, resource/v1)."""
 
     NONE = "None"
-    """It is told, and keeps nobody away: the device is degraded, not unhealthy."""
+    """It is only reported: the device is degraded, not unhealthy."""
 
     NO_SCHEDULE = "NoSchedule"
     """Nothing new is given it; what has it keeps it."""
@@ -36,7 +36,7 @@ class Effect(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The worst has 0."""
+        """The effect's place by severity: the worst has 0."""
         return (Effect.NO_EXECUTE, Effect.NO_SCHEDULE, Effect.NONE).index(self)
 
 
@@ -61,10 +61,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHealth:
-    """What a node's plugin says of its devices.
+    """What a node's plugin reports of its devices.
 
     Attributes:
-        watched: The whole devices that somebody watches; of all others nothing is known.
+        watched: The whole devices that are watched; of all others nothing is known.
         faults: What is wrong; of a device each reason once.
         cannot_prepare: Why the plugin can prepare no claim at all, in one CamelCase word; empty where it can, or may.
     """

@@ -1,4 +1,4 @@
-"""What stays known of a NIC's function while a pod has it and sysfs, which shows one network namespace, does not."""
+"""Keeps what is known of a NIC's function while a pod has it: sysfs shows only the host's network namespace."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_lent(now: Inventory, former: Inventory | None, lent: Mapping[str, LentN
     """Return the inventory in which a lent function has what was known of it before it was lent.
 
     Its interfaces are those of the former inventory: until it is given back, sysfs may show none of them, or one under
-    the name that it had in the pod. Where RDMA devices are in one network namespace each, what sysfs does not tell of
+    the name that it had in the pod. Where RDMA devices are in one network namespace each, what sysfs does not show of
     the RDMA device is taken over as well: its name, ports, device nodes and model. Where they are shared, sysfs shows
     them whoever has them, and is believed. A function that is gone from the PCI tree is gone.
 
@@ -69,9 +69,9 @@ def _known(function: _F, before: RdmaFunction | None, names: LentNames, *, hides
         kept,
         rdma_device=function.rdma_device or before.rdma_device or names.rdma_device,
         model=function.model or before.model,
-        # Of a hidden device sysfs tells that it has ports, and not how they are.
+        # Of a hidden device sysfs shows that it has ports, and not how they are.
         ports=before.ports if function.link_is_up is None and before.ports else function.ports,
-        # Numbers that are told now are right: the kernel makes the nodes anew when it moves the device.
+        # Numbers that are reported now are right: the kernel makes the nodes anew when it moves the device.
         verbs_minor=before.verbs_minor if function.verbs_minor is None else function.verbs_minor,
         umad_minors=function.umad_minors or before.umad_minors,
         issm_minors=function.issm_minors or before.issm_minors,

@@ -1,4 +1,4 @@
-"""One inventory out of two: the PCIe tree as sysfs tells it, and the GPUs as NVIDIA's driver (NVML) does."""
+"""Merges two inventories: the PCIe tree of sysfs, and the GPUs as NVIDIA's driver (NVML) reports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["merge_nvml"]
 def merge_nvml(tree: Inventory, gpus: Iterable[Gpu], notes: Iterable[str] = ()) -> Inventory:
     """Put what NVML knows of a node's GPUs into the inventory that sysfs gave, by PCI address.
 
-    NVML wins for each fact that it tells, the index included; the PCIe path is the tree's. A GPU that only NVML knows
+    NVML wins for each fact that it reports, the index included; the PCIe path is the tree's. A GPU that only NVML knows
     is kept without a path. An NVIDIA GPU that only the tree has is left out: CUDA cannot use it (bound to vfio-pci,
     fallen off the bus, or too old for the driver). Each of the two gets a note. GPUs of
     other vendors take the indices behind NVML's, in PCI order. All else stays as it was.

@@ -1,4 +1,4 @@
-"""What is given other than as a device of its own: parts of GPUs, and any one of a NIC's virtual functions.
+"""Devices that can be allocated beside whole ones: parts of GPUs, and any one of a NIC's virtual functions.
 
 A GPU is given in one mode at a time: whole or in shares of bytes (the GPU itself), in shares of percent
 (:class:`GpuRatio`), or in partitions (:class:`MigPartition`). All modes are on offer at once, and counters in the
@@ -70,17 +70,17 @@ class _GpuPart:
 
     @property
     def address(self) -> PciAddress:
-        """The GPU's."""
+        """The GPU's PCI address."""
         return self.gpu.address
 
     @property
     def pcie(self) -> PciePath:
-        """The GPU's."""
+        """The GPU's path in the PCIe tree."""
         return self.gpu.pcie
 
     @property
     def device_nodes_known(self) -> bool:
-        """As of the GPU; a partition's own nodes are known once it exists."""
+        """Whether the GPU's device nodes are known; a partition's own are known once it exists."""
         return self.gpu.device_nodes_known
 
 
@@ -143,17 +143,17 @@ class RdmaVfPool:
 
     @property
     def address(self) -> PciAddress:
-        """The NIC's."""
+        """The NIC's PCI address."""
         return self.nic.address
 
     @property
     def pcie(self) -> PciePath:
-        """The NIC's."""
+        """The NIC's path in the PCIe tree."""
         return self.nic.pcie
 
     @property
     def device_nodes_known(self) -> bool:
-        """Always: VFs whose device nodes are not known are none of the pool's."""
+        """Always true: VFs whose device nodes are not known are not in the pool."""
         return True
 
 
@@ -204,7 +204,7 @@ def gpu_parts(gpu: Gpu) -> Iterator[GpuRatio | MigPartition]:
 
     A GPU with a static layout has the partitions of that layout alone, one whose MIG mode is fixed what goes with the
     mode. One whose memory is not known cannot be given by percent of it. Two profiles whose names make one label are
-    told apart by NVML's numbers.
+    distinguished by NVML's numbers.
     """
     mig = gpu.mig
     if mig is None:

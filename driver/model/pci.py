@@ -61,10 +61,10 @@ class PciePath:
 
     Attributes:
         root: The root complex's host bridge as the standard attribute ``resource.kubernetes.io/pcieRoot`` names it,
-            ``pci<domain>:<bus>``; None where the source of the inventory does not tell.
+            ``pci<domain>:<bus>``; None where the source of the inventory does not report it.
         root_port: The root port's address; None where unknown, or where the device is integrated in the root complex.
         switches: The upstream ports of the switches on the way, outermost first; empty without a switch.
-        numa_node: The NUMA node of the root complex; None where the platform does not tell (sysfs says -1).
+        numa_node: The NUMA node of the root complex; None where the platform does not report it (-1 in sysfs).
     """
 
     root: str | None = None

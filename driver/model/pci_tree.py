@@ -1,4 +1,4 @@
-"""Which PCIe switches join devices, and which are only part of one card: one rule for every source of an inventory."""
+"""Finds which PCIe switches join devices, and which are only part of one card, for every source of an inventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rail each RDMA NIC of a node is on, by convention."""
+"""Puts each RDMA NIC of a node on a rail, by convention."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def on_rail(nic: RdmaNic, rail: int | None) -> RdmaNic:
 def _compute_fabric(nics: Sequence[RdmaNic]) -> Sequence[RdmaNic]:
     """Return the largest group of alike NICs; of equal ones that of InfiniBand; none where that is not one group.
 
-    NICs are alike when vendor, model and link layer are the same. Speed tells NICs of an unknown model apart; where the
-    model is known it does not count, because a port without a cable shows another speed, and the rails of its
+    NICs are alike when vendor, model and link layer are the same. Speed distinguishes NICs of an unknown model; where
+    the model is known it does not count, because a port without a cable shows another speed, and the rails of its
     neighbours must not move with it. The subnet prefix of InfiniBand does not count for the same reason: a port has the
     default prefix until a subnet manager has set it up.
     """

@@ -1,4 +1,4 @@
-"""The Event that tells a pod's owner that its GPU and its NIC could have been nearer to each other."""
+"""The Event that informs a pod's owner that its GPU and its NIC could have been nearer to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims were given of this driver's devices: what is kept of a ResourceClaim, and no more, for there are many."""
+"""Extracts what a claim was allocated of this driver's devices, and no more, since there are many claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT_LENGTH: Final = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimAllocation:
-    """One result of a claim's allocation, with what the node's plugin says of it.
+    """One result of a claim's allocation, with what the node's plugin reports of it.
 
     Attributes:
         namespace: The claim's.
@@ -34,10 +34,10 @@ class ClaimAllocation:
         pool: The device's pool: its node.
         device: The device's name in the pool.
         share_id: Which share of the device; empty where it is given once.
-        core: Percent of the core that it consumes; None where it does not say.
-        memory_bytes: Bytes of memory that it consumes; None where it does not say.
-        memory_ratio: Percent of memory that it consumes; None where it does not say.
-        bandwidth: Bits per second of a NIC that it consumes; None where it does not say.
+        core: Percent of the core that it consumes; None where it is not consumed.
+        memory_bytes: Bytes of memory that it consumes; None where it is not consumed.
+        memory_ratio: Percent of memory that it consumes; None where it is not consumed.
+        bandwidth: Bits per second of a NIC that it consumes; None where it is not consumed.
         isolation: Whether the limits hold; None before it is prepared, and where it has no limits.
         vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
             prepared, and for other devices.
@@ -77,12 +77,12 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
     ours = [item for item in results if item["driver"] == DRIVER_NAME and not item.get("adminAccess")]
     if not ours:
         return
-    said = {
+    reported = {
         device_key(entry): entry.get("data") for entry in status.get("devices") or () if entry["driver"] == DRIVER_NAME
     }
     metadata = claim["metadata"]
     for item in ours:
-        prepared = _prepared(said.get(device_key(item)))
+        prepared = _prepared(reported.get(device_key(item)))
         vf = prepared.vf if prepared and prepared.vf != item["device"] else None
         consumed = {key.removeprefix(_DOMAIN): value for key, value in (item.get("consumedCapacity") or {}).items()}
         yield ClaimAllocation(
@@ -108,9 +108,9 @@ def _whole(text: str | None) -> int | None:
     return None if text is None else max(Quantity(text).ceil(), 0)
 
 
-def _text(said: str | None) -> str | None:
+def _text(text: str | None) -> str | None:
     """Return what fits into a Device's status as a text; None where it does not."""
-    return said if said and len(said) <= _TEXT_LENGTH and said.isprintable() else None
+    return text if text and len(text) <= _TEXT_LENGTH and text.isprintable() else None
 
 
 def _percent(text: str | None) -> int | None:
@@ -126,10 +126,10 @@ def _prepared(data: object) -> PreparedDeviceData | None:
         return None
 
 
-def _isolation(said: PreparedIsolation | None) -> DeviceIsolation | None:
+def _isolation(reported: PreparedIsolation | None) -> DeviceIsolation | None:
     """Return the isolation as a Device's status has it; None where it does not fit in there."""
     try:
-        return _shared(said.state, said.by, said.version) if said else None
+        return _shared(reported.state, reported.by, reported.version) if reported else None
     except ValidationError:
         return None
 

@@ -1,4 +1,4 @@
-"""Which pods a claim is reserved for: what is kept of ``status.reservedFor``, and no more, for there are many."""
+"""Extracts the pods that a claim is reserved for, and no more of it, since there are many claims."""
 
 from __future__ import annotations
 

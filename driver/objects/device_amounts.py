@@ -1,4 +1,4 @@
-"""How much a device has, how much of that can be given, how much is given, and what one more claim can get of it."""
+"""Counts what a device has, what can be allocated of it, what is allocated, and what one more claim can get."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = [
 _ALL: Final = 100
 _MEBI: Final = 20
 _ZERO: Final = Quantity("0")
-# What instances of profiles take beside memory slices. NVML does not tell how much of it a GPU has: it has what as many
-# instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
+# What instances of profiles take beside memory slices. NVML does not report how much of it a GPU has: it has what as
+# many instances of a profile as fit would have (as for the counters in the slices, driver.layout.counters).
 _RESOURCES: Final[tuple[Callable[[MigProfile], int], ...]] = (
     lambda profile: profile.compute_slices,
     lambda profile: profile.multiprocessors,
@@ -43,7 +43,7 @@ _RESOURCES: Final[tuple[Callable[[MigProfile], int], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOffer:
-    """In which ways a device is on offer; false where it is in none.
+    """The ways in which a device is on offer; false where there are none.
 
     Attributes:
         whole: The device itself: whole or in shares.
@@ -68,7 +68,7 @@ NOT_OFFERED: Final = DeviceOffer(whole=False, parts=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """What is given of a device.
+    """What is allocated of a device.
 
     Attributes:
         mode: In which way; None while it is free.

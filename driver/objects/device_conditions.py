@@ -16,10 +16,10 @@ __all__ = ["DEGRADED", "HEALTHY", "DeviceState", "conditions_of", "state_of"]
 DeviceState: TypeAlias = Literal["Healthy", "Unhealthy", "Unknown"]
 
 HEALTHY: Final = "Healthy"
-"""The condition that is False where nothing new is given the device, and Unknown where nobody watches it."""
+"""The condition that is False where the device must not be allocated, and Unknown where it is not watched."""
 
 DEGRADED: Final = "Degraded"
-"""The condition that is True where something is wrong that keeps nobody away; it is absent otherwise."""
+"""The condition that is True where something is wrong that does not keep work away; it is absent otherwise."""
 
 _MESSAGE_LENGTH: Final = 4096
 _STATES: Final[dict[str, DeviceState]] = {"True": "Healthy", "False": "Unhealthy", "Unknown": "Unknown"}
@@ -30,15 +30,15 @@ def conditions_of(
 ) -> tuple[Condition, ...]:
     """Return the conditions, Healthy first.
 
-    ``lastTransitionTime`` is when the faults began, and empty where they do not tell: then who writes the condition
+    ``lastTransitionTime`` is when the faults began, and empty where they have no time: then who writes the condition
     knows when it changed.
 
-    What a silent node has said of a fault holds until it says otherwise: no fault is over because nobody looks.
+    What a silent node has reported of a fault holds until it reports otherwise: a fault does not end by silence.
 
     Args:
         device: A GPU, NIC or FPGA; of a virtual function its NIC.
         faults: Its faults, the worst first.
-        is_watched: Whether somebody watches the device.
+        is_watched: Whether the device is watched.
         is_silent: Whether nothing is heard of its node.
     """
     severe = [fault for fault in faults if fault.effect is not Effect.NONE]

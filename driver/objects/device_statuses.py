@@ -1,4 +1,4 @@
-"""The status of a node's Device objects: how each device is, who has it, how much of it, and what is left."""
+"""Makes the status of a node's Device objects: its health, its allocations, and what is left of it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def device_statuses(
         inventory: The node.
         allocations: What was allocated; that of other pools, and of devices that the node no longer has, counts for
             nothing.
-        health: What the node's plugin says of its devices.
+        health: What the node's plugin reports of its devices.
         offers: In which ways each device is on offer; what is not here is in none. None: all in all ways.
         is_silent: Whether nothing is heard of the node's plugin: then nothing of it can be given.
         pods: The pods that have what a claim was given.
@@ -96,7 +96,7 @@ def device_statuses(
         conditions = conditions_of_card[nics[device.parent].name if isinstance(device, RdmaVf) else device.name]
         state = state_of(conditions)
         offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
-        if is_silent or state == "Unhealthy":
+        if is_silent or health.cannot_prepare or state == "Unhealthy":
             offer = NOT_OFFERED
         items = given.get(device.name, [])
         shown = tuple(_allocation(part, item, pods(item)) for part, item in items[:MAX_ALLOCATIONS])

@@ -1,4 +1,4 @@
-"""The Device objects of a node: what ``kubectl get devices`` shows."""
+"""Makes the Device objects of a node, which ``kubectl get devices`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the health of a node's devices and the status of its NodeInventory."""
+"""Converts between the health of a node's devices and the status of its NodeInventory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between a node's inventory and its NodeInventory object."""
+"""Converts between a node's inventory and its NodeInventory object."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def parse_node_inventory(document: object) -> NodeInventory:
 def inventory_of(node_inventory: NodeInventory) -> Inventory:
     """Return the inventory that a node's plugin wrote.
 
-    What a node wrote is not trusted: each value's form is checked by the model (:func:`parse_node_inventory` tells its
-    mistakes), and here the name, the number of devices, and that no two of them have one PCI address. What
-    ``spec.counts`` says is not read: it is for people.
+    What a node wrote is not trusted: each value's form is checked by the model (:func:`parse_node_inventory` reports
+    its mistakes), and here the name, the number of devices, and that no two of them have one PCI address.
+    ``spec.counts`` is not read: it is for people.
 
     Raises:
         InputError: There are too many devices, two have one address, or the name is not a node's; all mistakes, with
@@ -124,7 +124,7 @@ def _spec(inventory: Inventory) -> dict[str, Any]:
 def _nic(nic: RdmaNic) -> dict[str, Any]:
     fields = asdict(nic)
     for vf in fields["vfs"]:
-        # Its NIC says both; a node may have a thousand VFs.
+        # Its NIC has both; a node may have a thousand VFs.
         del vf["parent"]
         if vf["pcie"] == fields["pcie"]:
             del vf["pcie"]
@@ -134,7 +134,7 @@ def _nic(nic: RdmaNic) -> dict[str, Any]:
 def _notes(notes: tuple[str, ...]) -> list[str]:
     kept = [_note(note) for note in notes[:MAX_NOTES]]
     if len(notes) > MAX_NOTES:
-        kept[-1] = f"and {len(notes) - MAX_NOTES + 1} more notes, which the plugin's log tells"
+        kept[-1] = f"and {len(notes) - MAX_NOTES + 1} more notes, which are in the plugin's log"
     return kept
 
 

@@ -1,4 +1,4 @@
-"""Claims for GPUs and the RDMA NICs next to them, group by group. Pure."""
+"""Writes claims for GPUs and the RDMA NICs next to them, group by group."""
 
 from driver.pairs.claim import claim_spec
 from driver.pairs.request import PairsRequest, Scope

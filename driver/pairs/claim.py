@@ -1,4 +1,4 @@
-"""The claim for a :class:`PairsRequest`.
+"""Writes the claim for a :class:`PairsRequest`.
 
 Each group is a request for NICs and one for GPUs. With one scope, a matchAttribute constraint holds the two together.
 The ladder is a prioritized list (KEP-4816) of the NIC's request, a rung for each scope. Why it is written as it is,
@@ -16,8 +16,8 @@ from how kube-scheduler searches (k8s.io/dynamic-resource-allocation v0.36.3, st
 - The root rung's devices have one NUMA node as well. On real machines a root has a single one; clouds hang the devices
   of two sockets on one virtual root, and there the nearer NIC is the one of the GPU's own socket.
 
-Four constraints a group, or five with several GPUs. Every GPU tells its PCIe root; one whose NUMA node nobody tells
-fits no rung.
+Four constraints a group, or five with several GPUs. Every GPU has its PCIe root; one without a NUMA node fits no
+rung.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person asks of ``rootport pairs``, checked: as many groups of GPUs and NICs as the API lets one claim have."""
+"""The request of ``rootport pairs``, checked: as many groups of GPUs and NICs as the API allows in one claim."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 from driver.api.quantity import Quantity
 from driver.config.shares import share_errors
 from driver.errors import InputError
+from driver.wording import plural
 
 __all__ = ["PairsRequest", "Scope"]
 
@@ -23,7 +24,7 @@ _MAX_RAIL: Final = 4095
 
 
 class Scope(StrEnum):
-    """How near a GPU's NIC is to be. LADDER: under its switch, else under its root, else on its NUMA node."""
+    """How near a GPU's NIC has to be. LADDER: under its switch, else under its root, else on its NUMA node."""
 
     SWITCH = "switch"
     ROOT = "root"
@@ -39,14 +40,14 @@ class PairsRequest:
         gpus: How many GPUs, or shares of GPUs.
         nics: How many NICs, VFs or shares of NICs.
         scope: How near the devices of a group are to each other.
-        virtual_functions: VFs instead of whole NICs.
+        virtual_functions: Whether VFs are asked for instead of whole NICs.
         gpu_core: Percent of each GPU's compute; None for all of it.
         gpu_memory: Bytes of each GPU's memory; None for all of it.
         bandwidth: Of each NIC, in bits per second; None for the whole NIC.
         rails: The rail of each NIC, all of one fabric; empty where any will do.
 
     Raises:
-        InputError: No claim can say that; all reasons at once.
+        InputError: No claim can express that; all reasons at once.
     """
 
     gpus: int
@@ -65,17 +66,17 @@ class PairsRequest:
 
     @property
     def groups(self) -> int:
-        """How many groups."""
+        """The number of groups."""
         return min(self.gpus, self.nics)
 
     @property
     def gpus_each(self) -> int:
-        """GPUs of a group."""
+        """The number of GPUs in a group."""
         return self.gpus // self.groups
 
     @property
     def nics_each(self) -> int:
-        """NICs of a group."""
+        """The number of NICs in a group."""
         return self.nics // self.groups
 
     @property
@@ -85,17 +86,17 @@ class PairsRequest:
 
     @property
     def differ(self) -> bool:
-        """Whether the claim has to say that its GPUs differ: two shares may otherwise be of one GPU."""
+        """Whether the claim has to require that its GPUs differ: two shares may otherwise be of one GPU."""
         return self.shares_gpus and self.gpus > 1
 
     @property
     def one_fabric(self) -> bool:
-        """Whether the claim has to say that its NICs have one link type: each kind of fabric has rails of its own."""
+        """Whether the claim has to require one link type of its NICs: each kind of fabric has rails of its own."""
         return bool(self.rails) and self.nics > 1
 
     @property
     def constraints_each(self) -> int:
-        """Constraints of a group."""
+        """The number of constraints for a group."""
         if self.scope is not Scope.LADDER:
             return 1
         return 4 if self.gpus_each == 1 else 5
@@ -124,7 +125,8 @@ class PairsRequest:
         else:
             yield from self._limits()
         if self.rails and len(self.rails) != self.nics:
-            yield f"--rails names {len(self.rails)} rails for {self.nics} NICs: name one rail for each NIC"
+            rails, nics = plural(len(self.rails), "rail"), plural(self.nics, "NIC")
+            yield f"--rails names {rails} for {nics}: name one rail for each NIC"
         for rail in dict.fromkeys(self.rails):
             if not 0 <= rail <= _MAX_RAIL:
                 yield f"--rails: {rail} is not a rail: expected a number from 0 to {_MAX_RAIL}"

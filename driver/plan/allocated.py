@@ -1,4 +1,4 @@
-"""An allocation's results for this driver, each with the device of the inventory that it names."""
+"""Reads an allocation's results for this driver, each with the device of the inventory that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a GPU an allocation gave: percent of its core, bytes of its memory.
+"""Reads how much of a GPU an allocation gives: percent of its core, bytes of its memory.
 
 kube-scheduler writes what a share takes of each capacity into ``consumedCapacity``, after the request policies of the
 ResourceSlice (KEP-5075). What stands there is checked again: this is the last place before a container gets it.
@@ -32,7 +32,7 @@ _DOMAIN: Final = f"{DRIVER_NAME}/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAmount:
-    """How much of a GPU.
+    """An allocated amount of a GPU.
 
     Attributes:
         core: Percent of its core, 1 to 100.
@@ -66,7 +66,7 @@ def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | Non
 def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
     """Yield what is wrong with the capacities that the claim asks for, where a request was given a GPU or a NIC.
 
-    A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone does not tell.
+    A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone is not enough.
     The alternatives of a prioritized list that were not taken may be other drivers': they are left alone.
     """
     by_request: dict[str, list[AllocatedDevice]] = {}
@@ -133,7 +133,7 @@ def _consumed(item: AllocatedDevice, device: Gpu | GpuRatio) -> GpuAmount | tupl
         # What the slice said once is not known any more; only all of the core needs no limit.
         memory = None
         if core != _ALL and _MEMORY in values:
-            what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not tell the GPU's memory any more"
+            what = f"{shown(str(values[_MEMORY][1]))}: the node's inventory does not have the GPU's memory any more"
             errors.append(FieldError(item.capacity_path(values[_MEMORY][0]), f"{what} ({item.at})"))
     elif _MEMORY not in values and core == _ALL:
         memory = device.memory_bytes

@@ -1,4 +1,4 @@
-"""An allocated claim + the node's inventory → what preparing it takes: every check of the claim, and no files.
+"""Decides what preparing an allocated claim takes on a node: makes every check of the claim, and no files.
 
 This is the last line of defence behind the scheduler: what cannot be prepared as the allocation says is refused here,
 before anything is done to the node. It reads nothing but its arguments, and nothing that a claim's author wrote becomes
@@ -27,8 +27,8 @@ from driver.plan.isolate import refuse_conflicts, with_isolation
 from driver.plan.isolation.interface import IsolationHost
 from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
 from driver.plan.nics import with_nics
-from driver.plan.sharing import Holding, refuse_double_use
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_double_use
+from driver.plan.uses import GpuUse, Holding, NicUse
 
 __all__ = ["Decision", "decide"]
 

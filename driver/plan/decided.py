@@ -1,4 +1,4 @@
-"""What is decided for each device of a claim: one record, which each step of :mod:`driver.plan.decide` adds to."""
+"""The record of one device of a claim, to which each step of :mod:`driver.plan.decide` adds what it decides."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from driver.plan.allocated import AllocatedDevice
 from driver.plan.amounts import GpuAmount
 from driver.plan.effects import ConfigureVf, Effect, LendInterface
 from driver.plan.isolation.interface import IsolationPlan
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, Holding, NicUse
 
 __all__ = ["DecidedDevice", "NicPlan"]
 
@@ -44,7 +43,7 @@ class DecidedDevice:
 
     Attributes:
         allocated: The device that was allocated.
-        config: What class and claim say about it.
+        config: The parameters that apply to it, of class and claim.
         amount: How much of a GPU; None for MIG partitions and for other devices.
         bandwidth: How many bits per second of a NIC; None where it is given whole, and for other devices.
         isolation: How the GPU's share is isolated; None where :attr:`gpu_use` is, and before that is decided.

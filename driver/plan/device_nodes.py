@@ -1,4 +1,4 @@
-"""Which device nodes a container needs for a device."""
+"""Finds the device nodes that a container needs for a device."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def device_nodes(device: AllocatableDevice, config: DeviceConfig, subject: str) 
 
     Args:
         device: What was allocated.
-        config: What class and claim say about it.
+        config: The parameters that apply to it, of class and claim.
         subject: Names claim, request and device in the errors.
 
     Raises:
-        NodeError: The inventory does not tell the device's nodes, or tells something that is none.
+        NodeError: The inventory does not name the device's nodes, or names something that is none.
         UnsupportedError: A GPU whose vendor's device nodes are not known here.
     """
     match device:
@@ -119,7 +119,7 @@ def pool_nodes(
     Args:
         pool: What was allocated.
         functions: Those of its virtual functions that the container gets.
-        config: As in :func:`device_nodes`, which says what is raised, too.
+        config: As in :func:`device_nodes`, which raises the same errors.
         subject: As there.
     """
     amazon = pool.nic.vendor == _AMAZON

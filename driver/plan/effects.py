@@ -1,4 +1,4 @@
-"""What preparing a claim does to the node beside writing files: as data, so that it can be journalled and undone.
+"""Effects: what preparing a claim does to the node beside writing files, as data that can be journalled and undone.
 
 An effect is written down before it is begun, and forgotten after it is undone. Doing one twice, or undoing what was
 never done, changes nothing. Claims may have an equal effect: it is done for the first and undone after the last.
@@ -43,7 +43,7 @@ class GpuEffect(BaseModel):
 
     @property
     def target(self) -> str:
-        """What it is done to: the GPU's name in the pool."""
+        """The name in the pool of the GPU that it changes."""
         return self.gpu
 
 
@@ -62,7 +62,7 @@ class NicEffect(BaseModel):
 
     @property
     def target(self) -> str:
-        """What it is done to: the function's name in the pool."""
+        """The name in the pool of the function that it changes."""
         return self.function
 
 

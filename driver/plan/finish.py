@@ -22,8 +22,7 @@ from driver.plan.host import host_folder
 from driver.plan.isolation.interface import ClaimFile, Isolation
 from driver.plan.metadata import distances_of, request_metadata
 from driver.plan.nic_environment import nic_environment
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, Holding, NicUse
 
 __all__ = ["PreparePlan", "PreparedDevice", "finish"]
 
@@ -97,7 +96,7 @@ class PreparePlan:
 
     @property
     def holdings(self) -> tuple[Holding, ...]:
-        """What the claim holds."""
+        """What the claim holds of the node's devices."""
         return tuple(device.holding(self.claim) for device in self.devices)
 
     @property

@@ -1,4 +1,4 @@
-"""What planning a claim takes from the host: its folders, and what it has and has left of RDMA NICs."""
+"""The host as planning a claim sees it: its folders, and its RDMA NICs with what other claims hold of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.devices import DeviceName
-from driver.plan.sharing import Holding
+from driver.plan.uses import Holding
 
 __all__ = ["NicHost", "host_folder", "nics_beside"]
 

@@ -1,4 +1,4 @@
-"""Which network interfaces, and RDMA devices of a node in exclusive mode, are lent to a claim's pod, by which name.
+"""Decides which network interfaces and RDMA devices are lent to a claim's pod, and their names there.
 
 A network interface is in one network namespace at a time, so it goes to exactly one pod. Moving it is the CNI plugin's
 when the pod's sandbox is made: CDI edits are a container's, and a container that restarts would not find it any more.
@@ -38,7 +38,7 @@ class UsedFunction:
     Attributes:
         item: The device that was allocated.
         function: The function.
-        config: What class and claim say about it.
+        config: The parameters that apply to it, of class and claim.
         bandwidth: Of a share of a NIC, in bits per second; None where the function is the claim's alone.
     """
 

@@ -1,4 +1,4 @@
-"""How each GPU of a claim is isolated, and whether the isolation of one claim's devices goes together."""
+"""Decides how each GPU of a claim is isolated, and refuses devices of one claim whose isolation contradicts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def refuse_conflicts(devices: Sequence[DecidedDevice], host: IsolationHost, clai
 
     Args:
         devices: From :func:`with_isolation`; nothing is given twice.
-        host: Its ``files_root`` tells which mounts are files of the claim.
+        host: Mounts below its ``files_root`` are files of the claim.
         claim: Named in the errors.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The device metadata file of a request: what its devices are, for the programs in the container (KEP-5304).
+"""Makes each request's device metadata file, from which programs in the container learn their devices (KEP-5304).
 
 Source of paths and format: k8s.io/dynamic-resource-allocation v0.36.3, api/metadata (doc.go, helpers.go, v1alpha1) and
 kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the same object in each version, newest first.

@@ -1,6 +1,6 @@
-"""How much of a NIC an allocation gave: bandwidth of a physical function, one of its virtual functions.
+"""Reads how much of a NIC an allocation gives: bandwidth of a physical function, or one of its virtual functions.
 
-As with GPUs (:mod:`driver.plan.amounts`), what ``consumedCapacity`` says is checked again. Bandwidth is advisory:
+As with GPUs (:mod:`driver.plan.amounts`), ``consumedCapacity`` is checked again. Bandwidth is advisory:
 nothing keeps a container to it.
 """
 

@@ -1,4 +1,4 @@
-"""What preparing a claim takes for its RDMA NICs: which function each device gets, and what is done to it."""
+"""Decides which function of an RDMA NIC each device of a claim gets, and what is done to it."""
 
 from __future__ import annotations
 

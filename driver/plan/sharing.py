@@ -1,4 +1,4 @@
-"""Who may have a device, a GPU or a NIC together: within one claim, and beside the other claims of the node.
+"""The table of what may share a device, a GPU or a NIC: within one claim, and beside the other claims of the node.
 
 kube-scheduler allocates; this is the last line of defence behind it. Within a claim it matters where somebody else
 allocated. Between claims it matters when a pod was force-deleted (its claim is free in the API, and its containers
@@ -20,9 +20,9 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, Holding, NicUse
 
-__all__ = ["GpuConflict", "Holding", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
+__all__ = ["GpuConflict", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
 
 _ALL_CORE: Final = 100
 _ONCE: Final = "Kubernetes gives a device once unless it is shareable: delete the claim and create it anew"
@@ -41,43 +41,8 @@ _ONE_WAY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What one allocation result gives a claim, as far as it decides who else may have it.
-
-    Attributes:
-        claim: The claim.
-        requests: The requests that the device was given to, without subrequests.
-        pool: The device's pool.
-        device: Its name in the pool.
-        share_id: Which share of the device; None where it is given once.
-        admin_access: Whether the claim only watches over it.
-        gpu_use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
-        nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
-    """
-
-    claim: ClaimReference
-    requests: tuple[str, ...]
-    pool: str
-    device: str
-    share_id: str | None
-    admin_access: bool
-    gpu_use: GpuUse | None
-    nic_use: NicUse | None
-
-    @property
-    def request(self) -> str:
-        """The requests, for a message."""
-        return ", ".join(self.requests)
-
-    @property
-    def subject(self) -> str:
-        """Claim, request and device, for a message."""
-        return f"claim {self.claim}, request {self.request}, device {self.device}"
-
-
 class GpuConflict(Enum):
-    """Why two uses of one GPU exclude each other."""
+    """A reason why two uses of one GPU exclude each other."""
 
     MODE = auto()
     """One has the GPU by bytes, by percent or in MIG partitions, and the other in another of these ways."""
@@ -90,7 +55,7 @@ class GpuConflict(Enum):
 
 
 class _NicConflict(Enum):
-    """Why two uses of NICs exclude each other."""
+    """A reason why two uses of NICs exclude each other."""
 
     SAME_VF = auto()
     """Both have one virtual function."""
@@ -102,16 +67,16 @@ class _NicConflict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excess:
-    """How much more is given of a card than it has.
+    """More of a card than it has.
 
     Attributes:
         of: ``core``, ``memory`` or ``bandwidth``.
-        given: How much is given: percent, bytes or bits per second.
+        amount: How much is allocated: percent, bytes or bits per second.
         total: How much there is.
     """
 
     of: str
-    given: int
+    amount: int
     total: int
 
 
@@ -156,17 +121,17 @@ def _excess_of_gpu(uses: Sequence[GpuUse]) -> _Excess | None:
         return None
     core = sum(use.core or 0 for use in uses)
     if core > _ALL_CORE:
-        return _Excess(of="core", given=core, total=_ALL_CORE)
+        return _Excess(of="core", amount=core, total=_ALL_CORE)
     total = next((use.gpu_memory_bytes for use in uses if use.gpu_memory_bytes is not None), None)
     memory = sum(use.memory_bytes or 0 for use in uses)
-    return _Excess(of="memory", given=memory, total=total) if total is not None and memory > total else None
+    return _Excess(of="memory", amount=memory, total=total) if total is not None and memory > total else None
 
 
 def _excess_of_nic(uses: Sequence[NicUse]) -> _Excess | None:
     """Return what shares of one NIC have together that is more bandwidth than there is; None where it is not."""
     total = next((use.nic_bandwidth for use in uses if use.nic_bandwidth is not None), None)
     bandwidth = sum(use.bandwidth or 0 for use in uses)
-    return _Excess(of="bandwidth", given=bandwidth, total=total) if total is not None and bandwidth > total else None
+    return _Excess(of="bandwidth", amount=bandwidth, total=total) if total is not None and bandwidth > total else None
 
 
 def refuse_double_use(holdings: Sequence[Holding]) -> None:
@@ -226,10 +191,10 @@ def _refuse_gpu_twice(uses: Sequence[tuple[Holding, GpuUse]]) -> None:
         excess = _excess_of_gpu([use for _, use in uses[:end]])
         if excess is None:
             continue
-        amount = f"{excess.given} percent of its core"
+        amount = f"{excess.amount} percent of its core"
         if excess.of == "memory":
-            given, total = Quantity.of(excess.given, binary=True), Quantity.of(excess.total, binary=True)
-            amount = f"{given} of its {total} of memory"
+            wanted, total = Quantity.of(excess.amount, binary=True), Quantity.of(excess.total, binary=True)
+            amount = f"{wanted} of its {total} of memory"
         raise InputError(f"{item.subject}: the claim's shares of this GPU are {amount}", hint=_SUM)
 
 
@@ -245,7 +210,7 @@ def _refuse_nic_twice(uses: Sequence[tuple[Holding, NicUse]]) -> None:
         excess = _excess_of_nic([earlier for _, earlier in uses[: index + 1]])
         if excess is not None:
             raise InputError(
-                f"{item.subject}: the claim's shares of this NIC are {Quantity.of(excess.given)} of its "
+                f"{item.subject}: the claim's shares of this NIC are {Quantity.of(excess.amount)} of its "
                 f"{Quantity.of(excess.total)} bits per second",
                 hint=_SUM,
             )
@@ -338,9 +303,9 @@ def _refuse_too_much(claim: ClaimReference, wanted: Sequence[Holding], held: Seq
         others = [(item.claim, item.gpu_use) for item in held if item.gpu_use and item.gpu_use.gpu == gpu]
         excess = _excess_of_gpu([*own, *(use for _, use in others)])
         if others and excess:
-            amount = f"{excess.given} percent of its core"
+            amount = f"{excess.amount} percent of its core"
             if excess.of == "memory":
-                amount = f"{excess.given} of its {excess.total} bytes of memory"
+                amount = f"{excess.amount} of its {excess.total} bytes of memory"
             raise _given_twice(claim, f"GPU {gpu}", [holder for holder, _ in others], amount)
     shares = [item.nic_use for item in wanted if item.nic_use and item.nic_use.bandwidth is not None]
     for nic in dict.fromkeys(use.nic for use in shares):
@@ -348,7 +313,7 @@ def _refuse_too_much(claim: ClaimReference, wanted: Sequence[Holding], held: Seq
         beside = [(item.claim, item.nic_use) for item in held if item.nic_use and item.nic_use.nic == nic]
         excess = _excess_of_nic([*own_nic, *(use for _, use in beside)])
         if beside and excess:
-            amount = f"{excess.given} of its {excess.total} bits per second"
+            amount = f"{excess.amount} of its {excess.total} bits per second"
             raise _given_twice(claim, f"NIC {nic}", [holder for holder, _ in beside], amount)
 
 

@@ -10,7 +10,7 @@ from driver.api.resource_v1 import API_VERSION, ResourceSlice
 from driver.explain.known.cluster import EXTENDED_CLAIM, Kind, PodClaim
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.simulation.run import PodOutcome, Simulation, node_named
+from driver.simulation.run import NOT_PREPARED, PodOutcome, Simulation, node_named
 
 __all__ = ["cluster_state", "objects_of", "slice_json"]
 
@@ -136,6 +136,6 @@ def _event(pod: PodOutcome, problem: str) -> dict[str, Any]:
         "metadata": {"name": f"{state.name}.prepare", "namespace": state.namespace},
         "involvedObject": {"kind": "Pod", "namespace": state.namespace, "name": state.name, "uid": state.uid},
         "reason": _CANNOT_PREPARE,
-        "message": f"Failed to prepare dynamic resources: {problem}",
+        "message": f"Failed to prepare dynamic resources: {problem.removeprefix(NOT_PREPARED)}",
         "type": "Warning",
     }

@@ -40,8 +40,10 @@ from driver.simulation.assumed import INTERFACES_ASSUMED, with_assumed_interface
 from driver.simulation.extended import claim_made_for, with_claim
 from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, Work
 
-__all__ = ["Outcome", "PodOutcome", "Simulation", "node_named", "simulate"]
+__all__ = ["NOT_PREPARED", "Outcome", "PodOutcome", "Simulation", "node_named", "simulate"]
 
+NOT_PREPARED: Final = "cannot be prepared: "
+"""What :attr:`Outcome.problem` begins with."""
 _HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _HOST: Final = IsolationHost(simulated=True)
 _MOST_RESERVED: Final = 256
@@ -347,7 +349,7 @@ class _Plugin:
             refuse_overlap(plan.claim, plan.holdings, [item for other in others.values() for item in other.holdings])
         except RootportError as error:
             # What kubelet would report on the pod: it hangs on its node, with its devices held.
-            return Outcome(claim=claim, node=node, problem=f"cannot be prepared: {error}")
+            return Outcome(claim=claim, node=node, problem=f"{NOT_PREPARED}{error}")
         self._taken_vfs.update(item.nic_use.vf for item in plan.holdings if item.nic_use and item.nic_use.vf)
         lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
         if lent - self._interfaces:

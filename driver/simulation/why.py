@@ -8,11 +8,15 @@ from typing import Final
 
 from driver.budget import Budget
 from driver.explain.explainer import Explainer
-from driver.explain.explanation import Explanation, Proposal
+from driver.explain.explanation import ChangeKind, Explanation, Proposal
+from driver.explain.known.state import ClusterState
+from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.reasons import Reason
+from driver.lint import Severity, lint_claim, unrecorded
+from driver.lint.published import published_devices
 from driver.simulation.cluster import cluster_state
+from driver.simulation.options import OptionHints
 from driver.simulation.run import PodOutcome, Simulation
-from driver.simulation.untold import Untold
 
 __all__ = ["EXPLAIN_S", "Answer", "answers"]
 
@@ -20,6 +24,19 @@ EXPLAIN_S: Final = 20.0
 """CPU seconds for all explanations of a simulation together."""
 _ONE_S: Final = 5.0
 _NO_NODE: Final = "no node fits"
+_OF_WHAT_IS_PUBLISHED: Final = frozenset(
+    {
+        Reason.ATTRIBUTE_MISSING,
+        Reason.CAPACITY_TOO_LARGE,
+        Reason.CAPACITY_UNKNOWN,
+        Reason.CLASS_SELECTS_NONE,
+        Reason.CONSTRAINT,
+        Reason.REQUESTS_COMPETE,
+        Reason.SELECTOR_FAILS,
+        Reason.SELECTOR_SELECTS_NONE,
+    }
+)
+"""Reasons that hold whatever is in use, so that other devices than are published could refute them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +47,21 @@ class Answer:
         reason: The code, of :class:`~driver.explain.reasons.Reason`; empty where nobody looked.
         message: The same in words.
         nearest_miss: The smallest change that would make it fit; empty where none is known.
+        unrecorded: What the nodes' sources do not record and could refute the answer, as a clause; empty where it is
+            certain.
         same_as: ``namespace/name`` of the pod for which it was found: one that asks for the same.
     """
 
     reason: str
     message: str
     nearest_miss: str = ""
+    unrecorded: str = ""
     same_as: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the answer is certain."""
+        return not self.unrecorded
 
 
 def answers(
@@ -58,8 +83,10 @@ def answers(
     if not waiting:
         return found
     budget = budget or Budget(EXPLAIN_S)
-    explainer = Explainer(cluster_state(simulation))
-    untold = Untold(simulation)
+    state = cluster_state(simulation)
+    explainer = Explainer(state)
+    gaps = _Gaps(simulation, state)
+    options = OptionHints(simulation)
     specs = {
         outcome.key: outcome.claim.spec.model_dump_json() for outcome in simulation.outcomes if outcome.node is None
     }
@@ -69,7 +96,10 @@ def answers(
         earlier = known.get(kind)
         if earlier is None:
             explained = _explained(explainer, pod, budget)
-            answer = explained if isinstance(explained, Answer) else _answer(explained, untold.option(explained, specs))
+            if isinstance(explained, Answer):
+                answer = explained
+            else:
+                answer = _answer(explained, options.hint(explained, specs), gaps.because(explained, budget))
             if answer.reason:
                 known[kind] = pod.pod.key, answer
         else:
@@ -115,12 +145,37 @@ def _explained(explainer: Explainer, pod: PodOutcome, budget: Budget) -> Explana
     return explanation
 
 
-def _answer(explanation: Explanation, option: str) -> Answer:
-    return Answer(
-        reason=explanation.reason,
-        message=explanation.findings[0].message,
-        nearest_miss=option or next(map(_miss, explanation.proposals), ""),
-    )
+def _answer(explanation: Explanation, option: str, because: str) -> Answer:
+    # Where it may fit as it is, no change to the claim is proposed.
+    proposals = (proposal for proposal in explanation.proposals if proposal.kind is not ChangeKind.REPAIR_DRIVER)
+    miss = option if because else option or next(map(_miss, proposals), "")
+    message = explanation.findings[0].message
+    return Answer(reason=explanation.reason, message=message, nearest_miss=miss, unrecorded=because)
+
+
+class _Gaps:
+    """What the sources of the nodes do not record, and which answers hang on it: by the linter's rule."""
+
+    def __init__(self, simulation: Simulation, state: ClusterState) -> None:
+        self._state = state
+        self._unrecorded = unrecorded(simulation.inventories)
+        self._claims = {outcome.key: outcome.claim for outcome in simulation.outcomes}
+        self._vocabulary: Vocabulary | None = None
+
+    def because(self, explanation: Explanation, budget: Budget) -> str:
+        """Return the clause that says what is not recorded and could refute the explanation; empty where all is."""
+        first = explanation.findings[0]
+        if first.reason not in _OF_WHAT_IS_PUBLISHED or first.claim is None:
+            return ""
+        claim = self._claims.get(f"{first.claim.namespace}/{first.claim.name}")
+        if claim is None:
+            return ""
+        if self._vocabulary is None:
+            self._vocabulary = Vocabulary.of(published_devices(self._state), self._state.classes)
+        with budget.part(_ONE_S).in_force():
+            found = lint_claim(claim, state=self._state, vocabulary=self._vocabulary)
+        clauses = [self._unrecorded.because(item) for item in found if item.severity is Severity.ERROR]
+        return " and ".join(dict.fromkeys(clauses)) if all(clauses) else ""
 
 
 def _miss(proposal: Proposal) -> str:

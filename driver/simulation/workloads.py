@@ -129,13 +129,16 @@ class _Maker:
         mentioned = {key for workload in self._workloads for key in self._named_templates(workload)}
         unused = [item for key, item in self._claims.items() if key not in named]
         unused += [item for key, item in self._templates.items() if key not in mentioned]
-        pods: list[SimulatedPod] = []
-        items: list[Workload | GivenClaim] = [*self._workloads, *unused]
-        for item in sorted(items, key=lambda item: item.place):
-            pods.extend(self._pods_of(item) if isinstance(item, Workload) else [self._assumed(item)])
+        items: list[Workload | GivenClaim] = sorted([*self._workloads, *unused], key=lambda item: item.place)
+        # Names that the files give come first: only names that are made up give way.
+        pods: dict[int, tuple[SimulatedPod, ...]] = {}
+        for item in sorted(items, key=_made_up):
+            pods[id(item)] = tuple(self._pods_of(item)) if isinstance(item, Workload) else (self._assumed(item),)
+        in_order = tuple(pod for item in items for pod in pods[id(item)])
+        claims = {key: self._made[key] for pod in in_order for key in pod.claim_keys if key in self._made}
         return Work(
-            pods=tuple(pods),
-            claims=self._made,
+            pods=in_order,
+            claims=claims,
             templates={key: item.claim for key, item in self._templates.items()},
         )
 
@@ -182,7 +185,8 @@ class _Maker:
         self._made[f"{namespace}/{name}"] = _named(item.claim, name)
         pod = self._unique(namespace, name, self._pod_names)
         entry = PodClaim(name="claim", claim=name)
-        return SimulatedPod(state=_pod(namespace, pod, (entry,)), is_assumed=True)
+        using = {"containers": [{"name": "simulated", "resources": {"claims": [{"name": entry.name}]}}]}
+        return SimulatedPod(state=_pod(namespace, pod, (entry,)), containers=using, is_assumed=True)
 
     def _unique(self, namespace: str, name: str, taken: dict[str, int]) -> str:
         """The name, with a number where it is taken; it is taken from now on."""
@@ -194,6 +198,13 @@ class _Maker:
         taken[key] = max(number, 1)
         taken.setdefault(f"{namespace}/{free}", 1)
         return free
+
+
+def _made_up(item: Workload | GivenClaim) -> int:
+    """How freely its pods may be named: not at all, as a controller names them, or at will."""
+    if isinstance(item, GivenClaim):
+        return 2
+    return 0 if item.pods == (item.pod.name,) else 1
 
 
 def _pod(namespace: str, name: str, claims: tuple[PodClaim, ...], *, uid: str = "", **more: Any) -> PodState:

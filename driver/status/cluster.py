@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
+from driver.objects.health import PREPARE_CONDITIONS
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
 __all__ = [
@@ -28,10 +29,11 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReadiness:
-    """Whether claims can be prepared on a node, and why not."""
+    """Whether a node's plugin reports that it is ready, and whether it can prepare claims at all."""
 
     state: ReadyState
     reason: str = ""
+    cannot_prepare: bool = False
 
 
 def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
@@ -39,24 +41,29 @@ def node_readiness(inventory: Mapping[str, Any]) -> NodeReadiness:
     conditions = [item for item in (inventory.get("status") or {}).get("conditions") or () if item]
     published: Mapping[str, Any] = next((item for item in conditions if item.get("type") == "Published"), {})
     is_silent = published.get("status") == "False" and published.get("reason") == _SILENT
-    return readiness(conditions, is_silent=is_silent) or NodeReadiness(state="NotReady", reason="PluginStarting")
+    return readiness(
+        conditions, is_silent=is_silent, unreported=NodeReadiness(state="NotReady", reason="PluginStarting")
+    )
 
 
-def readiness(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool) -> NodeReadiness | None:
-    """Return whether claims can be prepared on a node; None if its plugin has not reported that yet.
+def readiness(conditions: Iterable[Mapping[str, Any]], *, is_silent: bool, unreported: NodeReadiness) -> NodeReadiness:
+    """Return whether a node's plugin is ready, and whether it can prepare claims.
 
     Args:
         conditions: The conditions of its NodeInventory.
         is_silent: Whether the plugin's heartbeats have ended.
+        unreported: What to return if the plugin has not reported whether it is ready.
     """
     if is_silent:
         return NodeReadiness(state="Silent", reason=_SILENT)
-    ready = next((item for item in conditions if item.get("type") == "Ready"), None)
+    by_type = {item.get("type"): item for item in conditions}
+    cannot = any(by_type.get(name, {}).get("status") == "False" for name in PREPARE_CONDITIONS)
+    ready = by_type.get("Ready")
     if ready is None:
-        return None
+        return replace(unreported, cannot_prepare=cannot)
     if ready.get("status") == "True":
-        return NodeReadiness(state="Ready")
-    return NodeReadiness(state="NotReady", reason=str(ready.get("reason") or "NotReady"))
+        return NodeReadiness(state="Ready", cannot_prepare=cannot)
+    return NodeReadiness(state="NotReady", reason=str(ready.get("reason") or "NotReady"), cannot_prepare=cannot)
 
 
 def node_overviews(devices: Iterable[Device], readiness: Mapping[str, NodeReadiness]) -> tuple[NodeOverview, ...]:
@@ -75,7 +82,11 @@ def node_overviews(devices: Iterable[Device], readiness: Mapping[str, NodeReadin
         ready = readiness.get(name) or NodeReadiness(state="Silent", reason="NoInventory")
         if ready.state == "Ready" and any(device.reason == _SILENT for device in shown):
             ready = NodeReadiness(state="Silent", reason=_SILENT)
-        nodes.append(NodeOverview(name=name, state=ready.state, reason=ready.reason, devices=shown))
+        nodes.append(
+            NodeOverview(
+                name=name, state=ready.state, reason=ready.reason, cannot_prepare=ready.cannot_prepare, devices=shown
+            )
+        )
     return tuple(nodes)
 
 

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 ReadyState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
-"""Ready: its plugin can prepare claims. NotReady: its plugin cannot. Silent: its plugin reports nothing."""
+"""Ready: all conditions of its plugin are True. NotReady: one is not. Silent: the plugin's heartbeats have ended."""
 
 _HEALTHY: Final = "Healthy"
 
@@ -110,14 +110,17 @@ class NodeOverview:
 
     Attributes:
         name: The node's name.
-        state: Whether claims can be prepared there.
-        reason: Why they cannot; empty if they can.
+        state: Whether its plugin reports that it is ready.
+        reason: Why it is not; empty if it is.
+        cannot_prepare: Whether its plugin can prepare no claim at all: its devices are tainted then. A plugin that is
+            not ready for another reason goes on preparing claims.
         devices: Its devices, in the inventory's order.
     """
 
     name: str
     state: ReadyState = "Ready"
     reason: str = ""
+    cannot_prepare: bool = False
     devices: tuple[DeviceOverview, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
@@ -125,6 +128,8 @@ class NodeOverview:
         wire: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.reason:
             wire["reason"] = self.reason
+        if self.cannot_prepare:
+            wire["cannotPrepare"] = True
         return wire | {"devices": [device.to_wire() for device in self.devices]}
 
 
@@ -156,16 +161,19 @@ def device_overview(device: Device) -> DeviceOverview:
 
 
 def is_available(node: NodeOverview, device: DeviceOverview) -> bool:
-    """Whether the free part of a device can be allocated: it is offered, not unhealthy, its node not silent."""
-    return device.offered and device.state != "Unhealthy" and node.state != "Silent"
+    """Whether the free part of a device can be allocated.
+
+    It can if the device is offered and not unhealthy, and its node is neither silent nor unable to prepare claims.
+    """
+    return device.offered and device.state != "Unhealthy" and node.state != "Silent" and not node.cannot_prepare
 
 
 def is_offered(device: Device) -> bool:
     """Whether a device, or parts of it, are in a ResourceSlice.
 
     ``leftOut`` is about the device itself. A GPU may be offered by percent or by MIG partitions alone, and a NIC by its
-    virtual functions; then some of it can be allocated all the same. Nothing can while the device is unhealthy or its
-    node silent, but what a claim has of it was offered.
+    virtual functions; then some of it can be allocated all the same. Nothing can while the device is unhealthy, or its
+    node silent or unable to prepare claims, but what a claim has of it was offered.
     """
     if device.spec.left_out is None:
         return True

@@ -27,7 +27,7 @@ from driver.plan.uses import NicUse
 if TYPE_CHECKING:
     from kubeletplugin.network.netdev.records import InPod
 
-__all__ = ["device_statuses", "is_published"]
+__all__ = ["device_mode", "device_statuses", "is_published"]
 
 _REASONS: Final = {"device": "Exclusive", "MIG": "MIG", "MPS": "MPS", "HAMi-core": "HAMiCore"}
 _ADVISORY: Final = "Advisory"
@@ -96,7 +96,7 @@ def _gpu_entry(
     }
     data = PreparedDeviceData.of_gpu(
         gpu=use.gpu,
-        mode=_mode(use),
+        mode=device_mode(use),
         core=use.core,
         memory_bytes=use.memory_bytes,
         isolation=PreparedIsolation(
@@ -133,7 +133,8 @@ def _wire(network: InPod) -> JsonObject:
     return {name: value for name, value in found.items() if value}
 
 
-def _mode(use: GpuUse) -> DeviceMode:
+def device_mode(use: GpuUse) -> DeviceMode:
+    """Return the mode in which a claim uses a GPU, as status and metrics call it."""
     match use.mode:
         case DeviceType.MIG:
             return "mig"

@@ -1,4 +1,4 @@
-"""What claims do to the node beside files: done after it is journalled, undone when no claim needs it any more.
+"""The effects of claims on the node, beside files: journalled, done, and undone once no claim needs them any more.
 
 What is in the journal and not in an entry that holds is a leftover: of a prepare that failed or was cut short, of an
 unprepare whose undoing failed. Leftovers are undone at once where that works, by the reconciler
@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """What :meth:`ClaimEffects.mend` did.
+    """The result of :meth:`ClaimEffects.mend`.
 
     Attributes:
         undone: The claims whose leftovers were undone.
@@ -98,7 +98,7 @@ class ClaimEffects:
     def settle(self, claim: ClaimReference, state: OpenStore, *, former: Entry | None = None) -> None:
         """Undo those effects of a claim that its entry does not have, after a prepare or an unprepare, well or not.
 
-        What cannot be undone now is logged and stays in the journal: it must not keep a pod from ending.
+        An effect that cannot be undone now is logged and stays in the journal: it must not keep a pod from ending.
 
         Args:
             claim: The claim.
@@ -128,7 +128,7 @@ class ClaimEffects:
                 self._do(entry.claim, effect)
 
     def claims(self, state: OpenStore) -> tuple[str, ...]:
-        """The UIDs of the claims that have effects or left some.
+        """Return the UIDs of the claims that have effects or left some.
 
         Raises:
             NodeError: The journal cannot be read.
@@ -166,7 +166,7 @@ class ClaimEffects:
         return Mended(undone=undone, outdated=outdated, failed=tuple(failed))
 
     def _redone(self, entry: Entry, failed: list[RootportError]) -> bool:
-        """Do an entry's effects again; whether one of its MIG devices is now another one."""
+        """Do an entry's effects again; return whether one of its MIG devices is now another one."""
         if not entry.effects:
             return False
         complete_journal(self._journal, entry)
@@ -178,11 +178,11 @@ class ClaimEffects:
                 failed.append(error)
                 if isinstance(error, EffectHangsError):
                     break
-        told = {device.mig_uuid for device in entry.devices}
-        return entry.state == "prepared" and any(instance.uuid not in told for instance in made if instance)
+        known = {device.mig_uuid for device in entry.devices}
+        return entry.state == "prepared" and any(instance.uuid not in known for instance in made if instance)
 
     def left_on(self, claim_uid: str, state: OpenStore) -> frozenset[str]:
-        """The GPUs, and the functions of NICs, on which other claims left something that is not undone yet.
+        """Return the GPUs, and the functions of NICs, on which other claims left something that is not undone yet.
 
         Args:
             claim_uid: Of the claim that is to be prepared.
@@ -286,7 +286,7 @@ class ClaimEffects:
 
 
 def complete_journal(journal: EffectJournal, entry: Entry) -> None:
-    """See that the journal has all of an entry's effects: it may have been damaged or removed.
+    """Write those of an entry's effects that the journal lacks: it may have been damaged or removed.
 
     Args:
         journal: The journal.
@@ -310,7 +310,7 @@ def _sets_time_slice(effects: Sequence[Effect], gpu: str) -> bool:
 
 
 def _leftovers(claim: ClaimReference, journalled: Sequence[Effect], state: OpenStore) -> tuple[Effect, ...]:
-    """What is journalled of a claim and not in its entry; all of it where the entry is of an earlier boot."""
+    """Return the journalled effects that the claim's entry lacks; all of them if it is of an earlier boot."""
     entry = state.entries.get(claim.uid)
     held = entry.effects if entry is not None and state.holds(entry) else ()
     return tuple(effect for effect in journalled if effect not in held)

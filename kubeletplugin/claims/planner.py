@@ -1,4 +1,4 @@
-"""Plans claims on this node: :mod:`driver.plan`, given the node's driver files, folders and means of isolation."""
+"""Plans claims on this node: :mod:`driver.plan` with the node's driver files, folders and means of isolation."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ClaimPlanner:
         return decision
 
     def finish(self, decision: Decision, mig_devices: Mapping[DeviceName, MigInstance]) -> PreparePlan:
-        """Say what kubelet and runtime are told, after the decision's effects are done.
+        """Make the plan for kubelet and runtime, after the decision's effects are done.
 
         Args:
             decision: From :meth:`decide`.
@@ -121,7 +121,7 @@ class ClaimPlanner:
         )
 
     def _gpu_policies(self, claim: ResourceClaim) -> GpuPolicies | None:
-        """What is in force; a file that is wrong by now changes nothing."""
+        """Return the policies in force; a file that became invalid changes nothing."""
         if self._policy_file is None:
             return None
         # Not before: it reads YAML, and not every node shares GPUs.
@@ -144,7 +144,7 @@ class ClaimPlanner:
             return self._policies.now
 
     def _refuse_nvidia(self, decision: Decision, version: str | None) -> None:
-        """A container with the device nodes alone would start and find no CUDA driver."""
+        """Refuse an NVIDIA GPU without driver files: its container would start and find no CUDA driver."""
         gpu = next((device.allocated for device in decision.devices if device.allocated.is_nvidia_gpu), None)
         if gpu is not None:
             raise NodeError(

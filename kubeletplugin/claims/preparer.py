@@ -167,7 +167,7 @@ class Preparer:
     def _from_state(
         self, claim: ClaimReference, state: OpenStore, *, only_known: bool
     ) -> ClaimPrepared | RootportError | None:
-        """What is known without the API server; None where it has to be asked.
+        """Return the answer that needs no API server; None if the claim must be read from it.
 
         What is lent to a pod is so to that one alone, and the kubelet does not say for which pod it asks: a claim that
         went over to another pod while the kubelet was down is never unprepared in between.
@@ -220,7 +220,7 @@ class Preparer:
             self._effects.settle(reference, state)
 
     def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
-        """What preparing a claim takes; on which VFs nothing is left, as long as there are such."""
+        """Decide how to prepare a claim, with VFs on which nothing is left, as long as there are any."""
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
@@ -234,12 +234,12 @@ class Preparer:
         return self._planner.decide(claim, inventory, nics)
 
     def _held(self, state: OpenStore) -> list[Holding]:
-        """What prepared claims hold: nothing of an earlier boot."""
+        """Return what prepared claims hold; those of an earlier boot hold nothing."""
         running = (entry for entry in state.entries.values() if entry.boot_id == self._store.boot_id)
         return [holding for entry in running for holding in entry.holdings]
 
     def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
-        """Everything that preparing a claim does to the node."""
+        """Do to the node everything that preparing the claim takes."""
         targets = {
             *(use.gpu for use in decision.uses),
             *(use.vf or use.nic for use in decision.nic_uses),
@@ -258,14 +258,14 @@ class Preparer:
         return entry.answer
 
     def _again(self, entry: Entry, state: OpenStore) -> ClaimPrepared:
-        """The answer for a claim that is prepared already."""
+        """Return the answer for a claim that is prepared already, after its files and effects are restored."""
         self._effects.revive(entry)
         state.restore(entry)
         state.end(entry.claim)
         return entry.answer
 
     def _check_device_nodes(self, plan: PreparePlan) -> None:
-        """The runtime would fail on a missing one as well, in words that name neither claim nor device."""
+        """Refuse a plan with a missing device node: the runtime's own error would name neither claim nor device."""
         host = self._host.fresh()
         devices = {
             cdi_id: f"request {', '.join(device.request_names)}, device {device.device}"
@@ -284,7 +284,7 @@ class Preparer:
 
 
 def _pods(claim: ResourceClaim) -> frozenset[str]:
-    """The UIDs of the pods that a claim is reserved for."""
+    """Return the UIDs of the pods that a claim is reserved for."""
     consumers = claim.status.reserved_for
     return frozenset(item.uid for item in consumers if not item.api_group and item.resource == "pods")
 

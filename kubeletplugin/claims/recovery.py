@@ -1,4 +1,4 @@
-"""At the plugin's start: whatever a crash, a reboot or a person left is finished or undone. Later: is a claim gone?
+"""Finishes or undoes at the plugin's start what a crash, a reboot or a person left; later, looks for deleted claims.
 
 At the start nothing but the state on disk is needed: no hardware, no API server, so a plugin always starts. What claims
 do to GPUs is mended by the reconciler, whose first look is right after the start.
@@ -32,13 +32,13 @@ _NOTES_KEPT_S: Final = 3600.0
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryReport:
-    """What was found and done at the start, for the log.
+    """The result of :func:`recover`, for the log.
 
     Attributes:
         entries: How many claims are prepared.
         rebuilt: The claims whose entries come from their CDI specs; they are planned anew from the API.
         set_aside: Where a corrupt checkpoint is kept.
-        restored: The claims whose files were missing, or said something else, and were written again.
+        restored: The claims whose files were missing, or had another content, and were written again.
         removed: Files and folders without an entry, and temporary files, that were removed.
         left: The claims that have no entry and left something on the node's devices: undone by the reconciler.
         forgotten: The claims that did something to the node's devices in an earlier boot, which nothing of it outlived.
@@ -56,7 +56,7 @@ class RecoveryReport:
 
     @contextmanager
     def noting(self, subject: object = "the plugin's state") -> Iterator[None]:
-        """One problem must not keep the rest from being recovered, nor the plugin from starting."""
+        """Note an error of the block as a problem: it must not stop the rest of the recovery, or the start."""
         try:
             with guarded("recover", subject):
                 yield
@@ -105,7 +105,7 @@ def recover(store: ClaimStore) -> RecoveryReport:
         # Before the hardware is looked at: what is not in the journal is taken for an administrator's partition, and
         # what is in that of an earlier boot is one.
         with report.noting():
-            report.forgotten += store.journal.take_stock(_boots(state))
+            report.forgotten += store.journal.forget_earlier_boots(_boots(state))
         for entry in state.entries.values():
             with report.noting(entry.claim):
                 if state.holds(entry):
@@ -137,7 +137,7 @@ def _remove_temporary_files(store: ClaimStore, report: RecoveryReport) -> None:
 
 
 def _remove_without_entry(store: ClaimStore, state: OpenStore, report: RecoveryReport) -> None:
-    """What has no entry was never told to the kubelet: its prepare was cut short, or its unprepare nearly done."""
+    """Remove the files of claims without an entry: their prepare was cut short, or their unprepare nearly done."""
     with report.noting():
         for uid in cdi_files.claim_uids(store.cdi_dir):
             if uid not in state.entries:
@@ -158,7 +158,7 @@ def _is_whole(entry: Entry, store: ClaimStore) -> bool:
 
 
 def _remove_old_notes(store: ClaimStore, report: RecoveryReport) -> None:
-    """Notes of calls that a crash cut short, of claims that the kubelet never named again."""
+    """Remove the notes of calls that a crash cut short, for claims that the kubelet never named again."""
     with report.noting(), os_errors_as_node_errors(f"{store.plugin_dir / PREPARING} cannot be cleaned"):
         oldest = time.time() - _NOTES_KEPT_S
         for path in entries(store.plugin_dir / PREPARING):
@@ -168,13 +168,13 @@ def _remove_old_notes(store: ClaimStore, report: RecoveryReport) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileReport:
-    """What one look at the API server told.
+    """The result of :meth:`Reconciler.run_once`.
 
     Attributes:
-        gone: Prepared claims that the API server no longer has, and for how many seconds that is known. They stay.
+        gone: Prepared claims that the API server no longer has, and for how many seconds it has not. They stay.
         removed: Claims that it no longer had for long enough, and that were rebuilt or of an earlier boot: removed.
         planned: Rebuilt or outdated claims that it still has: planned anew.
-        unknown: What could not be found out or done; tried again the next time.
+        unknown: The errors of claims that could not be read or planned; they are tried again the next time.
         mended: What was done about the effects of claims.
     """
 

@@ -1,4 +1,4 @@
-"""How long the kubelet's calls take and how many fail, counted until somebody asks."""
+"""Measures how long the kubelet's calls take and counts those that fail, for the metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPERATIONS: Final = ("prepare", "unprepare")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCounts:
-    """What was counted since the process was started, by operation.
+    """Counts since the process was started, by operation.
 
     Attributes:
         durations: One for each claim of a call: how long the call took that had it.
@@ -63,7 +63,7 @@ class TimedClaims:
         return answers
 
     def so_far(self) -> OperationCounts:
-        """What was counted until now."""
+        """Return the counts until now."""
         with self._lock:
             return OperationCounts(durations=self._durations.so_far(), errors=dict(self._errors))
 

@@ -1,6 +1,6 @@
 """Waits for programs that the plugin runs, and keeps what they print up to a limit.
 
-What a program tells of may be a container's, to make as long as it likes. It is kept in files in memory: no pipe that a
+The output may contain text of a container's, of any length. It is kept in files in memory: no pipe that a
 process which was left behind holds open, nothing that fills, no thread to read.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["bounded_output", "ended", "output_bytes"]
 
 
 def ended(handle: int, timeout_s: float) -> bool:
-    """Wait until a process ends; True where it has.
+    """Wait until a process ends; return whether it has.
 
     Args:
         handle: A pidfd.
@@ -27,7 +27,7 @@ def ended(handle: int, timeout_s: float) -> bool:
 
 
 def bounded_output(limit: int) -> BinaryIO:
-    """A file for a program's output; whoever writes beyond the limit gets an error.
+    """Return a file in memory for a program's output; a write beyond the limit fails.
 
     Args:
         limit: Bytes.
@@ -39,7 +39,7 @@ def bounded_output(limit: int) -> BinaryIO:
 
 
 def output_bytes(output: BinaryIO) -> bytes:
-    """What was written to the file: the program and this process share one offset, which is at its end."""
+    """Return what was written to the file: the program and this process share one offset, which is at its end."""
     length = output.tell()
     output.seek(0)
     return output.read(length)

@@ -35,12 +35,12 @@ _KILL_S: Final = 1.0
 
 
 class NoProgramError(NodeError):
-    """The host has no such program, so that no driver to be told anything is installed."""
+    """The host has no such program, so that no driver is installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a program left behind.
+    """The result of a program.
 
     Attributes:
         status: The exit status; negative for the signal that ended it.
@@ -51,7 +51,7 @@ class Finished:
     output: str
 
     def __str__(self) -> str:
-        """The end of the output on one line, for a message."""
+        """Return the end of the output on one line, for a message."""
         words = " ".join(self.output.split())
         text = "".join(letter if letter.isprintable() else "?" for letter in words[-_SHOWN:])
         return f"exit status {self.status}, {text!r}" if text else f"exit status {self.status}, no output"
@@ -73,7 +73,7 @@ class HostPrograms:
         return self.roots.host.path / self.roots.driver_root.lstrip("/")
 
     def seen(self, folder: str) -> str:
-        """The path by which the programs know a folder of the host.
+        """Return the path by which the programs see a folder of the host.
 
         Raises:
             NodeError: They cannot see it, for it is not in the driver's root.

@@ -252,7 +252,7 @@ def _has_socket(daemon: _Daemon) -> bool:
 
 
 def _make_folders(daemon: _Daemon) -> None:
-    """New, empty folders that every user may search, whatever the umask.
+    """Make empty folders that every user may search, independently of the umask.
 
     The folders stay where they are and only what is in them goes: containers that run have them mounted.
     """

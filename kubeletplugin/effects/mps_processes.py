@@ -1,6 +1,6 @@
 """Finds and ends the processes of one MPS control daemon: the daemon, its servers, and commands to it that hang.
 
-They are found by what the kernel says of them, not by the daemon's pid file: that lies in the pipe folder, which a
+They are found by what the kernel reports of them, not by the daemon's pid file: that lies in the pipe folder, which a
 client of the daemon's own user can write to, and a daemon that is just starting has none. A process is one of them if
 it is NVIDIA's program by name, and its ``/`` is the folder of the host in which the pipe folder that it was started for
 is this one. Nothing in a pod's container can pass for one; and a daemon is found after ``--device-root`` was changed.
@@ -56,7 +56,7 @@ class MpsProcesses:
         return bool(self._handles)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all have ended; True where they have."""
+        """Wait until all have ended; return whether they have."""
         deadline = time.monotonic() + timeout_s
         return all(ended(handle, deadline - time.monotonic()) for handle in self._handles)
 
@@ -76,7 +76,7 @@ class MpsProcesses:
 
 @contextmanager
 def mps_processes(pipe: Path) -> Iterator[MpsProcesses]:
-    """The processes of the daemon of a pipe folder.
+    """Yield the processes of the daemon of a pipe folder.
 
     Args:
         pipe: The folder as this process sees it.
@@ -109,7 +109,7 @@ def _find(pipe: bytes) -> Iterator[_Found]:
 
 
 def _age_s(process: Path) -> float:
-    """For how many seconds it has run (proc(5): field 22 of stat, since the boot)."""
+    """Return the seconds for which it has run (proc(5): field 22 of stat, since the boot)."""
     ticks = int((process / "stat").read_bytes().rpartition(b")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 

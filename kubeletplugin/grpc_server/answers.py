@@ -1,4 +1,4 @@
-"""One answer for every claim that the kubelet asked for, whatever goes wrong with the others. Knows no gRPC.
+"""Makes one answer for every claim of a call, even if others fail. Independent of gRPC.
 
 Rules (k8s.io/kubernetes v1.36.3, pkg/kubelet/cm/dra/manager.go): a claim without an entry, or an entry that was not
 asked for, fails the whole pod; an error text is that claim's alone, and the kubelet puts it into the pod's events.
@@ -57,7 +57,7 @@ def answer_each(
 
 
 def error_text(error: RootportError) -> str:
-    """One line for a pod's events: what is wrong, what to do next, and whether it may pass by itself."""
+    """Return one line for a pod's events: what is wrong, what to do next, and whether a retry may help."""
     outlook = (
         "the kubelet tries again, and that may help"
         if error.retry_helps

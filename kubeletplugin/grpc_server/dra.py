@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import grpc
 
@@ -29,19 +29,11 @@ _LOG: Final = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 
-class _Claim(Protocol):
-    """A claim in a request."""
-
-    namespace: str
-    name: str
-    uid: str
-
-
 class DraPlugin(v1_grpc.DRAPluginServicer):
     """Service ``k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin``.
 
     Args:
-        claims: Who prepares and unprepares.
+        claims: Prepares and unprepares.
     """
 
     def __init__(self, claims: ClaimService) -> None:
@@ -85,7 +77,7 @@ class DraPluginBeta(v1beta1_grpc.DRAPluginServicer):
     """Service ``k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin``, for kubelets before 1.34.
 
     Args:
-        plugin: Who answers, as v1.
+        plugin: Answers the calls, as v1.
     """
 
     def __init__(self, plugin: DraPlugin) -> None:
@@ -111,7 +103,9 @@ class DraPluginBeta(v1beta1_grpc.DRAPluginServicer):
         return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
 
 
-def _asked(claims: Iterable[_Claim], operation: Operation, context: grpc.ServicerContext) -> tuple[ClaimReference, ...]:
+def _asked(
+    claims: Iterable[v1.Claim], operation: Operation, context: grpc.ServicerContext
+) -> tuple[ClaimReference, ...]:
     asked = tuple(ClaimReference(namespace=claim.namespace, name=claim.name, uid=claim.uid) for claim in claims)
     operation.note(claims=len(asked))
     if len(asked) > MAX_CLAIMS:

@@ -73,7 +73,7 @@ class HealthFeed:
             self._changed.notify_all()
 
     def responses(self, gone: threading.Event) -> Iterator[protocol.NodeWatchResourcesResponse]:
-        """The complete list: now, at every change, and again after a while; until closed or ``gone`` (then wake)."""
+        """Yield the complete list: now, at every change and at intervals, until closed or ``gone`` (then wake)."""
         sent: int | None = None
         while True:
             with self._changed:
@@ -124,7 +124,7 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
     def NodeWatchResources(  # noqa: N802 - the protocol's name
         self, request: protocol.NodeWatchResourcesRequest, context: grpc.ServicerContext
     ) -> Iterator[protocol.NodeWatchResourcesResponse]:
-        """The complete list, whenever it changed and while it did not; ends when the plugin stops."""
+        """Stream the complete list at every change and at intervals; the stream ends when the plugin stops."""
         del request
         if not self._streams.acquire(blocking=False):
             message = f"{MAX_STREAMS} health streams are open already: close one"

@@ -1,4 +1,4 @@
-"""How the plugin introduces itself to the kubelet: service ``pluginregistration.Registration``.
+"""Registers the plugin with the kubelet: service ``pluginregistration.Registration``.
 
 Source: k8s.io/kubelet v0.37.2, pkg/apis/pluginregistration/v1, and pkg/kubelet/pluginmanager in
 k8s.io/kubernetes v1.37.2.
@@ -32,11 +32,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Registration(protocol_grpc.RegistrationServicer):
-    """Tells the kubelet where the DRA service is, and hears whether it was accepted.
+    """Gives the kubelet the address of the DRA service, and receives its answer.
 
     Args:
         endpoint: The socket of the DRA service, absolute.
-        listener: Who hears of the kubelet's answer.
+        listener: Receives the kubelet's answer.
     """
 
     def __init__(self, *, endpoint: Path, listener: RegistrationListener) -> None:
@@ -46,7 +46,7 @@ class Registration(protocol_grpc.RegistrationServicer):
     def GetInfo(  # noqa: N802 - the protocol's name
         self, request: protocol.InfoRequest, context: grpc.ServicerContext
     ) -> protocol.PluginInfo:
-        """Who we are."""
+        """Return the driver's name, the DRA socket and the supported services."""
         del request, context
         with Operation("GetInfo").running():
             return protocol.PluginInfo(
@@ -59,7 +59,7 @@ class Registration(protocol_grpc.RegistrationServicer):
     def NotifyRegistrationStatus(  # noqa: N802 - the protocol's name
         self, request: protocol.RegistrationStatus, context: grpc.ServicerContext
     ) -> protocol.RegistrationStatusResponse:
-        """Hear the kubelet's answer. An error from here would undo the registration: a listener's is only logged."""
+        """Pass the kubelet's answer on. An error would undo the registration, so a listener's is only logged."""
         del context
         with Operation("NotifyRegistrationStatus").running() as operation:
             operation.note(registered=request.plugin_registered)

@@ -60,9 +60,9 @@ class PluginServer:
     """Serves the DRA and health services on ``dra-<instance>.sock``, and registers them with the kubelet.
 
     Args:
-        claims: Who prepares and unprepares.
-        health: Whose health is streamed.
-        listener: Who hears how the kubelet answered the registration.
+        claims: Prepares and unprepares.
+        health: The source of the health that is streamed.
+        listener: Receives the kubelet's answer to the registration.
         plugin_dir: The folder of the DRA socket: absolute, the same path for the kubelet; made where missing.
         registry_dir: The kubelet's folder for registration sockets.
         instance: Names this instance among those of this node: the pod's UID; a DNS label.
@@ -114,7 +114,7 @@ class PluginServer:
         return self._registration.path
 
     def start(self) -> None:
-        """Serve, then let the kubelet find us; sockets of killed instances are removed. To be called once.
+        """Serve, then show the sockets to the kubelet; sockets of killed instances are removed. To be called once.
 
         Raises:
             NodeError: A folder or socket cannot be used; nothing is served then.

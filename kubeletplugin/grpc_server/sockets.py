@@ -55,7 +55,7 @@ class PluginSocket:
 
     @property
     def hidden(self) -> Path:
-        """Where it is bound first; clients do not look at a name that starts with a dot."""
+        """The path where it is bound first; clients ignore names that start with a dot."""
         return self.path.with_name(f".{self.path.name}")
 
     def prepare(self) -> None:
@@ -89,7 +89,7 @@ class PluginSocket:
 
 
 def is_served(path: Path) -> bool:
-    """Whether somebody listens on a socket; what cannot be told counts as yes."""
+    """Whether a process listens on a socket; True also if that cannot be found out."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(_TRIAL_S)
         try:

@@ -1,4 +1,4 @@
-"""What the plugin remembers of faults, as a file that outlives it: ``health.json`` in the plugin's folder."""
+"""The history of faults as a file that outlives the process: ``health.json`` in the plugin's folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_BYTES: Final = 4 << 20
 
 
 class FaultHistoryFile:
-    """The file. Both instances of a rolling update write it, each the whole of what it knows, and read the other's.
+    """The history's file. Both instances of a rolling update write it as a whole, and read what the other wrote.
 
     Args:
         path: The file; its folder is made where it is missing.
@@ -41,7 +41,7 @@ class FaultHistoryFile:
         self._known: object = None
 
     def load(self) -> FaultHistory:
-        """What is remembered; nothing where there is no file. One that cannot be read is set aside, and that told."""
+        """Return the history, empty if there is no file. A file that cannot be read is set aside with a warning."""
         memory = FaultHistory(boot_id=self._boot_id)
         # What a crash has left behind. Should the other instance be writing right now, it writes again.
         with suppress(RootportError):
@@ -68,8 +68,8 @@ class FaultHistoryFile:
         self._written = memory.write_key()
         return memory
 
-    def of_another(self) -> FaultHistory | None:
-        """What the other instance has written since this one has read or written it; None where it has not."""
+    def read_others(self) -> FaultHistory | None:
+        """Return what the other instance has written since this one last read or wrote the file; None if nothing."""
         try:
             signature = file_signature(self._path)
             if signature == self._known:

@@ -34,7 +34,7 @@ class HostReader:
         self._roots = roots
 
     def gpus(self, gpus: Sequence[Gpu]) -> tuple[GpuReading, ...]:
-        """Read NVIDIA's GPUs; where NVML cannot be asked at all, that is each GPU's reading."""
+        """Read NVIDIA's GPUs; if NVML itself fails, each GPU's reading says so."""
 
         def read() -> tuple[GpuReading, ...]:
             with session():
@@ -60,7 +60,7 @@ class HostReader:
 def _each(
     part: str, devices: Sequence[_Device], read: Callable[[Sequence[_Device]], Sequence[_Reading]]
 ) -> Iterator[_Reading]:
-    """The readings of the devices; nothing is known of one on which the reader stumbles."""
+    """Yield the readings of the devices; one whose reading fails unexpectedly has none."""
     for device in devices:
         with suppress(InternalError), guarded(part, device.name):
             yield from read([device])

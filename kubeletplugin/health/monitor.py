@@ -1,4 +1,4 @@
-"""Joins readings, errors and memory: the latest health of the node's devices, for everyone who asks.
+"""Computes the latest health of the node's devices from readings, reported errors and the history of faults.
 
 Three threads use it, and none waits for another's hardware: one reads the GPUs (NVML may hang on a broken one), one
 the NICs, one waits for the errors that NVIDIA's driver reports.
@@ -13,65 +13,54 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from driver.errors import RootportError
 from driver.health.engine import HealthEngine
 from driver.health.flapping import Damping
 from driver.health.readings import GpuReading, NicReading, XidEvent
 from driver.health.recovered import RECOVERED_ANNOTATION, read_recovered
-from driver.model.devices import DeviceName, Gpu, RdmaNic
+from driver.model.devices import DeviceName, Gpu
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from kubeletplugin.health.fault_history_file import FaultHistoryFile
+from kubeletplugin.health.hardware import HostReader
 from kubeletplugin.internal_errors import guarded
 
-__all__ = ["HealthMonitor", "Reader"]
+__all__ = ["HealthMonitor"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LATE_S: Final = 30.0
 """A reading of 16 GPUs takes well below a second, and some seconds where the driver is not kept loaded."""
 
 
-class Reader(Protocol):
-    """Reads devices."""
-
-    def gpus(self, gpus: Sequence[Gpu]) -> tuple[GpuReading, ...]:
-        """Read GPUs of NVIDIA's; it may hang."""
-        ...
-
-    def nics(self, nics: Sequence[RdmaNic]) -> tuple[NicReading, ...]:
-        """Read NICs."""
-        ...
-
-
 class HealthMonitor:
-    """What is known of the health of the node's devices. Safe to use from any thread.
+    """Holds the latest health of the node's devices. Safe to use from any thread.
 
     Args:
-        memory: What outlives the process.
-        inventory: Gives what the node has; None where that is not known yet.
-        certain: Tells whether the inventory is all there is.
+        history: The history of faults, which outlives the process.
+        inventory: Returns what the node has; None if that is not known yet.
+        certain: Returns whether the inventory is complete.
         reader: Reads the devices.
         on_change: Called after the health has changed, without a lock held.
         damping: How long states are held.
-        now: Tells the time.
+        now: Returns the time.
         late_s: Seconds after which GPUs count as not answering, when a reading of them does not end.
     """
 
     def __init__(
         self,
-        memory: FaultHistoryFile,
+        history: FaultHistoryFile,
         *,
         inventory: Callable[[], Inventory | None],
         certain: Callable[[], bool],
-        reader: Reader,
+        reader: HostReader,
         on_change: Callable[[], None],
         damping: Damping | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         late_s: float = _LATE_S,
     ) -> None:
-        self._memory = memory
+        self._history = history
         self._inventory = inventory
         self._certain = certain
         self._reader = reader
@@ -79,7 +68,7 @@ class HealthMonitor:
         self._now = now
         self._late_s = late_s
         self._lock = threading.Lock()
-        self._engine = HealthEngine(memory.load(), damping)
+        self._engine = HealthEngine(history.load(), damping)
         self._health = NodeHealth()
         self._gpus: tuple[GpuReading, ...] | None = None
         self._nics: tuple[NicReading, ...] | None = None
@@ -88,30 +77,30 @@ class HealthMonitor:
         self._recovered: Mapping[DeviceName, datetime] = {}
 
     def readings(self) -> tuple[tuple[GpuReading, ...], tuple[NicReading, ...]]:
-        """The latest readings of GPUs and of NICs; empty before the first."""
+        """Return the latest readings of GPUs and of NICs; empty before the first."""
         with self._lock:
             return self._gpus or (), self._nics or ()
 
     def health(self) -> NodeHealth:
-        """The latest word; nothing before the first reading or error."""
+        """Return the latest health; empty before the first reading or error."""
         with self._lock:
             return self._health
 
     def settled_health(self) -> NodeHealth | None:
-        """The same; None until GPUs and NICs have been read once: what is published of before still counts."""
+        """Return the latest health; None until GPUs and NICs have been read once: what is published still counts."""
         with self._lock:
             return None if self._gpus is None or self._nics is None else self._health
 
     def nvidia_gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that NVML can be asked about."""
+        """Return NVIDIA's GPUs, which NVML reports."""
         inventory = self._inventory()
         return tuple(gpu for gpu in inventory.gpus if gpu.vendor == "nvidia") if inventory else ()
 
-    def look_at_gpus(self) -> None:
-        """Read the GPUs and take note of it.
+    def read_gpus(self) -> None:
+        """Read the GPUs and update their health.
 
         Raises:
-            RootportError: What counts could not be written down; it counts all the same.
+            RootportError: The history could not be written; the health is updated all the same.
         """
         inventory = self._inventory()
         if inventory is None:
@@ -123,8 +112,8 @@ class HealthMonitor:
             self._reading_since = None
         self._observe(inventory, gpus=readings)
 
-    def look_at_nics(self) -> None:
-        """Read the NICs and take note of it, and of GPUs whose reading does not end.
+    def read_nics(self) -> None:
+        """Read the NICs and update their health, and that of GPUs whose reading does not end.
 
         Raises:
             RootportError: sysfs cannot be read, or as above.
@@ -140,9 +129,9 @@ class HealthMonitor:
         self._observe(inventory, gpus=late, nics=self._reader.nics(inventory.nics))
 
     def take(self, events: Sequence[XidEvent]) -> None:
-        """Take note of errors that the driver reported.
+        """Update the health after errors that the driver reported.
 
-        Should it not be possible to write them down, the next reading tries again, and tells.
+        If they cannot be written down, the next reading tries again, and raises.
         """
         for (device, xid), times in Counter((event.device, event.xid) for event in events).items():
             fields = {"xid": xid, "device": device or "all", "times": times}
@@ -153,9 +142,9 @@ class HealthMonitor:
                 self._observe(inventory, events=events)
 
     def recover(self, annotation: str) -> None:
-        """Take note of an administrator's word (:data:`driver.health.recovered.RECOVERED_ANNOTATION`).
+        """Apply an administrator's annotation (:data:`driver.health.recovered.RECOVERED_ANNOTATION`).
 
-        Should it not be possible to write down what that changes, the next reading tries again, and tells.
+        If the change cannot be written down, the next reading tries again, and raises.
         """
         inventory = self._inventory()
         if annotation == self._recovered_text or inventory is None:
@@ -183,7 +172,7 @@ class HealthMonitor:
         with self._lock:
             now = self._now()
             before = self._health, self._gpus is None or self._nics is None
-            if (others := self._memory.of_another()) is not None:
+            if (others := self._history.read_others()) is not None:
                 self._engine.adopt(others, now)
             self._gpus = self._gpus if gpus is None else gpus
             self._nics = self._nics if nics is None else nics
@@ -200,9 +189,9 @@ class HealthMonitor:
         if after != before:
             _log(before[0], after[0])
             self._on_change()
-        # What is wrong is told first: a full disk must not keep it from anybody.
+        # The health is reported first: a full disk must not keep it back.
         with self._lock:
-            self._memory.save(self._engine.history())
+            self._history.save(self._engine.history())
 
 
 def _log(before: NodeHealth, after: NodeHealth) -> None:

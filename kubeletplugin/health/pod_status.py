@@ -24,11 +24,11 @@ _NOT_SEEN = "the device could not be looked at: see the condition Discovered of 
 
 
 class DevicesHealth:
-    """What :class:`kubeletplugin.service.HealthSource` asks for. Safe to use from any thread.
+    """The plugin's :class:`kubeletplugin.service.HealthSource`. Safe to use from any thread.
 
     Args:
         node: The node's name, which is the pool's name as well.
-        held: Gives the names of the devices that prepared claims hold.
+        held: Returns the names of the devices that prepared claims hold.
     """
 
     def __init__(self, node: str, *, held: Callable[[], Iterable[str]] = tuple) -> None:
@@ -42,11 +42,11 @@ class DevicesHealth:
         self._faults: Mapping[DeviceName, Fault] = {}
 
     def update(self, inventory: Inventory | None, *, certain: bool) -> None:
-        """Take note of what discovery has found.
+        """Update the devices after a discovery.
 
         Args:
             inventory: The latest; None where there is none yet.
-            certain: Whether the latest look saw everything; else what is missing or still there is not known.
+            certain: Whether the latest discovery saw everything; if not, the health of devices is unknown.
         """
         with self._changed:
             if (inventory, certain) == (self._inventory, self._certain):
@@ -58,7 +58,7 @@ class DevicesHealth:
             self._changed.notify_all()
 
     def update_health(self, health: NodeHealth) -> None:
-        """Take note of what is wrong with the devices."""
+        """Update the faults of the devices."""
         with self._changed:
             faults = health.taints()
             if faults == self._faults:
@@ -68,7 +68,7 @@ class DevicesHealth:
             self._changed.notify_all()
 
     def current(self) -> Sequence[DeviceHealth]:
-        """The health of every device, by name."""
+        """Return the health of every device, sorted by name."""
         held = tuple(self._held())
         with self._changed:
             inventory, certain, names = self._inventory, self._certain, self._usable_once | set(held)
@@ -79,7 +79,7 @@ class DevicesHealth:
         return [self._health(name, found.get(name), faults, certain=certain) for name in sorted(names)]
 
     def version(self) -> int:
-        """A number that grows with every change."""
+        """Return a number that grows with every change."""
         with self._changed:
             return self._version
 

@@ -1,4 +1,4 @@
-"""Runs the health monitor: its threads, and who hears of a change."""
+"""Runs the health monitor: its threads, and the callbacks after a change."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _MAX_DELAY_S: Final = 30.0
 
 
 class HealthWatch:
-    """Watches the health of a node's devices, or does not.
+    """Watches the health of a node's devices, unless that is switched off.
 
     Attributes:
-        monitor: What is known; nothing where it is not watched.
-        loops: Its threads; none where it is not watched.
+        monitor: Holds the health, which is empty if it is not watched.
+        loops: Its threads; none if it is not watched.
 
     Args:
         roots: Where the hardware is.
-        discovery: What the node has.
+        discovery: Discovers what the node has.
         history: What is remembered of faults over a restart.
         interval_s: Between two readings, in seconds; 0: it is not watched.
         hold_s: How long a state must have stayed away before it is over, in seconds.
-        make_loop: Makes a Loop, given what all of the process's loops have.
+        make_loop: Makes a Loop with what all of the process's loops share.
         on_change: Called with the health after it has changed.
         on_links: Called after a NIC's link has gone, or is there again.
     """
@@ -65,10 +65,10 @@ class HealthWatch:
         self._on_change = on_change
         self._on_links = on_links
         self._links_down: frozenset[DeviceName] = frozenset()
-        self._telling = threading.Lock()
+        self._notifying = threading.Lock()
         actions = {
-            "gpu health": self.monitor.look_at_gpus,
-            "nic health": self.monitor.look_at_nics,
+            "gpu health": self.monitor.read_gpus,
+            "nic health": self.monitor.read_nics,
             "gpu errors": self._listener.listen,
         }
         self.loops: tuple[Loop, ...] = tuple(
@@ -77,16 +77,16 @@ class HealthWatch:
         )
 
     def published(self) -> NodeHealth | None:
-        """What is to be published; None where what is published already is to stay."""
+        """Return the health to publish; None if the published one is to stay."""
         return self.monitor.settled_health() if self.loops else NodeHealth()
 
     def recover(self, annotation: str) -> None:
-        """Take an administrator's word: as :meth:`HealthMonitor.recover`."""
+        """As :meth:`HealthMonitor.recover`."""
         if self.loops:
             self.monitor.recover(annotation)
 
     def wake(self) -> None:
-        """Look soon: the node's devices are others now."""
+        """Read all devices soon: the node's devices have changed."""
         for loop in self.loops:
             loop.wake()
 
@@ -97,8 +97,8 @@ class HealthWatch:
             loop.stop(0)
 
     def _changed(self) -> None:
-        # Asked for under the lock: of two threads, the one that tells last must not tell what is older.
-        with self._telling:
+        # Read under the lock: of two threads, the one that reports last must not report what is older.
+        with self._notifying:
             health = self.monitor.health()
             self._on_change(health)
             links_down = frozenset(fault.device for fault in health.faults if fault.reason == LINK_DOWN_FAULT)

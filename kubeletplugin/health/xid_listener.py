@@ -36,8 +36,8 @@ class XidListener:
 
     Args:
         roots: Where the host's NVML is.
-        gpus: Gives NVIDIA's GPUs.
-        take: Gets what was reported.
+        gpus: Returns NVIDIA's GPUs.
+        take: Called with the reported errors.
     """
 
     def __init__(

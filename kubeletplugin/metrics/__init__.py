@@ -6,6 +6,6 @@ A new metric is a family in ``families``, ``readings`` or ``share_families``, an
 from kubeletplugin.metrics.families import node_families
 from kubeletplugin.metrics.shares import Share, shares_of
 from kubeletplugin.metrics.snapshot import NodeSnapshot
-from kubeletplugin.metrics.source import HealthFacts, NodeMetrics
+from kubeletplugin.metrics.source import NodeMetrics
 
-__all__ = ["HealthFacts", "NodeMetrics", "NodeSnapshot", "Share", "node_families", "shares_of"]
+__all__ = ["NodeMetrics", "NodeSnapshot", "Share", "node_families", "shares_of"]

@@ -19,7 +19,7 @@ _INFO: Final = (*_DEVICE, "type", "index", "model", "uuid", "pci_bus_id", "numa_
 
 
 def node_families(snapshot: NodeSnapshot) -> Iterator[Family]:
-    """All of a plugin's families, each once; those of which nothing is known have no samples."""
+    """Yield all of a plugin's families, each once; those of which nothing is known have no samples."""
     yield from _device_families(snapshot)
     yield from share_families(snapshot)
     yield from reading_families(snapshot)

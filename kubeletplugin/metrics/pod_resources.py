@@ -1,4 +1,4 @@
-"""Which containers have which claims, as the kubelet tells: the PodResources API (KEP-606, KEP-3695).
+"""The containers of each claim, as the kubelet reports them: the PodResources API (KEP-606, KEP-3695).
 
 No right at the API server is needed for it. It tells all devices of a claim for each container that names the claim,
 also where the container names one request of it alone (k8s.io/kubernetes v1.36.3, pkg/kubelet/cm:
@@ -69,7 +69,7 @@ class PodResources:
         self._told = False
 
     def containers(self) -> Mapping[ClaimKey, tuple[PodContainer, ...]]:
-        """The containers of each claim that has devices of this driver, sorted; nothing while the kubelet is silent.
+        """Return the containers of each claim that has devices of this driver, sorted; none if the kubelet is silent.
 
         An answer holds for 10 s, and for a minute while there is no newer one; the kubelet is waited for for 2 s.
         """

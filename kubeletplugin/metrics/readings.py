@@ -39,11 +39,11 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[GpuReading], float | None]], ...]
 
 
 def reading_families(snapshot: NodeSnapshot) -> Iterator[Family]:
-    """The families; what was not told has no sample."""
+    """Yield the families; a value that the device does not report has no sample."""
     node = snapshot.node
-    told = [reading for reading in snapshot.gpus if not (reading.lost or reading.not_answering)]
+    read = [reading for reading in snapshot.gpus if not (reading.lost or reading.not_answering)]
     for name, text, value in _GAUGES:
-        found = ((reading.device, value(reading)) for reading in told)
+        found = ((reading.device, value(reading)) for reading in read)
         yield family(
             "gauge", name, text, _DEVICE, (((node, device), float(seen)) for device, seen in found if seen is not None)
         )
@@ -52,7 +52,7 @@ def reading_families(snapshot: NodeSnapshot) -> Iterator[Family]:
         "rootport_gpu_ecc_errors_total",
         "ECC errors of the GPU's memory since its driver was loaded (NVML, volatile).",
         (*_DEVICE, "kind"),
-        (sample for reading in told for sample in _ecc(node, reading)),
+        (sample for reading in read for sample in _ecc(node, reading)),
     )
     yield family(
         "gauge",
@@ -61,7 +61,7 @@ def reading_families(snapshot: NodeSnapshot) -> Iterator[Family]:
         (*_DEVICE, "reason"),
         (
             ((node, reading.device, reason.value), 1.0 if reason in reading.slowdowns else 0.0)
-            for reading in told
+            for reading in read
             for reason in Slowdown
         ),
     )

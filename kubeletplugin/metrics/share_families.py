@@ -19,7 +19,7 @@ _NOBODY: Final = (PodContainer(pod="", container=""),)
 
 
 def share_families(snapshot: NodeSnapshot) -> Iterator[Family]:
-    """The families; a device that nobody has shows zero."""
+    """Yield the families; a device without shares has zero."""
     yield from _sums(snapshot)
     yield family(
         "gauge",

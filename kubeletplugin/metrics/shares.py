@@ -10,17 +10,17 @@ from driver.model.devices import DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, MigPartition, named_devices
 from driver.plan import PreparedDevice
+from kubeletplugin.claims.device_status import device_mode
 from kubeletplugin.state.entry import Entry
 
 __all__ = ["Share", "shares_of"]
 
 _ALL: Final = 100
-_MODES: Final = {DeviceType.GPU_RATIO: "ratio", DeviceType.MIG: "mig"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one claim has of one device by one allocation result: all of it, or a part.
+    """A claim's share of a device by one allocation result: all of the device, or a part.
 
     Attributes:
         device: The whole device: the GPU of a part, the NIC of a virtual function.
@@ -50,11 +50,11 @@ class Share:
 
 
 def shares_of(entries: Iterable[Entry], inventory: Inventory | None) -> tuple[Share, ...]:
-    """The shares of prepared claims, sorted; what is only watched over by admin access is none (KEP-5018).
+    """Return the shares of prepared claims, sorted; admin access gives no share (KEP-5018).
 
     Args:
         entries: The prepared claims.
-        inventory: Tells how large MIG partitions are; None where it is not known.
+        inventory: Has the sizes of MIG partitions; None if it is not known.
     """
     known = [(entry, device) for entry in entries for device in entry.devices if not device.admin_access]
     names = {device.device for _, device in known if device.use and device.use.mode is DeviceType.MIG}
@@ -69,7 +69,7 @@ def _share(entry: Entry, device: PreparedDevice, parts: Mapping[str, Allocatable
     core: float | None = None
     if use is not None:
         whole = use.gpu
-        mode = _MODES.get(use.mode) or ("whole" if use.whole else "shared")
+        mode = device_mode(use)
         if use.mode is DeviceType.MIG:
             partition = device.device
             core = _core_of(parts.get(partition))
@@ -96,7 +96,7 @@ def _share(entry: Entry, device: PreparedDevice, parts: Mapping[str, Allocatable
 
 
 def _core_of(part: AllocatableDevice | None) -> float | None:
-    """A partition's part of its GPU's compute slices; the profile with the most of them has all."""
+    """Return a partition's part of its GPU's compute slices; the profile with the most of them has all."""
     if not isinstance(part, MigPartition) or part.gpu.mig is None:
         return None
     most = max((profile.compute_slices for profile in part.gpu.mig.profiles), default=0)

@@ -1,4 +1,4 @@
-"""All that the plugin's metrics are made of, as of one moment."""
+"""The facts that the plugin's metrics are made of, as of one moment."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class NodeSnapshot:
     Attributes:
         node: Its name.
         version: The plugin's.
-        inventory: What it has; None before the first look at the hardware.
-        health: What is wrong with its devices.
+        inventory: What it has; None before the first discovery.
+        health: The faults of its devices.
         gpus: The latest readings of GPUs; of those that were read.
         nics: Likewise of NICs.
-        shares: What prepared claims have of its devices.
-        prepared_claims: How many claims are prepared; None where that, and the shares with it, is not known.
-        containers: Which containers have which claims; nothing where the kubelet does not tell.
-        operations: What the kubelet's calls took.
-        internal_errors: How many errors that nobody expected there were, by part of the plugin.
+        shares: The shares of its devices that prepared claims have.
+        prepared_claims: The number of prepared claims; None if that, and with it the shares, is not known.
+        containers: The containers of each claim; empty if the kubelet does not report them.
+        operations: The durations and errors of the kubelet's calls.
+        internal_errors: The number of unexpected errors, by part of the plugin.
     """
 
     node: str

@@ -1,19 +1,18 @@
-"""Joins what the parts of the plugin know to one snapshot, each time that somebody scrapes."""
+"""Takes a snapshot of the plugin's parts at each scrape."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from driver import __version__
 from driver.errors import RootportError
-from driver.health.readings import GpuReading, NicReading
-from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.status.metric_family import Family
 from kubeletplugin.claims.timed import OperationCounts
+from kubeletplugin.health import HealthMonitor
 from kubeletplugin.internal_errors import InternalError, guarded, internal_errors
 from kubeletplugin.metrics.families import node_families
 from kubeletplugin.metrics.pod_resources import ClaimKey, PodContainer
@@ -21,47 +20,35 @@ from kubeletplugin.metrics.shares import Share, shares_of
 from kubeletplugin.metrics.snapshot import NodeSnapshot
 from kubeletplugin.state.entry import Entry
 
-__all__ = ["HealthFacts", "NodeMetrics"]
+__all__ = ["NodeMetrics"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class HealthFacts(Protocol):
-    """What :class:`kubeletplugin.health.HealthMonitor` knows."""
-
-    def readings(self) -> tuple[tuple[GpuReading, ...], tuple[NicReading, ...]]:
-        """The latest readings of GPUs and of NICs."""
-        ...
-
-    def health(self) -> NodeHealth:
-        """What is wrong with the node's devices."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMetrics:
-    """Where the plugin's metrics come from; each part is safe to ask from any thread.
+    """The source of the plugin's metrics; each of its parts is safe to use from any thread.
 
     Attributes:
         node: The node's name.
-        inventory: What discovery found last; None before the first look.
-        health: What is known of the health of devices.
-        entries: The prepared claims that hold devices; raises RootportErrors.
-        containers: Which containers have which claims.
-        operations: What the kubelet's calls took.
-        internal_errors: How many errors that nobody expected there were, by part of the plugin.
+        inventory: Returns the latest inventory; None before the first discovery.
+        health: Holds the health of the devices.
+        entries: Returns the prepared claims that hold devices; raises RootportErrors.
+        containers: Returns the containers of each claim.
+        operations: Returns the durations and errors of the kubelet's calls.
+        internal_errors: Returns the number of unexpected errors, by part of the plugin.
     """
 
     node: str
     inventory: Callable[[], Inventory | None]
-    health: HealthFacts
+    health: HealthMonitor
     entries: Callable[[], Collection[Entry]]
     containers: Callable[[], Mapping[ClaimKey, Sequence[PodContainer]]]
     operations: Callable[[], OperationCounts]
     internal_errors: Callable[[], Mapping[str, int]] = internal_errors
 
     def families(self) -> Iterator[Family]:
-        """All families, as of now."""
+        """Return all families, as of now."""
         return node_families(self._snapshot())
 
     def _snapshot(self) -> NodeSnapshot:

@@ -35,7 +35,7 @@ _STATE: Final = "run/rootport/cni"
 
 
 class NodeNetwork:
-    """All of it; safe to use from several threads.
+    """Connects pod networks with the rest of the plugin; safe to use from several threads.
 
     Args:
         roots: Where the host is.
@@ -79,7 +79,7 @@ class NodeNetwork:
             from kubeletplugin.network.cni import CniServer, NetworkConfig  # noqa: PLC0415 - see above
 
             self._config = NetworkConfig(config_dir, bin_dir=program_dir, program=program, file_name=config_file)
-            self._server = CniServer(self._state_dir, _TellingLender(self._lender(), on_change))
+            self._server = CniServer(self._state_dir, _NotifyingLender(self._lender(), on_change))
 
     def start(self) -> None:
         """Serve the CNI plugin, if it is used on this node, or pods have interfaces from when it was.
@@ -89,7 +89,7 @@ class NodeNetwork:
         if self._server is None and self._has_records():
             from kubeletplugin.network.cni import CniServer  # noqa: PLC0415 - see above
 
-            self._server = CniServer(self._state_dir, _TellingLender(self._lender(), self._on_change))
+            self._server = CniServer(self._state_dir, _NotifyingLender(self._lender(), self._on_change))
         if self._server is not None:
             self._serving = True
             try:
@@ -105,7 +105,7 @@ class NodeNetwork:
             self._server.stop()
 
     def check(self) -> ConditionReport | None:
-        """See that the CNI plugin is part of the node's network and is served; None where it is not used.
+        """Make the CNI plugin part of the node's network and serve it; return a report, or None if it is not used.
 
         A network's own installer may write its configuration anew, and a newer process of the plugin that took the
         socket over may have ended.
@@ -134,7 +134,7 @@ class NodeNetwork:
         return is_chained
 
     def lent(self) -> frozenset[str]:
-        """The functions of NICs that are lent to pods: from before one is moved until after it is back.
+        """Return the functions of NICs that are lent to pods: from before one is moved until after it is back.
 
         Raises:
             NodeError: The state of what is lent cannot be read.
@@ -143,7 +143,7 @@ class NodeNetwork:
         return frozenset(path.stem for path in self._records())
 
     def lent_names(self) -> Mapping[str, LentNames]:
-        """What they are called on the host, by their names in the pool, as far as that is known."""
+        """Return the host's names of the lent functions, by their names in the pool, as far as they are known."""
         found: dict[str, LentNames] = {}
         try:
             if not self._records():
@@ -159,7 +159,7 @@ class NodeNetwork:
         return found
 
     def of_claim(self, claim_uid: str) -> Mapping[str, InPod]:
-        """How a claim's pod sees the interfaces that were moved into it, by the functions' names in the pool.
+        """Return the interfaces that were moved into a claim's pod, by the functions' names in the pool.
 
         Raises:
             NodeError: As above.
@@ -174,7 +174,7 @@ class NodeNetwork:
             return False
 
     def _records(self) -> list[Path]:
-        """The files of what is lent, found without what lends; see :mod:`kubeletplugin.network.netdev.records`."""
+        """Return the record files, without loading the lender; see :mod:`kubeletplugin.network.netdev.records`."""
         with os_errors_as_node_errors(f"the state of lent interfaces in {self._state_dir} cannot be read"):
             pods = [folder for folder in entries(self._state_dir / "pods") if folder.is_dir()]
             paths = [path for folder in (*pods, self._state_dir / "lost") for path in entries(folder)]
@@ -202,20 +202,20 @@ class NodeNetwork:
         return self._links
 
 
-class _TellingLender:
-    """Calls somebody after each change of a pod's network; a :class:`kubeletplugin.network.cni.Lender`."""
+class _NotifyingLender:
+    """Calls back after each change of a pod's network; a :class:`kubeletplugin.network.cni.Lender`."""
 
-    def __init__(self, lender: InterfaceLender, tell: Callable[[], None]) -> None:
+    def __init__(self, lender: InterfaceLender, on_change: Callable[[], None]) -> None:
         self._lender = lender
-        self._tell = tell
+        self._on_change = on_change
 
     def attach(self, pod_uid: str, netns: str) -> None:
         self._lender.attach(pod_uid, netns)
-        self._tell()
+        self._on_change()
 
     def detach(self, pod_uid: str, netns: str | None) -> None:
         self._lender.detach(pod_uid, netns)
-        self._tell()
+        self._on_change()
 
     def check(self, pod_uid: str, netns: str) -> None:
         self._lender.check(pod_uid, netns)

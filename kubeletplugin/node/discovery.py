@@ -42,8 +42,8 @@ _LOG: Final = logging.getLogger(__name__)
 _NVIDIA: Final = "nvidia"
 # A discovery takes less than a second, and some seconds with 16 GPUs whose driver is not kept loaded.
 _LATE_S: Final = 60.0
-_TOLD_FOR_S: Final = 5.0
-"""How long the conditions say why, before the process ends. Longer than the margin of own_devices."""
+_REPORTED_FOR_S: Final = 5.0
+"""How long the condition gives the reason, before the process ends. Longer than the margin of own_devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Discovery:
         reports: Receives the condition Discovered.
         on_change: Called after the inventory has changed.
         late_s: Seconds after which a discovery that has not ended is reported: NVML may hang for good on a broken GPU.
-        told_for_s: Seconds for which the condition says that this process is outdated, before :meth:`run` ends it.
+        reported_for_s: Seconds for which the condition says that this process is outdated, before :meth:`run` ends it.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Discovery:
         reports: ConditionReports,
         on_change: Callable[[], None],
         late_s: float = _LATE_S,
-        told_for_s: float = _TOLD_FOR_S,
+        reported_for_s: float = _REPORTED_FOR_S,
     ) -> None:
         self._discover = discover
         self._reports = reports
@@ -158,7 +158,7 @@ class Discovery:
         self._certain = False
         self._failure: RootportError | None = None
         self._late_s = late_s
-        self._told_for_s = told_for_s
+        self._reported_for_s = reported_for_s
         self._outdated_since: float | None = None
         self._reporting = threading.Lock()  # so that a timer's report never replaces that of the discovery's result
         self._runs = 0
@@ -240,7 +240,7 @@ class Discovery:
             self._outdated_since = None
         elif self._outdated_since is None:
             self._outdated_since = now
-        elif now - self._outdated_since >= self._told_for_s:
+        elif now - self._outdated_since >= self._reported_for_s:
             raise ProcessOutdatedError(str(discovered.unseen))
 
     @contextmanager

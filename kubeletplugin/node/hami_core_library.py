@@ -1,4 +1,4 @@
-"""HAMi-core on this node: where its library is, and which one it is: its digest, since the file tells no version."""
+"""HAMi-core on this node: its library, identified by a digest, since the file has no version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HamiCoreFile:
         self._known: tuple[tuple[int, ...], HamiCoreLibrary] | None = None
 
     def found(self) -> HamiCoreLibrary | None:
-        """The library as it is now, or None where it is not there. It is read again only after it has changed."""
+        """Return the library as it is now, or None if it is not there. It is read again only after a change."""
         host = self._host.fresh()
         real = host.resolve(str(self._path).lstrip("/"))
         if real is None:

@@ -68,7 +68,7 @@ def load_from_host(roots: Roots) -> bool:
 
 
 def outdated_version(roots: Roots) -> str | None:
-    """The driver's version whose NVML :func:`load_from_host` loaded, where another driver runs by now; else None.
+    """Return the driver version whose NVML :func:`load_from_host` loaded, if another driver runs by now; else None.
 
     A library cannot be exchanged in a running process. A new one would load what fits: it takes the library by the
     version of the driver that runs.

@@ -37,13 +37,13 @@ class HiddenDevice:
 
 
 def _process_started() -> float:
-    """When this process was started, in seconds since the epoch (proc(5): field 22 of stat, since the boot)."""
+    """Return when this process was started, in seconds since the epoch (proc(5): field 22 of stat, since the boot)."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def hidden_device(host: Path, own: Path, *, started: Callable[[], float] = _process_started) -> HiddenDevice | None:
-    """A node of NVIDIA's driver that the host has and this process has not, the newest of them.
+    """Return the newest node of NVIDIA's driver that the host has and this process has not; None if there is none.
 
     Args:
         host: Where the host's ``/`` is seen.
@@ -58,6 +58,6 @@ def hidden_device(host: Path, own: Path, *, started: Callable[[], float] = _proc
     if not hidden:
         return None
     name = max(sorted(hidden), key=lambda name: hidden[name])
-    # A node from the future tells that the clock was set back: nothing can be told from its time.
+    # A node from the future shows that the clock was set back: its time means nothing.
     newer = started() - _MARGIN_S < hidden[name] <= time.time()
     return HiddenDevice(path=f"/dev/{name}", newer_than_process=newer)

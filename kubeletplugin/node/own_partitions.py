@@ -1,4 +1,4 @@
-"""Takes the MIG devices that Rootport makes itself out of what NVML tells.
+"""Removes the MIG devices that Rootport makes itself from NVML's report.
 
 A MIG device is one of an administrator's static layout, which is given to claims as it is, unless Rootport has made it
 for a claim: that one comes and goes, and its GPU is offered in all its modes still.
@@ -19,13 +19,13 @@ OwnPartitions: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def without_own_partitions(report: NvmlReport, own: OwnPartitions) -> NvmlReport:
-    """The report without them, and with the notes on all other GPU instances that can be given to nobody.
+    """Return the report without them, and with notes on all other GPU instances that cannot be allocated.
 
-    On a GPU where Rootport has made some, all are Rootport's: those that NVML does not tell as well.
+    On a GPU where Rootport has made some, all are Rootport's, even those without a place in the report.
 
     Args:
-        report: What NVML tells.
-        own: Rootport's own.
+        report: NVML's report.
+        own: Rootport's own MIG devices.
     """
     names = {gpu.address: gpu.name for gpu in report.gpus}
     with_own = {gpu for gpu, _, _ in own}

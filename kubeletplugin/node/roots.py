@@ -30,7 +30,7 @@ class Roots:
 
     @staticmethod
     def of(host_root: Path, device_root: str) -> Roots:
-        """The roots by the flags ``--host-root`` and ``--device-root``.
+        """Return the roots for the flags ``--host-root`` and ``--device-root``.
 
         A device root below the host root is the folder of a driver that lives in a container of its own
         (``/run/nvidia/driver``). Where the host root ends with the device root, all hardware is below that folder of
@@ -49,7 +49,7 @@ class Roots:
         )
 
     def devices(self) -> HostRoot:
-        """What holds ``dev``.
+        """Return what holds ``dev``.
 
         Raises:
             InputError: The device root does not exist.
@@ -57,7 +57,7 @@ class Roots:
         return HostRoot(self.host.path / self.device_root.lstrip("/"))
 
     def nvidia_devices(self) -> HostRoot:
-        """What holds the ``dev`` of NVIDIA's GPUs: the driver's root where it has their nodes, else as :meth:`devices`.
+        """Return what holds the ``dev`` of NVIDIA's GPUs: the driver's root if they are there, else :meth:`devices`.
 
         Raises:
             InputError: As :meth:`devices`. A driver's container that is not there yet is none.

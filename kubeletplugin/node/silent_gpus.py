@@ -1,4 +1,4 @@
-"""GPUs that NVIDIA's driver has and NVML tells nothing of: lost ones, as a rule. They must not vanish for that."""
+"""GPUs that NVIDIA's driver has and NVML does not report, as a rule because they are lost: they must not vanish."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["silent_gpus", "with_silent", "without_silent"]
 _NVIDIA: Final = "nvidia"
 
 
-def silent_gpus(tree: Inventory, told: Collection[Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs that NVIDIA's driver has, for it tells of them in procfs, and NVML does not."""
-    answering = {gpu.address for gpu in told if gpu.uuid is not None}
+def silent_gpus(tree: Inventory, reported: Collection[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs that NVIDIA's driver shows in procfs and NVML does not report."""
+    answering = {gpu.address for gpu in reported if gpu.uuid is not None}
     return tuple(
         replace(gpu, minor=None)
         for gpu in tree.gpus
@@ -25,7 +25,7 @@ def silent_gpus(tree: Inventory, told: Collection[Gpu]) -> tuple[Gpu, ...]:
 
 
 def without_silent(found: Inventory, silent: Collection[Gpu]) -> Inventory:
-    """The inventory without them, whatever the two sources together tell of one."""
+    """Return the inventory without them and without the notes on them."""
     if not silent:
         return found
     addresses = {gpu.address for gpu in silent}
@@ -41,7 +41,7 @@ def without_silent(found: Inventory, silent: Collection[Gpu]) -> Inventory:
 
 
 def with_silent(inventory: Inventory, silent: Collection[Gpu], former: Inventory | None) -> Inventory:
-    """The inventory with the GPUs that NVML tells nothing of: a device with a fault is told, and does not vanish.
+    """Return the inventory with the GPUs that NVML does not report: a device with a fault must not vanish.
 
     One that was seen before is as it was then; one that this process has not seen cannot be given to anybody. An index
     that another GPU has by now is another's: NVML counts the others.

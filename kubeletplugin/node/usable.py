@@ -1,4 +1,4 @@
-"""Decides which discovered devices a container could use: pure but for the look at device nodes."""
+"""Decides which discovered devices a container could use: pure, except that it looks for device nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who else on this node gives out the devices that we publish: device plugins and other DRA drivers.
+"""Finds who else on this node allocates the devices that the plugin publishes: device plugins and other DRA drivers.
 
-Kubernetes counts extended resources and DRA devices apart, so two drivers for one GPU give it out twice and nobody
-notices. Pure: what the Node and the other drivers' ResourceSlices say goes in, reports come out.
+Kubernetes counts extended resources and DRA devices apart, so two drivers for one GPU allocate it twice, unnoticed.
+Pure: facts from the Node and the other drivers' ResourceSlices in, a report out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ResourceSlice
 from driver.model.devices import Device, Gpu
 from driver.model.inventory import Inventory
+from driver.wording import listed
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 
 __all__ = ["check_rivals"]
@@ -52,7 +53,7 @@ _ADDRESS_ATTRIBUTES: Final = frozenset({"pcibusid", "pciaddress", "busid", "uuid
 def check_rivals(
     inventory: Inventory, capacity: Mapping[str, str], slices: Iterable[ResourceSlice], node: str
 ) -> ConditionReport:
-    """Whether somebody else gives out this node's devices.
+    """Check that nobody else allocates this node's devices.
 
     Args:
         inventory: What this node has and we publish.
@@ -66,8 +67,7 @@ def check_rivals(
         return ConditionReport(
             type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.TRUE, reason="NoRival", message=message
         )
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    message = f"devices can be given out twice: {'; '.join(found[:_SHOWN])}{more}"
+    message = f"devices can be given out twice: {listed(found, shown=_SHOWN, separator='; ')}"
     return ConditionReport(
         type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.FALSE, reason="RivalPlugin", message=message
     )
@@ -105,12 +105,8 @@ def _drivers(inventory: Inventory, slices: Iterable[ResourceSlice]) -> Iterator[
                 if known and value.string_value is not None and value.string_value.lower() in ours:
                     shared.setdefault(driver, {})[ours[value.string_value.lower()].address] = None
     for driver in sorted(shared):
-        addresses = sorted(shared[driver])
-        more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
-        yield (
-            f"DRA driver {driver} publishes {', '.join(addresses[:_SHOWN])}{more} as well: "
-            "keep one of the two drivers off this node"
-        )
+        addresses = listed(sorted(shared[driver]), shown=_SHOWN)
+        yield (f"DRA driver {driver} publishes {addresses} as well: keep one of the two drivers off this node")
 
 
 def _names(device: Device) -> Iterator[str]:

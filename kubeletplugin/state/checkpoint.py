@@ -1,7 +1,7 @@
-"""What the plugin remembers of the claims it prepared: one file, versioned and checksummed, whole or not there.
+"""The checkpoint of prepared claims: one file, versioned and checksummed, whole or not there.
 
 The file is JSON: ``{"version": 3, "checksum": "<sha256 of the canonical data>", "data": {"claims": [...]}}``. Canonical
-is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. docs/design/checkpoint.md says why.
+is JSON with sorted keys and no spaces, so a pretty-printed copy still checks. The reasons: docs/design/checkpoint.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
 from driver.wording import plural
@@ -57,7 +57,7 @@ class NewerCheckpointError(NodeError):
 
 
 class CorruptCheckpointError(NodeError):
-    """What stands in the checkpoint's place is no checkpoint."""
+    """The checkpoint's file has no checkpoint in it."""
 
 
 class _Data(BaseModel):
@@ -67,14 +67,14 @@ class _Data(BaseModel):
 
 
 def encode(claims: Iterable[Entry]) -> bytes:
-    """The file's content: the same bytes for the same entries, in whatever order they come."""
+    """Return the file's content: the same bytes for the same entries, in any order."""
     ordered = sorted(claims, key=lambda entry: entry.uid)
     data = _canonical(_Data(claims=tuple(ordered)).model_dump(mode="json"))
     return b'{"version": %d, "checksum": "%s", "data": %s}\n' % (VERSION, _checksum(data).encode(), data)
 
 
 def decode(content: bytes, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> tuple[dict[str, Entry], int]:
-    """The entries by UID, and the version that the content was written in.
+    """Return the entries by UID, and the version that the content was written in.
 
     Raises:
         NewerCheckpointError: A later version of Rootport wrote it.
@@ -116,10 +116,9 @@ def _validated(data: dict[str, Any]) -> dict[str, Entry]:
         # From JSON, since strict models take no list for a tuple from Python.
         claims = _Data.model_validate_json(_canonical(data)).claims
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        first = first_error(error, with_input=False)
         count = plural(error.error_count(), "error")
-        raise CorruptCheckpointError(f"{where}: {in_words(first)}; {count} in all") from None
+        raise CorruptCheckpointError(f"{first}; {count} in all") from None
     for entry, written in zip(claims, data["claims"], strict=True):
         if not lists_all_fields(entry, written):
             raise CorruptCheckpointError(f"claim {entry.claim}: a device lacks a field")
@@ -142,16 +141,14 @@ class CheckpointFile:
 
     Args:
         path: The file; its folder exists.
-        migrations: What brings older files up to date.
     """
 
-    def __init__(self, path: Path, *, migrations: Mapping[int, Migration] = MIGRATIONS) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._migrations = migrations
         self._known: tuple[tuple[int, ...], dict[str, Entry]] | None = None
 
     def load(self) -> dict[str, Entry] | None:
-        """The entries by UID, read anew where another process wrote since; None where there is no file.
+        """Return the entries by UID, read anew if another process wrote since; None if there is no file.
 
         A file of an older version is brought up to date on disk; it is kept as ``checkpoint.json.v<N>``.
 
@@ -175,7 +172,7 @@ class CheckpointFile:
                 f"the checkpoint {self.path} cannot be used: it is over {MAX_BYTES} bytes long"
             )
         try:
-            found, written = decode(content, migrations=self._migrations)
+            found, written = decode(content)
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
         if written != VERSION:
@@ -210,7 +207,7 @@ class CheckpointFile:
             self._known = (signature, found) if signature else None
 
     def set_aside(self) -> Path:
-        """Rename what stands in the checkpoint's place, so that a person can look at it; the last few are kept.
+        """Rename a corrupt checkpoint, so that a person can inspect it; the last few are kept.
 
         Returns:
             Its new path: ``checkpoint.json.corrupt-<time>``.

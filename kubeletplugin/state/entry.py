@@ -66,9 +66,9 @@ class Entry(_Model):
         uid: The claim's UID: the only thing that identifies it.
         namespace: For messages, and to find the claim in the API.
         name: As namespace.
-        state: ``prepared``: what it says is what the kubelet was told. ``rebuilt``: read back from the claim's CDI file
+        state: ``prepared``: it is what the kubelet got. ``rebuilt``: read back from the claim's CDI file
             after the checkpoint was lost. ``outdated``: a MIG device of the claim had to be made anew and is another
-            one now. In the latter two states it is planned anew from the claim before the kubelet is told again.
+            one now. In the latter two states it is planned anew from the claim before the kubelet gets it again.
         boot_id: The boot of the node it was prepared in: after another boot device nodes may be numbered anew, and no
             effect is left.
         devices: The answer to the kubelet, in its order.
@@ -89,12 +89,12 @@ class Entry(_Model):
 
     @property
     def claim(self) -> ClaimReference:
-        """Which claim it is."""
+        """The claim."""
         return ClaimReference(namespace=self.namespace, name=self.name, uid=self.uid)
 
     @property
     def answer(self) -> ClaimPrepared:
-        """What the kubelet is told."""
+        """The answer to the kubelet."""
         return ClaimPrepared(devices=self.devices)
 
     @property

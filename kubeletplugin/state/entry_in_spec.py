@@ -1,4 +1,4 @@
-"""What the plugin remembers of a claim, written into the claim's CDI spec as well: the way back from a lost checkpoint.
+"""A copy of a claim's entry in the claim's CDI spec: the way back from a lost checkpoint.
 
 The CDI format has no place for a vendor's own data below version 0.6.0, so it stands in the environment of one more
 device, which no answer to the kubelet ever names: no container sees it.
@@ -25,10 +25,10 @@ _VERSION: Final = 3
 
 
 class Found(BaseModel):
-    """What a CDI spec says of its claim: an :class:`Entry` without what stands in files of its own.
+    """A claim's record in its CDI spec: an :class:`Entry` without the content of files.
 
     Attributes:
-        version: That of the checkpoint whose devices and effects these are; versions 1 and 2 did not say it.
+        version: That of the checkpoint whose devices and effects these are; versions 1 and 2 did not have it.
         namespace: As in :class:`Entry`.
         name: As there.
         boot_id: As there.
@@ -49,7 +49,7 @@ class Found(BaseModel):
 
 
 def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
-    """The entry of a claim that is about to be prepared.
+    """Return the entry of a claim that is about to be prepared.
 
     Args:
         plan: What was decided.
@@ -81,7 +81,7 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
 
 
 def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
-    """What a claim's CDI spec says, or None where it is damaged or none of this plugin's.
+    """Return the record in a claim's CDI spec; None if it is damaged or not this plugin's.
 
     Args:
         content: The file's, of this version or an older one.
@@ -116,7 +116,7 @@ def _newer(claim_uid: str, version: int) -> NewerCheckpointError:
 
 
 def _up_to_date(note: dict[str, Any]) -> dict[str, Any]:
-    """What any version of Rootport wrote, as this one writes it: see :mod:`kubeletplugin.state.migrations`."""
+    """Return what any version of Rootport wrote, as this one writes it: see :mod:`kubeletplugin.state.migrations`."""
     if "version" in note:
         return note
     if "effects" not in note:
@@ -131,5 +131,5 @@ def _of_version_1(note: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marker_name(claim_uid: str) -> str:
-    """With one ``_``, it is none of :func:`driver.plan.cdi.device_name`'s."""
+    """Return the record's device name: with one ``_``, it is none of :func:`driver.plan.cdi.device_name`'s."""
     return f"{claim_uid}_checkpoint"

@@ -30,7 +30,7 @@ class FileLock:
 
     Args:
         path: The lock's file; made, with its folder, where missing. Its content names the last holder, for messages.
-        holder: What this process calls itself there.
+        holder: The name of this process there.
         timeout_s: Seconds to wait for the lock. Far below the 45 s after which the kubelet gives a call up
             (pkg/kubelet/cm/dra/plugin of Kubernetes 1.36), so that it reads why.
     """
@@ -63,7 +63,7 @@ class FileLock:
             self._threads.release()
 
     def _taken(self, deadline: float) -> int:
-        """The locked file's descriptor; closing it unlocks."""
+        """Return the locked file's descriptor; closing it unlocks."""
         pause = _FIRST_PAUSE_S
         while True:
             descriptor = self._open()

@@ -1,4 +1,4 @@
-"""What prepared claims do to the node, written down before it is begun and forgotten after it is undone.
+"""The journal of effects: each is written down before it is begun and forgotten after it is undone.
 
 A file per claim, ``<claim uid>.json``: ``{"version": 3, "boot_id": "...", "claim": {...}, "effects": [...]}``. It
 outlives the checkpoint's entry: what could not be undone when a claim was unprepared stays here until it is. All but
@@ -35,6 +35,7 @@ from driver.adapters.files.durable_files import (
     sync_folder,
 )
 from driver.api.resource_v1 import ClaimReference
+from driver.api.validation.wording import first_error
 from driver.bounded_json import parse_json
 from driver.errors import InputError, NodeError
 from driver.plan import check_claim_uid
@@ -48,7 +49,7 @@ _VERSION: Final = 3
 """Version 1 knew no effects on NICs, and neither 1 nor 2 says which boot it is of; else they are the same.
 
 A later one must keep ``boot_id``, and in the list ``effects`` the fields ``gpu``, ``profile_id`` and ``start`` of what
-makes a MIG device: an older Rootport tells by them that the device is no administrator's."""
+makes a MIG device: an older Rootport knows by them that the device is no administrator's."""
 _MAX_BYTES: Final = 1 << 20
 """An effect takes some 200 bytes, and a claim has 32 devices at most."""
 _DAMAGED_KEPT: Final = 3
@@ -59,7 +60,7 @@ class NewerJournalError(NodeError):
     """A later version of Rootport wrote a claim's journal: this one must not touch it, nor do the claim's effects.
 
     Attributes:
-        content: What it says.
+        content: Its content.
     """
 
     retry_helps = False
@@ -71,7 +72,7 @@ class NewerJournalError(NodeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """What one claim does, or did, to the node.
+    """The effects of one claim on the node.
 
     Attributes:
         claim: Whose effects they are.
@@ -143,7 +144,7 @@ class EffectJournal:
             sync_folder(self.folder)
 
     def read(self, claim_uid: str) -> JournalEntry | None:
-        """What is written of a claim; None where nothing is, or nothing that can be read: that is set aside.
+        """Return what is written of a claim; None if nothing is. A file that cannot be read is set aside.
 
         Raises:
             InputError: ``claim_uid`` could not come from Kubernetes.
@@ -153,7 +154,7 @@ class EffectJournal:
         return self._of_this_boot(self._read(self._path(claim_uid), claim_uid, mend=True))
 
     def all(self) -> dict[str, JournalEntry]:
-        """What is written of all claims, by UID, sorted. What cannot be read is set aside.
+        """Return what is written of all claims, by UID, sorted. Files that cannot be read are set aside.
 
         What a later version of Rootport wrote is left out, with a warning: it keeps its own claim waiting.
 
@@ -163,12 +164,12 @@ class EffectJournal:
         found, _ = self._all(mend=True)
         return {uid: entry for uid, entry in found.items() if self._of_this_boot(entry)}
 
-    def take_stock(self, boot_of: Callable[[str], str | None]) -> tuple[ClaimReference, ...]:
+    def forget_earlier_boots(self, boot_of: Callable[[str], str | None]) -> tuple[ClaimReference, ...]:
         """Remove what is of an earlier boot, and write down the boot where an older version of Rootport did not.
 
         Args:
-            boot_of: Gives the boot in which a claim was prepared, by its UID; None where nobody knows: it is taken to
-                be this one.
+            boot_of: Returns the boot in which a claim was prepared, by its UID; None if it is unknown, and taken to be
+                this one.
 
         Returns:
             The claims whose journals were removed.
@@ -202,7 +203,7 @@ class EffectJournal:
                 remove_file(path)
 
     def own_partitions(self) -> frozenset[tuple[str, int, int]]:
-        """The places of the MIG devices that are Rootport's own: (the GPU's name, NVML's profile id, first slice).
+        """Return the places of Rootport's own MIG devices: (the GPU's name, NVML's profile id, first slice).
 
         Those of a later version's journals are among them, as far as this version finds them there. It may be called
         without the lock and from any thread.
@@ -249,13 +250,13 @@ class EffectJournal:
         return found, newer
 
     def _refuse_newer(self, path: Path, claim_uid: str) -> None:
-        """Never write over, or remove, what a later version wrote."""
+        """Refuse to write over, or remove, what a later version wrote."""
         try:
             self._read(path, claim_uid, mend=False)
         except NewerJournalError:
             raise
         except NodeError:
-            pass  # what is in the way is told by what is to be done
+            pass  # the operation itself reports what is in the way
 
     def _of_this_boot(self, entry: JournalEntry | None) -> JournalEntry | None:
         return entry if entry is not None and entry.boot_id in (self._boot_id, None) else None
@@ -315,7 +316,7 @@ class EffectJournal:
 
 
 def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
-    """What a file says.
+    """Decode a journal's file.
 
     Raises:
         NewerJournalError: A later version of Rootport wrote it.
@@ -335,8 +336,7 @@ def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
     try:
         file = _File.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(first_error(error, with_input=False)) from None
     if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
         raise ValueError("its version is none, or not that of its fields")
     if file.claim.uid != claim_uid:
@@ -346,7 +346,7 @@ def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
 
 
 def _newer_partitions(content: bytes, boot_id: str) -> frozenset[tuple[str, int, int]]:
-    """The places of MIG devices in a journal of a later version, of which nothing else is understood.
+    """Return the places of MIG devices in a journal of a later version, of which nothing else is understood.
 
     Args:
         content: The file's.

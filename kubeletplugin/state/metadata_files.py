@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.[a-z]{1,16}", 
 
 
 def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path) -> None:
-    """Write a claim's files; one that already says the same is left as it is.
+    """Write a claim's files; one that has the same content already is left as it is.
 
     Args:
         claim: Whose files they are.
@@ -76,7 +76,7 @@ def remove_metadata(claim_uid: str, root: Path) -> None:
 
 
 def claim_folders(root: Path) -> tuple[str, ...]:
-    """The UIDs of the claims that have a folder of files, sorted.
+    """Return the UIDs of the claims that have a folder of files, sorted.
 
     Raises:
         NodeError: The folder of all could not be read; one that is not there holds none.

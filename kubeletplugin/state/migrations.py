@@ -1,4 +1,4 @@
-"""Brings what an older Rootport remembered of its claims up to date, one version at a time.
+"""Migrates older checkpoints and records, one version at a time.
 
 Old data is checked after the last step, by the models of :mod:`kubeletplugin.state.entry`: here it is only taken apart.
 """
@@ -21,7 +21,7 @@ Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def newer_version(content: bytes, known: int) -> int | None:
-    """The version that a JSON object says to have, where it is later than the one that is known here; else None.
+    """Return the version of a JSON object, if it is later than the known one; else None.
 
     What a later Rootport wrote is neither damaged nor to be written over: this one cannot tell what it would lose.
 
@@ -38,7 +38,7 @@ def newer_version(content: bytes, known: int) -> int | None:
 
 
 def device_of_version_1(device: dict[str, Any]) -> dict[str, Any]:
-    """A device of version 1 as one of version 2.
+    """Return a device of version 1 as one of version 2.
 
     Version 1 gave GPUs whole, each to one claim: it is said of them, so that nobody else is given a part of one.
 
@@ -65,7 +65,7 @@ def device_of_version_1(device: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew neither shares nor effects, and called a claim's files its metadata."""
+    """Migrate version 1, which knew neither shares nor effects, and called a claim's files its metadata."""
     claims = []
     for old in data["claims"]:
         claim = {name: value for name, value in old.items() if name != "metadata"}
@@ -75,7 +75,7 @@ def _from_1(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
-    """A device of version 2 as one of version 3.
+    """Return a device of version 2 as one of version 3.
 
     Version 2 gave NICs, physical and virtual functions alike, each by its own name to one claim: it is said of them, so
     that nobody else is given the same function out of a pool, or a part of it. The NIC of a virtual function was not
@@ -99,13 +99,13 @@ def device_of_version_2(device: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_fields(device: dict[str, Any], *names: str) -> None:
-    """What a later version added must not be taken for something to be filled in: the version itself was changed."""
+    """Refuse fields that a later version added: the version itself was changed, and nothing may be filled in."""
     if found := device.keys() & set(names):
         raise ValueError(f"a device has fields of a later version: {', '.join(sorted(found))}")
 
 
 def _from_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 said of no device how it uses a NIC."""
+    """Migrate version 2, which did not have how a device uses a NIC."""
     claims = [claim | {"devices": [device_of_version_2(item) for item in claim["devices"]]} for claim in data["claims"]]
     return data | {"claims": claims}
 

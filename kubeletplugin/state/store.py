@@ -25,7 +25,6 @@ from kubeletplugin.state.entry_in_spec import found_in_spec
 from kubeletplugin.state.file_lock import FileLock
 from kubeletplugin.state.journal import EffectJournal
 from kubeletplugin.state.metadata_files import remove_metadata, write_metadata
-from kubeletplugin.state.migrations import MIGRATIONS, Migration
 
 __all__ = ["CHECKPOINT", "EFFECTS", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
 
@@ -56,7 +55,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def _no_step(_: str) -> None:
-    """The hook of real life."""
+    """Do nothing: the hook outside of tests."""
 
 
 class ClaimStore:
@@ -65,10 +64,9 @@ class ClaimStore:
     Args:
         plugin_dir: The plugin's folder (``/var/lib/kubelet/plugins/rootport.dev``); made where missing.
         cdi_dir: The runtime's folder for dynamic CDI specs (``/var/run/cdi``).
-        instance: What this instance of the plugin is called in messages.
+        instance: The name of this instance of the plugin in messages.
         boot_id: The node's ``/proc/sys/kernel/random/boot_id``.
         lock_timeout_s: Seconds to wait for another caller or instance.
-        migrations: What brings older checkpoints up to date.
         step: Called with the names of :data:`STEPS`, so that tests can kill the process there.
     """
 
@@ -80,7 +78,6 @@ class ClaimStore:
         instance: str,
         boot_id: str,
         lock_timeout_s: float = 10.0,
-        migrations: Mapping[int, Migration] = MIGRATIONS,
         step: Callable[[str], None] = _no_step,
     ) -> None:
         self.plugin_dir = plugin_dir
@@ -89,7 +86,7 @@ class ClaimStore:
         self.boot_id = boot_id
         self.step = step
         self.journal = EffectJournal(plugin_dir / EFFECTS, boot_id=boot_id)
-        self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT, migrations=migrations)
+        self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT)
         self._lock = FileLock(plugin_dir / LOCK, holder=instance, timeout_s=lock_timeout_s)
 
     @contextmanager
@@ -118,7 +115,7 @@ class ClaimStore:
         return found, aside
 
     def _rebuilt(self) -> dict[str, Entry]:
-        """The entries that the CDI specs tell; a spec that tells none is left out."""
+        """Return the entries from the CDI specs; a spec without one is left out."""
         found = {}
         for uid in cdi_files.claim_uids(self.cdi_dir):
             path = cdi_files.spec_path(uid, self.cdi_dir)
@@ -171,7 +168,7 @@ class OpenStore:
         return self._entries
 
     def current(self, claim_uid: str) -> Entry | None:
-        """The claim's entry where it can be told to the kubelet as it is: prepared, and since the node's last boot."""
+        """Return the claim's entry if it can be the answer to the kubelet: prepared since the node's last boot."""
         entry = self._entries.get(claim_uid)
         return entry if entry is not None and entry.state == "prepared" and self.holds(entry) else None
 
@@ -180,7 +177,7 @@ class OpenStore:
         return entry.boot_id == self._store.boot_id
 
     def outdate(self, entry: Entry) -> None:
-        """Have a claim planned anew before the kubelet is told of it again.
+        """Mark a claim to be planned anew before it is answered again.
 
         Raises:
             NodeError: The checkpoint could not be written.
@@ -260,7 +257,7 @@ class OpenStore:
         self.end(claim)
 
     def restore(self, entry: Entry) -> None:
-        """Write a claim's files again where they are missing or say something else.
+        """Write a claim's files again if they are missing or have another content.
 
         Raises:
             NodeError: They could not be written.

@@ -11,7 +11,7 @@ import pytest
 
 from controller.admission.review import BadReviewError, review
 from driver.api.resource_v1 import ResourceClaim
-from driver.api.validation import FieldError, validate_slices
+from driver.api.validation import FieldError
 from driver.bounded_json import JsonError, parse_json
 from driver.config import parse_config
 from driver.errors import InputError, RootportError
@@ -31,6 +31,7 @@ from tests.fuzz.samples import DUMP, MANIFESTS, objects
 from tests.support.inventories import machine
 from tests.support.machines import node
 from tests.support.mig_machines import A100, H100, mig_gpu
+from tests.support.slice_validation import validate_slices
 
 pytestmark = pytest.mark.fuzz
 

@@ -19,7 +19,6 @@ from driver.adapters.host import HostRoot
 from driver.adapters.http.metrics_reader import read_samples
 from driver.adapters.sysfs.discovery import discover
 from driver.api.resource_v1 import ClaimReference
-from driver.api.validation import validate_slices
 from driver.errors import InputError, NodeError, RootportError
 from driver.health.fault_history import UnreadableHistoryError, from_json
 from driver.layout import resource_slices
@@ -34,6 +33,7 @@ from kubeletplugin.state.entry_in_spec import found_in_spec
 from kubeletplugin.state.journal import EffectJournal
 from tests.fuzz.fuzzing import Target, check_message
 from tests.fuzz.mutation import json_mutated, mutated, spoilt
+from tests.support.slice_validation import validate_slices
 from tests.support.sysfs_tree import dgx
 
 pytestmark = pytest.mark.fuzz

@@ -94,14 +94,15 @@ def inventory_object(node: str, *, ready: bool = True, silent: bool = False) -> 
         json.dumps(node_inventory(replace(machine("azure-nd-h100-v5"), node=node)).to_wire())
     )
     conditions = [
-        _condition("True" if ready else "False", "Ready" if ready else "WaitingForKubelet", kind="Ready"),
+        _condition("True" if ready else "False", "Ready" if ready else "Refused", kind="Ready"),
+        _condition("True" if ready else "False", "Registered" if ready else "Refused", kind="Registered"),
         _condition("False" if silent else "True", "NodeSilent" if silent else "Published", kind="Published"),
     ]
     return stored | {"status": {"conditions": [item.to_wire() for item in conditions]}}
 
 
 def small_cluster(prefix: str = "gpu") -> tuple[list[Device], list[dict[str, Any]]]:
-    """Four nodes: one in use in every way with broken devices, a free one, a silent one, and one that is not ready."""
+    """Four nodes: one in use in every way with broken devices, a free one, a silent one, and one that is refused."""
     used = devices_of(f"{prefix}-node-2")
     whole = _held(
         "train",

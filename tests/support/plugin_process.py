@@ -22,7 +22,7 @@ GPUS = ("0000:13:00.0", "0000:23:00.0")
 NICS = ("0000:14:00.0", "0000:24:00.0")
 
 
-def look_before_and_after_a_driver_update(roots: Roots) -> tuple[DiscoveredNode, DiscoveredNode]:
+def discover_before_and_after_a_driver_update(roots: Roots) -> tuple[DiscoveredNode, DiscoveredNode]:
     """In one process: what is loaded stays so. To be run in one of its own."""
     version = roots.hardware.path / "sys/module/nvidia/version"
     version.parent.mkdir(parents=True, exist_ok=True)

@@ -53,10 +53,10 @@ class Nodes:
     def add(self, inventory: Inventory, *, with_node: bool = True) -> None:
         if with_node:
             self.api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": inventory.node}})
-        self.tell(inventory)
+        self.report(inventory)
         self.beat(inventory.node)
 
-    def tell(self, inventory: Inventory) -> None:
+    def report(self, inventory: Inventory) -> None:
         body = node_inventory(inventory).to_wire()
         self.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin")
 
@@ -157,12 +157,12 @@ class Controller:
                 stderr=subprocess.STDOUT,
             )
 
-    def told(self, text: str) -> bool:
-        """Whether its log has this."""
+    def logged(self, text: str) -> bool:
+        """Return whether its log has a match of this pattern."""
         return re.search(text, self.log.read_text()) is not None
 
     def leads(self) -> bool:
-        return self.told("msg=elected")
+        return self.logged("msg=elected")
 
     def stop(self) -> int:
         if self.process.poll() is None:

@@ -140,8 +140,8 @@ export class HeatMap {
   }
 
   #cell(cell, device, node, flash) {
-    const kind = kindOf(device, node.state);
-    const label = deviceLines(device, node.state).join(", ");
+    const kind = kindOf(device, node);
+    const label = deviceLines(device, node).join(", ");
     const key = `${label}|${kind}`;
     if (cell.dataset.key !== key) {
       if (flash && cell.dataset.key) {
@@ -222,7 +222,7 @@ export class HeatMap {
     const node = this.#store.get(cell.closest(".tile").dataset.node)?.node;
     const device = node?.devices.find((item) => item.name === cell.dataset.device);
     if (!device) return;
-    const [title, ...lines] = deviceLines(device, node.state);
+    const [title, ...lines] = deviceLines(device, node);
     this.#tip.replaceChildren(h("strong", { text: title }), h("span", { class: "muted", text: `node ${node.name}` }), ...lines.map((line) => h("span", { text: line })));
     this.#tip.hidden = false;
     const box = cell.getBoundingClientRect();
@@ -238,7 +238,7 @@ export class HeatMap {
 
 /** Whether a device is what the filter asks for; an empty filter asks for everything. */
 export function matches(device, node, { kinds, types }) {
-  return (kinds.size === 0 || kinds.has(kindOf(device, node.state))) && (types.size === 0 || types.has(device.type));
+  return (kinds.size === 0 || kinds.has(kindOf(device, node))) && (types.size === 0 || types.has(device.type));
 }
 
 function stopsOf(tile) {

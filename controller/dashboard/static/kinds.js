@@ -9,7 +9,7 @@ export const KINDS = [
   { kind: "used", label: "In use", meaning: "Nothing of it is left." },
   { kind: "fragmented", label: "Fragmented", mark: "F", meaning: "There is room, but no single claim can get all of it." },
   { kind: "unhealthy", label: "Unhealthy", mark: "×", meaning: "It has a fault and is not given." },
-  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, or nothing is heard of its node." },
+  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, or its node is silent or can prepare no claim." },
 ];
 
 export const LABELS = Object.fromEntries(KINDS.map((item) => [item.kind, item.label]));
@@ -28,13 +28,18 @@ export function fullness(device) {
   return shares.length === 0 || (most === 0 && device.mode === "whole") ? (device.holders ? 1 : 0) : Math.min(most, 1);
 }
 
+/** Whether nothing of a node's devices can be given: as driver/status/overview.py's is_available. */
+export function isAway(node) {
+  return node.state === "Silent" || Boolean(node.cannotPrepare);
+}
+
 /** The kind of a device in the overview. */
-export function kindOf(device, nodeState) {
+export function kindOf(device, node) {
   if (device.state === "Unhealthy") return "unhealthy";
   if (device.offered === false) return "away";
   const full = fullness(device);
   const taken = full > 0 || (device.holders ?? 0) > 0;
-  if (!taken) return nodeState === "Silent" ? "away" : "free";
+  if (!taken) return isAway(node) ? "away" : "free";
   if (device.mode === "whole") return "used";
   if (stranded(device) > STRANDED) return "fragmented";
   return full >= 0.995 ? "used" : "partly";
@@ -58,12 +63,12 @@ export function isOffered({ spec, status }) {
 }
 
 /** What a pointer or a screen reader is told of a device, as lines. */
-export function deviceLines(device, nodeState) {
-  const kind = kindOf(device, nodeState);
+export function deviceLines(device, node) {
+  const kind = kindOf(device, node);
   const lines = [`${device.name}${device.model ? ` · ${device.model}` : ""}`];
   const how = device.mode && device.mode !== "whole" ? `, by ${MODES[device.mode] ?? device.mode}` : "";
   lines.push(`${LABELS[kind]}${how}${device.reason ? ` · ${device.reason}` : ""}`);
-  if (device.state === "Unknown") lines.push(nodeState === "Silent" ? "Health is not known" : "Health is not watched");
+  if (device.state === "Unknown") lines.push(node.state === "Silent" ? "Health is not known" : "Health is not watched");
   if (device.core) lines.push(`Core ${device.core[0]}% of ${device.core[1]}%`);
   if (device.memory) lines.push(`Memory ${bytes(device.memory[0])} of ${bytes(device.memory[1])}`);
   if (device.vfs) lines.push(`VFs ${device.vfs[0]} of ${device.vfs[1]}`);

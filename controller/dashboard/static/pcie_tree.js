@@ -64,13 +64,19 @@ function withColumns(switches, box) {
   return box;
 }
 
+/** Whether nothing of it can be given, though it may be well: its node can prepare no claim. */
+function isWithheld(status) {
+  const amounts = Object.values(status?.allocatable ?? {});
+  return amounts.length > 0 && amounts.every((amount) => quantity(amount) === 0);
+}
+
 function deviceCard({ device, vfs }, holders, selected, onSelect) {
   const { spec, status } = device;
   const state = status?.state ?? "Unknown";
   const shares = sharesOf(device, holders);
   const leftOut = !isOffered(device);
   const silent = status?.conditions?.some((item) => item.type === "Healthy" && item.reason === "NodeSilent");
-  const unused = silent ? "not given" : "free";
+  const unused = silent || isWithheld(status) ? "not given" : "free";
   const claims = unique([device, ...vfs].flatMap((item) => item.status?.allocations ?? []).map((item) => holders.get(item.uid)).filter(Boolean));
   const joint = claims.filter((claim) => claim.joint);
   const condition = status?.conditions?.find((item) => item.type === "Healthy" && item.status === "False") ?? status?.conditions?.find((item) => item.type === "Degraded" && item.status === "True");

@@ -1,7 +1,7 @@
 // What the page knows of the cluster: nodes as /api/v1/nodes tells them, kept up to date by events.
 
 import { byName } from "./format.js";
-import { isDegraded, kindOf } from "./kinds.js";
+import { isAway, isDegraded, kindOf } from "./kinds.js";
 
 /** Of a node what views ask for often, counted once a change. */
 function summary(node) {
@@ -13,7 +13,7 @@ function summary(node) {
   let degraded = 0;
   for (const device of node.devices) {
     if (device.type === "rdma-vf") continue;
-    const kind = kindOf(device, node.state);
+    const kind = kindOf(device, node);
     (counts[device.type] ??= {})[kind] = (counts[device.type][kind] ?? 0) + 1;
     total[device.type] = (total[device.type] ?? 0) + 1;
     if (kind === "free") free[device.type] = (free[device.type] ?? 0) + 1;
@@ -25,7 +25,7 @@ function summary(node) {
     if (device.memory) {
       memory.used += device.memory[0];
       memory.total += device.memory[1];
-      if (kind !== "unhealthy" && kind !== "away") {
+      if (kind !== "unhealthy" && kind !== "away" && !isAway(node)) {
         memory.free += Math.max(device.memory[1] - device.memory[0], 0);
         memory.largest = Math.max(memory.largest, kind === "free" ? device.memory[1] : device.freeMemory ?? 0);
       }

@@ -18,7 +18,8 @@ from driver.api.validation import FieldError
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError
 from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
-from driver.explain.known.reading import DEFAULT_NAMESPACE, MAX_POD_CLAIMS, UnreadableError, read_pod, reading
+from driver.explain.known.pod_reading import MAX_POD_CLAIMS, read_pod
+from driver.explain.known.reading import DEFAULT_NAMESPACE, UnreadableError, read_safely
 from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
 from driver.simulation import Workload
 
@@ -140,7 +141,7 @@ def _workload(
     path: _Path = (*template.path, "spec")
     claims = (*path, "resourceClaims")
     try:
-        pod = reading(read_pod, wire)
+        pod = read_safely(read_pod, wire)
     except UnreadableError as error:
         raise _WrongError(claims if spec.get("resourceClaims") else path, str(error)) from error
     _check(pod, claims)
@@ -174,13 +175,12 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[str, Any]]]:
-    """Return what explain reads of the containers: each replica has them."""
+    """Return what explain and lint read of the containers: each replica has them."""
     before, others = (spec.get(kind) or [] for kind in CONTAINER_LISTS)
     asking = {container.place for container in pod.containers}
-    kept = [
-        _asking(container) if place in asking else {}
-        for place, container in enumerate([*before, *others][: max(asking, default=-1) + 1])
-    ]
+    kept = [_asking(container, with_amounts=place in asking) for place, container in enumerate([*before, *others])]
+    while kept and not kept[-1]:
+        kept.pop()
     main = kept[len(before) :] or [{}]
     name = others[0].get("name") if others else None
     if isinstance(name, str) and not any(label("", name)):
@@ -188,10 +188,16 @@ def _containers(spec: Mapping[str, Any], pod: PodState) -> dict[str, list[dict[s
     return {kind: items for kind, items in zip(CONTAINER_LISTS, (kept[: len(before)], main), strict=True) if any(items)}
 
 
-def _asking(container: Mapping[str, Any]) -> dict[str, Any]:
-    requests = {name: amount for name, (amount, _) in resources_of(container, ()).items()}
-    policy = container.get("restartPolicy")
-    return {"resources": {"requests": requests}} | ({"restartPolicy": policy} if policy else {})
+def _asking(container: object, *, with_amounts: bool) -> dict[str, Any]:
+    """Return what a container uses of the pod's claims, and, where they count, its extended resources."""
+    fields = _dict(container)
+    names = [_dict(entry).get("name") for entry in _list(_dict(fields.get("resources")).get("claims"))]
+    claims = [{"name": name} for name in names if isinstance(name, str)]
+    kept: dict[str, Any] = {"claims": claims} if claims else {}
+    if with_amounts:
+        kept["requests"] = {name: amount for name, (amount, _) in resources_of(fields, ()).items()}
+    policy = fields.get("restartPolicy") if with_amounts else None
+    return ({"resources": kept} if kept else {}) | ({"restartPolicy": policy} if policy else {})
 
 
 def _weight(workload: Workload) -> int:

@@ -6,7 +6,6 @@ or from the user.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -16,7 +15,7 @@ from driver.adapters.nccl.devices import gpu_number, nic_number, read_gpu, read_
 from driver.adapters.nccl.tree import Endpoint, EndpointKind, PciTree, read_pci_tree
 from driver.adapters.nccl.xml import TopologyDocument
 from driver.model.devices import Fpga, Gpu, RdmaNic
-from driver.model.inventory import Inventory, InventorySource
+from driver.model.inventory import Inventory, InventorySource, lacks_nvlinks
 from driver.model.pci import PciAddress, PciePath, is_virtual_switch, pci_order
 from driver.model.pci_tree import meaningful_switches
 from driver.model.rails import with_rails
@@ -24,12 +23,9 @@ from driver.model.rails import with_rails
 __all__ = ["inventory"]
 
 _ROOT_NOTE: Final = (
-    "The file records no PCIe roots: devices that share one may be kept apart here, but those that do not are never "
-    "put together."
+    "The file records no PCIe roots: their names are made up here, and devices that share one may be kept apart, but "
+    "those that do not are never put together."
 )
-# NVML's names of the modules that sit on boards with NVLinks, by themselves or through NVSwitch; cards have none or
-# a bridge between two.
-_ON_NVLINK_BOARDS: Final = re.compile(r"SXM|HBM3|H[28]00\b(?! NVL)|H20\b|B[23]00\b")
 # No machine has a tenth of it; a file that claims more would be shown and drawn device by device.
 _MAX_DEVICES: Final = 512
 
@@ -167,17 +163,9 @@ def _notes(tree: PciTree, paths: Mapping[PciAddress, PciePath], gpus: tuple[Gpu,
     ignored = [endpoint.address for endpoint in tree.endpoints if endpoint.kind is EndpointKind.OTHER]
     if ignored:
         yield f"Left out, neither GPU nor NIC nor FPGA: {', '.join(ignored)}."
-    if _lacks_nvlinks(gpus):
+    if lacks_nvlinks(gpus):
         yield "The file records no NVLinks: where the GPUs have some, they look farther apart here than they are."
     if any(gpu.model is None for gpu in gpus):
         yield "The file does not tell the GPUs' model: name it with --gpu-model, or their memory with --gpu-memory."
     elif any(gpu.memory_bytes is None for gpu in gpus):
         yield "The GPUs' memory is not known: give it with --gpu-memory, or name the model with --gpu-model."
-
-
-def _lacks_nvlinks(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether several GPUs of NVIDIA that may have NVLinks have none; a card whose model is known has none."""
-    nvidia = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
-    if len(nvidia) < 2 or any(gpu.links for gpu in gpus):
-        return False
-    return any(gpu.model is None or _ON_NVLINK_BOARDS.search(gpu.model) for gpu in nvidia)

@@ -122,7 +122,9 @@ def read_document(path: Path) -> TopologyDocument:
         InputError: The file cannot be read, is no XML, ends in the middle, has a document type or entities, or is
             larger or deeper than any topology file; the message names the file and, where there is one, the line.
     """
-    data = read_input(path, MAX_BYTES, "an NCCL topology file (XML)", too_large=_HOW_TO_MAKE_ONE)
+    data = read_input(
+        path, MAX_BYTES, "an NCCL topology file (XML), or a machine description (.yaml)", too_large=_HOW_TO_MAKE_ONE
+    )
     collector = _Collector(path)
     # A document type is of no use in a topology file, and entities, which make bombs, need one.
     parser = DefusedExpatParser(forbid_dtd=True)

@@ -1,4 +1,4 @@
-"""What the API server would refuse in a ResourceClaim, a ResourceClaimTemplate or a DeviceClass.
+"""Finds what the API server would refuse in a ResourceClaim, a ResourceClaimTemplate or a DeviceClass.
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/apis/resource/validation/validation.go; the limits in k8s.io/api v0.36.3,
 resource/v1/types.go. CEL expressions are only measured here; :mod:`driver.cel` compiles them.

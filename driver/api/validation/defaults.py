@@ -1,4 +1,4 @@
-"""What the API server sets where a claim says nothing.
+"""The defaults that the API server sets.
 
 Source: k8s.io/kubernetes v1.36.3, pkg/apis/resource/v1/defaults.go, and the ``+default`` of the toleration's operator
 in k8s.io/api v0.36.3, resource/v1/types.go. (A taint's ``timeAdded`` is defaulted to the time of the write; that

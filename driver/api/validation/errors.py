@@ -1,4 +1,4 @@
-"""What a validation error is, and the list rules that every part of the API shares."""
+"""Validation errors, and the rules for lists that every part of the API shares."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from driver.api.resource_v1 import (
     DeviceClaim,
-    DeviceTaint,
     DeviceToleration,
     NodeSelector,
     NodeSelectorRequirement,
@@ -31,7 +30,6 @@ __all__ = [
     "request_names",
     "request_reference",
     "request_references",
-    "taint",
     "toleration",
 ]
 
@@ -108,16 +106,6 @@ def toleration(path: str, value: DeviceToleration) -> Iterator[FieldError]:
         yield FieldError(f"{path}.operator", f"{shown(value.operator)} is not supported: expected Equal or Exists")
     if value.effect:
         yield from _effect(path, value.effect)
-
-
-def taint(path: str, value: DeviceTaint) -> Iterator[FieldError]:
-    """Check a device's taint."""
-    yield from names.label_key(f"{path}.key", value.key)
-    yield from names.label_value(f"{path}.value", value.value)
-    if value.effect:
-        yield from _effect(path, value.effect)
-    else:
-        yield FieldError(f"{path}.effect", "is required")
 
 
 def _effect(path: str, effect: str) -> Iterator[FieldError]:

@@ -1,18 +1,19 @@
-"""Whether objects that were left out could change an answer: then it is not certain, and says so."""
+"""Checks whether objects that were not read could change an answer: then it is not certain, and has a note."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from driver.explain.explanation import Finding
+from driver.explain.explanation import Explanation, Finding
 from driver.explain.judge.case import Case, NodeVerdict
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.wording import plural
 
-__all__ = ["unread", "with_doubts"]
+__all__ = ["unread", "with_doubts", "with_missing_kinds"]
 
 _COULD_REFUSE: Final = {
     Kind.CLAIM: "may have devices that look free",
@@ -23,19 +24,27 @@ _COULD_HELP: Final = {
     Kind.NODE: "may have room",
 }
 _CLASSES: Final = {Kind.CLASS: "may stand behind an extended resource of the pod"}
+_REFUTED_BY: Final = {
+    Reason.CLAIM_MISSING: Kind.CLAIM,
+    Reason.CLAIM_NOT_CREATED: Kind.CLAIM,
+    Reason.CLASS_MISSING: Kind.CLASS,
+    Reason.TEMPLATE_MISSING: Kind.TEMPLATE,
+    Reason.WAITING_FOR_POD: Kind.POD,
+}
+"""What an object of the kind could refute, without any node being looked at."""
 
 
 def with_doubts(
     state: ClusterState, case: Case, findings: tuple[Finding, ...], verdicts: Sequence[NodeVerdict], *, fits: bool
 ) -> tuple[tuple[Finding, ...], bool]:
-    """The findings and whether it fits for certain, with what is not certain of them.
+    """Return the findings and whether it fits for certain, with what is not certain of them.
 
     Args:
         state: The cluster.
-        case: What was asked about.
-        findings: What was found of it, the deciding one first.
-        verdicts: Of all nodes.
-        fits: What was concluded of the objects that were read.
+        case: The case.
+        findings: Its findings, the deciding one first.
+        verdicts: The verdicts of all nodes.
+        fits: Whether it fits by the objects that were read.
     """
     if fits:
         if why := _why(state, _COULD_REFUSE):
@@ -51,16 +60,31 @@ def with_doubts(
     return findings, False
 
 
+def with_missing_kinds(state: ClusterState, explanation: Explanation) -> Explanation:
+    """Return the explanation, as not certain where a dump has no object at all of a kind that could refute it."""
+    kind = _REFUTED_BY.get(explanation.reason)
+    if kind is None or kind not in state.missing:
+        return explanation
+    finding = Finding(reason=Reason.OBJECT_UNREADABLE, message=f"this is not certain: no {kind.value} was dumped")
+    return replace(explanation, fits=False, findings=(*explanation.findings, finding))
+
+
 def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
-    """Which objects of these kinds were left out, and what they may do; empty where none was.
+    """Write which objects of these kinds were not read, and what they may do; empty where all were.
 
     Why an object could not be read stands in the notes: of others' objects not everybody may know it.
     """
-    return "; ".join(f"{found} and {effect}" for kind, effect in effects.items() if (found := unread(state, kind)))
+    texts = []
+    for kind, effect in effects.items():
+        if found := unread(state, kind):
+            texts.append(f"{found} and {effect}")
+        elif kind in state.missing:
+            texts.append(f"no {kind.value} was dumped, and one {effect}")
+    return "; ".join(texts)
 
 
 def unread(state: ClusterState, kind: Kind) -> str:
-    """Which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
+    """Write which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
     count, first = state.left_out.mattering(kind)
     return f"{_named(kind, count, first)} could not be read" if count else ""
 

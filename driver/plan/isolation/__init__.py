@@ -1,4 +1,4 @@
-"""Isolation: how a share of a GPU is kept within its limits. One module a strategy, behind one small interface."""
+"""Isolation keeps a share of a GPU within its limits: one module for each strategy, behind one small interface."""
 
 from driver.plan.isolation.allowed import allowed_sharing
 from driver.plan.isolation.interface import (

@@ -1,4 +1,4 @@
-"""What an administrator's GpuPolicies leave of a claim's wish how a GPU is shared.
+"""What an administrator's GpuPolicies allow of the sharing that a claim asks for.
 
 All shares of a GPU have one strategy, and one interval of time slices: the first claim on it decides for those that
 come after it. Where tenants share GPUs, an administrator decides instead.
@@ -21,7 +21,7 @@ def allowed_sharing(sharing: GpuSharing, policy: GpuPolicy, *, whole: bool, subj
     """Return the claim's settings; a missing one is the default where that is allowed, else the first allowed one.
 
     Args:
-        sharing: What the claim says, or the DeviceClass where the claim says nothing.
+        sharing: The claim's settings, or the DeviceClass's where the claim has none.
         policy: The rules for the GPU.
         whole: Whether the claim has all of the GPU: then it may have it to itself under any rules.
         subject: Names claim, request and device in the error.
@@ -38,8 +38,8 @@ def allowed_sharing(sharing: GpuSharing, policy: GpuPolicy, *, whole: bool, subj
     if strategy != "timeSlicing":
         return sharing.model_copy(update={"strategy": strategy})
     intervals = policy.time_slicing_intervals
-    said = sharing.time_slicing
-    interval = said.interval if said is not None and "interval" in said.model_fields_set else None
+    settings = sharing.time_slicing
+    interval = settings.interval if settings is not None and "interval" in settings.model_fields_set else None
     if interval is None:
         interval = "Default" if "Default" in intervals else intervals[0]
     elif interval not in intervals:

@@ -12,7 +12,7 @@ __all__ = ["Exclusive"]
 
 
 class Exclusive:
-    """A whole GPU; kube-scheduler gives nobody else a share of it."""
+    """A whole GPU; kube-scheduler allocates no share of it to other claims."""
 
     strategy = "exclusive"
 

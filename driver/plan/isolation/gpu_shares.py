@@ -1,4 +1,4 @@
-"""What the providers say alike of a share: whose GPU it is, what a whole one is, how amounts are written."""
+"""What all providers have in common: whose GPU a share is of, what a whole one is, how amounts are written."""
 
 from __future__ import annotations
 

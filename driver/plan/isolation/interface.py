@@ -1,7 +1,7 @@
-"""What an isolation provider is: one class that says how a share of a GPU is kept within its limits on this node.
+"""The interface of isolation providers: each keeps a share of a GPU within its limits on this node.
 
 A provider decides and does nothing: it returns what the container gets (environment, mounts, files) and what has to be
-done on the host (effects), and says honestly whether that enforces the limits.
+done on the host (effects), and whether that really enforces the limits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuShare:
-    """What a claim was given of a GPU.
+    """A claim's share of a GPU.
 
     Attributes:
         gpu: The GPU.
@@ -55,7 +55,7 @@ class HamiCoreLibrary:
 
     Attributes:
         host_path: The host's path of ``libvgpu.so``.
-        version: What the file is: the first 12 digits of its SHA-256, for the library tells no version.
+        version: What the file is: the first 12 digits of its SHA-256, for the library has no version.
     """
 
     host_path: str
@@ -64,7 +64,7 @@ class HamiCoreLibrary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationHost:
-    """What the node has for isolation. None: it has it not.
+    """What the node has for isolation; None for what it lacks.
 
     Attributes:
         driver_version: NVIDIA's kernel driver, such as ``580.159.03``.
@@ -73,8 +73,9 @@ class IsolationHost:
         hami_core: HAMi-core's library.
         runtime_root: The host's folder for what lives until the next boot, such as MPS pipes: ``/run/rootport``.
         files_root: The host's folder below which :class:`ClaimFile` are written.
-        policies: What the administrator lets be given of GPUs; None for anything.
-        simulated: Nothing is known of the host and everything is assumed to be there, for ``rootport simulate``.
+        policies: The administrator's rules for GPUs; None where there are none.
+        simulated: Whether nothing is known of the host and everything is assumed to be there, for ``rootport
+            simulate``.
     """
 
     driver_version: str | None = None
@@ -121,10 +122,10 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationPlan:
-    """What a provider decided.
+    """A provider's decision for one share.
 
     Attributes:
-        isolation: What to tell the user.
+        isolation: What to report to the user.
         sharing: The strategy with the settings that all users of the GPU must agree on, such as
             ``timeSlicing interval=Default`` (:attr:`driver.plan.uses.GpuUse.sharing`).
         env: Environment variables, ``NAME=value``; of two with one name in a claim both must have one value.
@@ -170,6 +171,6 @@ class IsolationProvider(Protocol):
 
         Raises:
             InputError: The settings contradict the share; another claim is needed.
-            NodeError: The node lacks what the strategy takes; says what to install.
+            NodeError: The node lacks what the strategy takes; the hint names what to install.
         """
         ...

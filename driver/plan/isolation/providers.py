@@ -1,4 +1,4 @@
-"""The registry of isolation providers: a further strategy is one class, and one line here."""
+"""The registry of isolation providers: another strategy is one class, and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``timeSlicing``: NVIDIA's driver lets the programs on a GPU take turns. Nothing limits anybody."""
+"""``timeSlicing``: NVIDIA's driver lets the programs on a GPU take turns. It enforces no limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT = "Default"
 
 
 class TimeSlicing:
-    """Turns on the GPU; advisory for a share."""
+    """Time slices of the GPU; advisory for a share."""
 
     strategy = "timeSlicing"
 

@@ -1,7 +1,7 @@
 """Puts ``rootport-cni`` on the node: the program into the runtime's folder, its name behind the node's main network.
 
 Runtimes take the first file by name of those ending in .conf, .conflist and .json (containerd/go-cni v1.1.13, opts.go;
-CRI-O likewise). A network's own installer may write its file anew at any time, so this is looked at again and again.
+CRI-O likewise). A network's own installer may write its file anew at any time, so this is checked again and again.
 Nothing is changed that is not understood: with its network's file broken a node starts no pod at all.
 """
 
@@ -146,7 +146,7 @@ class NetworkConfig:
 
 
 def _bytes_of(path: Path) -> bytes | None:
-    """A file's content; None where it is gone or no regular file."""
+    """Return a file's content; None if it is gone or no regular file."""
     try:
         return read_regular_file(path, _MAX_CONFIG + 1)
     except FileNotFoundError:
@@ -202,7 +202,7 @@ def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _finite(text: str) -> float:
-    """A number; one that could not be written again is refused, and so are NaN and Infinity, which are no JSON."""
+    """Return a number; refuse one that could not be written again, and NaN and Infinity, which are no JSON."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is no number of JSON, or too large")
     return number

@@ -1,4 +1,4 @@
-"""What ``rootport-cni`` and the kubelet plugin say to each other: one JSON object each way, over a unix socket.
+"""The protocol between ``rootport-cni`` and the kubelet plugin: one JSON object each way, over a unix socket.
 
 The program sends a :class:`Call` and closes its side; the answer is ``{"version": 1, "result": {}}`` or
 ``{"version": 1, "error": {"cniVersion", "code", "msg"}}``, whose error object the program prints as it is. The network
@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from driver.api.validation.wording import field_errors
 from driver.bounded_json import JsonError, parse_foreign_json
 from driver.errors import InputError, RootportError
 
@@ -78,7 +79,7 @@ class Call(BaseModel):
 
 
 def read_call(content: bytes) -> Call:
-    """The call in what a client sent.
+    """Parse what a client sent.
 
     Raises:
         InputError: It is none, or of a version that is not spoken here.
@@ -88,26 +89,28 @@ def read_call(content: bytes) -> Call:
         call, _ = parse_foreign_json(content, max_bytes=MAX_CALL_BYTES)
         return Call.model_validate(call)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, x['loc'])) or 'call'}: {x['msg']}" for x in error.errors()]
-        raise InputError("the call of rootport-cni is not understood: " + "; ".join(problems)) from error
+        problems = "; ".join(map(str, field_errors(error, path="call", with_input=False)))
+        raise InputError(f"the call of rootport-cni is not understood: {problems}") from error
     except JsonError as error:
         raise InputError("the call of rootport-cni is no JSON object") from error
 
 
 def success_answer() -> bytes:
-    """The answer to a call that was done."""
+    """Return the answer to a call that succeeded."""
     return json.dumps({"version": VERSION, "result": {}}).encode()
 
 
 def error_answer(error: RootportError | str, code: CniErrorCode, call: Call | None) -> bytes:
-    """The answer to a call that failed.
+    """Return the answer to a call that failed.
 
     Args:
-        error: What the pod's event FailedCreatePodSandbox shall say. libcni shows ``msg`` alone for sure, so all of it
+        error: The text for the pod's event FailedCreatePodSandbox. libcni shows ``msg`` alone for sure, so all of it
             stands there (containernetworking/cni, pkg/types, ``Error``).
         code: What kind of error it is.
         call: The call; None where it could not be read.
     """
     version = call.cni_version if call is not None else _OLDEST
-    said = str(error)[:_MAX_MESSAGE]
-    return json.dumps({"version": VERSION, "error": {"cniVersion": version, "code": int(code), "msg": said}}).encode()
+    message = str(error)[:_MAX_MESSAGE]
+    return json.dumps(
+        {"version": VERSION, "error": {"cniVersion": version, "code": int(code), "msg": message}}
+    ).encode()

@@ -83,7 +83,7 @@ class CniServer:
         self._lender = lender
         self._call_timeout_s = call_timeout_s
         self._peer_uid = peer_uid
-        self._turn = FileLock(state_dir / "cni.lock", holder=f"process {os.getpid()}")
+        self._ownership = FileLock(state_dir / "cni.lock", holder=f"process {os.getpid()}")
         self._calls = threading.BoundedSemaphore(_MAX_CALLS)
         self._listener: socket.socket | None = None
         self._shown: os.stat_result | None = None
@@ -97,7 +97,7 @@ class CniServer:
         """
         with os_errors_as_node_errors(f"the socket {self._socket.path} cannot be made"):
             self._socket.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with self._turn.held(), os_errors_as_node_errors(f"the socket {self._socket.path} cannot be made"):
+        with self._ownership.held(), os_errors_as_node_errors(f"the socket {self._socket.path} cannot be made"):
             if self._ended:
                 return  # a check that ran beside stop() must not leave the socket of a process that ends
             self._close()
@@ -106,7 +106,7 @@ class CniServer:
         threading.Thread(target=self._accept, args=(self._listener,), name="cni-accept", daemon=True).start()
 
     def check(self) -> None:
-        """Serve again where nobody does: the newer process that took the socket over has ended.
+        """Serve again if no process does: the newer one that took the socket over has ended.
 
         Raises:
             NodeError: As for :meth:`start`.
@@ -118,7 +118,7 @@ class CniServer:
     def stop(self) -> None:
         """Take no more calls, for good; those that were taken go on until the process ends."""
         self._ended = True
-        with suppress(NodeError), self._turn.held():
+        with suppress(NodeError), self._ownership.held():
             if self._shown is not None:
                 self._socket.remove(self._shown)
         self._close()
@@ -153,7 +153,7 @@ class CniServer:
                 continue
             if not self._calls.acquire(blocking=False):
                 busy = f"the plugin is at work on {_MAX_CALLS} calls of rootport-cni already"
-                _say(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
+                _send(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
                 continue
             try:
                 threading.Thread(target=self._serve, args=(connection,), name="cni-call", daemon=True).start()
@@ -162,7 +162,7 @@ class CniServer:
                 _LOG.exception("no thread can be started for a call of rootport-cni")
                 self._calls.release()
                 busy = "the plugin's container has reached its limit of processes and threads"
-                _say(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
+                _send(connection, error_answer(busy, CniErrorCode.TRY_LATER, None))
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer one connection, and let its place go."""
@@ -174,9 +174,9 @@ class CniServer:
                     return
                 answer = self._answer(connection, content)
                 if answer is not None:
-                    _say(connection, answer)
+                    _send(connection, answer)
         except InternalError as error:
-            _say(connection, error_answer(error, CniErrorCode.BUG, None))
+            _send(connection, error_answer(error, CniErrorCode.BUG, None))
         finally:
             self._calls.release()
 
@@ -185,7 +185,7 @@ class CniServer:
         return bool(uid == self._peer_uid)
 
     def _answer(self, connection: socket.socket, content: bytes) -> bytes | None:
-        """The answer; None where it came too late and another was given."""
+        """Return the answer; None if it came too late and another was sent."""
         try:
             call = read_call(content)
         except RootportError as error:
@@ -208,7 +208,7 @@ class CniServer:
                 f"(the kubelet tries again; if this stays, look at the log of Rootport's kubelet plugin on this node)"
             )
             _LOG.warning("%s", log_line(event="cni-call-late", command=call.command, pod=call.pod_uid))
-            _say(connection, error_answer(late, CniErrorCode.TRY_LATER, call))
+            _send(connection, error_answer(late, CniErrorCode.TRY_LATER, call))
 
     def _done(self, call: Call) -> bytes:
         outcome = "failed"
@@ -247,7 +247,7 @@ class CniServer:
 
 
 def _received(connection: socket.socket) -> bytes | None:
-    """All that a client sends, in a few seconds; None where it sends nothing, too much or too slowly."""
+    """Return all that a client sends within a few seconds; None if it sends nothing, too much or too slowly."""
     connection.settimeout(_READ_S)
     received = bytearray()
     try:
@@ -258,7 +258,7 @@ def _received(connection: socket.socket) -> bytes | None:
     return bytes(received) if 0 < len(received) <= MAX_CALL_BYTES else None
 
 
-def _say(connection: socket.socket, answer: bytes) -> None:
+def _send(connection: socket.socket, answer: bytes) -> None:
     """Send an answer; a client that has gone asks again."""
     with connection, suppress(OSError):
         connection.settimeout(_READ_S)

@@ -1,4 +1,4 @@
-"""Which of a namespace's interfaces is the one of a PCI function, whatever it is called by now."""
+"""Finds the interface of a PCI function among those of a namespace, even after it was renamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["find_link", "refuse_taken_name", "sysfs_names"]
 
 
 def sysfs_names(hardware: HostRoot, address: str) -> frozenset[str]:
-    """The interfaces of a PCI function that are in the host's network namespace, as sysfs names them."""
+    """Return the interfaces of a PCI function in the host's network namespace, as sysfs names them."""
     return frozenset(hardware.fresh().names(f"sys/bus/pci/devices/{address}/net"))
 
 
@@ -26,16 +26,16 @@ def find_link(
     former: FormerLink | None = None,
     doing: str,
 ) -> Link | None:
-    """The interface of a PCI function among those of one namespace; None where it is not there.
+    """Return the interface of a PCI function among those of one namespace; None if it is not there.
 
-    The kernel says which PCI device an interface belongs to (Linux 5.14 and newer), and sysfs does so for the host's.
+    The kernel reports the PCI device of an interface (Linux 5.14 and newer), and sysfs does so for the host's.
     Where neither does it is found by its name, and by its hardware address where that was written down.
 
     Args:
         links: All of the namespace.
         address: The function's PCI address.
         names: What it may be called, the likeliest first: which one it is of a function with several.
-        in_sysfs: What :func:`sysfs_names` says; nothing for a pod's namespace.
+        in_sysfs: The result of :func:`sysfs_names`; empty for a pod's namespace.
         former: It as it was on the host.
         doing: Begins the message.
 

@@ -37,7 +37,7 @@ class InterfaceLender:
         roots: Where sysfs is, and the host's files of network namespaces.
         state_dir: Where it writes what it has promised and moved: a folder in memory, that all instances share.
         host_netns: The network namespace in which the interfaces are at home.
-        links: How the kernel is asked.
+        links: Reads and changes the kernel's interfaces.
         patience_s: How long the kernel is given to bring back what was in a namespace that has ended.
     """
 
@@ -182,7 +182,7 @@ class InterfaceLender:
                 self._lending.check(record, pod)
 
     def network_data(self, claim_uid: str) -> Mapping[str, InPod]:
-        """The interfaces that a claim's pods have now, by the function's name in the pool. Reads files alone.
+        """Return the interfaces that a claim's pods have now, by the function's name in the pool. Reads files alone.
 
         Raises:
             NodeError: A record cannot be read.

@@ -37,7 +37,7 @@ class Lending:
         self._records = records
 
     def on_host(self, record: Record, host: Netns) -> Link:
-        """The interface, which is on the host and may be lent.
+        """Return the interface, which is on the host and may be lent.
 
         Raises:
             NodeError: It is not there, or the node needs it.
@@ -87,7 +87,7 @@ class Lending:
         return record
 
     def check(self, record: Record, pod: Netns) -> None:
-        """Look whether the pod has what it was given.
+        """Check that the pod has what was lent to it.
 
         Raises:
             NodeError: It has not.

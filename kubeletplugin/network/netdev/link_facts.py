@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from driver.api.validation.wording import first_error
 from driver.errors import NodeError
 
 __all__ = [
@@ -86,11 +87,11 @@ class Address(_Printed):
 
     @property
     def key(self) -> tuple[str, str, int, str | None]:
-        """What tells it from the interface's other addresses."""
+        """The fields that distinguish it from the interface's other addresses."""
         return (self.family, self.local, self.prefixlen, self.peer)
 
     def arguments(self, *, own_name: str, at_once: bool) -> list[str]:
-        """What follows ``ip address replace``.
+        """Return the arguments of ``ip address replace``.
 
         Args:
             own_name: The interface's name, with which the kernel wants a label to begin.
@@ -120,8 +121,8 @@ class Link(_Printed):
         index: Its number in its namespace.
         flags: Such as ``UP``, its admin state.
         mtu: Bytes.
-        min_mtu: The least that its driver says it takes; 0 for not told.
-        max_mtu: The most; 0 for not told.
+        min_mtu: The least that its driver says it takes; 0 if not reported.
+        max_mtu: The most; 0 if not reported.
         mac: Its hardware address.
         permanent_mac: As it was made, where that is another one.
         altnames: Its other names.
@@ -150,12 +151,12 @@ class Link(_Printed):
 
     @property
     def is_up(self) -> bool:
-        """Its admin state."""
+        """Whether its admin state is up."""
         return "UP" in self.flags
 
     @property
     def kind(self) -> str | None:
-        """Such as ``veth``; None for a physical one."""
+        """The kind, such as ``veth``; None for a physical interface."""
         return self.info.info_kind
 
     def has_name(self, name: str) -> bool:
@@ -175,7 +176,7 @@ class _VfRate(_Printed):
 
 
 class VfFacts(_Printed):
-    """A VF in its PF's ``vfinfo_list``, as ``ip -json -details link show`` prints it. None: the driver does not tell.
+    """A VF in its PF's ``vfinfo_list``, as ``ip -json -details link show`` prints it. None: not reported.
 
     Attributes:
         index: Its number.
@@ -227,22 +228,22 @@ _RDMA_DEVICES: Final = TypeAdapter(tuple[_RdmaDevice, ...])
 
 
 def read_links(text: str, doing: str) -> tuple[Link, ...]:
-    """The interfaces that ``ip -json -details address show`` printed; NodeError where it is something else."""
+    """Parse the interfaces of ``ip -json -details address show``; raise NodeError if it is something else."""
     return _read(_LINKS, text, doing)
 
 
 def read_vfs(text: str, doing: str) -> tuple[VfFacts, ...]:
-    """The VFs that ``ip -json -details link show dev PF`` printed; NodeError where it is something else."""
+    """Parse the VFs of ``ip -json -details link show dev PF``; raise NodeError if it is something else."""
     return tuple(vf for pf in _read(_PFS, text, doing) for vf in pf.vfs)
 
 
 def read_routes(text: str, doing: str) -> frozenset[str]:
-    """The interfaces of the routes that ``ip -json route show`` printed; NodeError where it is something else."""
+    """Parse the routes' interfaces of ``ip -json route show``; raise NodeError if it is something else."""
     return frozenset(hop.dev for route in _read(_ROUTES, text, doing) for hop in (route, *route.next_hops))
 
 
 def read_rdma_devices(text: str, doing: str) -> frozenset[str]:
-    """The names that ``rdma -json dev show`` printed; NodeError where it is something else."""
+    """Parse the names of ``rdma -json dev show``; raise NodeError if it is something else."""
     return frozenset(device.name for device in _read(_RDMA_DEVICES, text, doing))
 
 
@@ -252,7 +253,6 @@ def _read(adapter: TypeAdapter[_T], text: str, doing: str) -> _T:
         printed = [entry for entry in _OBJECTS.validate_json(text or "[]") if entry]
         return adapter.validate_python(printed)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        first = first_error(error, with_input=False)
         hint = "is iproute2 older than 5.0, or a stand-in?"
-        raise NodeError(f"{doing}: what iproute2 printed cannot be read: {where}: {first['msg']}", hint=hint) from error
+        raise NodeError(f"{doing}: what iproute2 printed cannot be read: {first}", hint=hint) from error

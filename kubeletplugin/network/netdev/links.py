@@ -32,7 +32,7 @@ class Links:
     """One method for each thing that is asked or changed. Each takes ``doing``, which begins the message of its errors.
 
     Raises:
-        NodeError: From every method: the program is missing, hangs, or says no.
+        NodeError: From every method: the program is missing, hangs, or fails.
     """
 
     def __init__(self, *, timeout_s: float = _TIMEOUT_S) -> None:
@@ -44,11 +44,11 @@ class Links:
         return run_program(program, arguments, inside=inside, others=others, doing=doing, timeout_s=self._timeout_s)
 
     def links(self, netns: Netns, *, doing: str) -> tuple[Link, ...]:
-        """All interfaces of a namespace."""
+        """Return all interfaces of a namespace."""
         return read_links(self.run("ip", ["-json", "-details", "address", "show"], inside=netns, doing=doing), doing)
 
     def default_route_interfaces(self, netns: Netns, *, doing: str) -> frozenset[str]:
-        """The interfaces through which the namespace's default routes go."""
+        """Return the interfaces through which the namespace's default routes go."""
         found: frozenset[str] = frozenset()
         for family in ("-4", "-6"):
             text = self.run("ip", ["-json", family, "route", "show", "default"], inside=netns, doing=doing)
@@ -94,7 +94,7 @@ class Links:
         self.run("ip", words, inside=netns, doing=f"{doing}: {what} {name} the other name {altname}")
 
     def vfs(self, netns: Netns, pf: str, *, doing: str) -> tuple[VfFacts, ...]:
-        """The VFs of a PF, as its driver treats them."""
+        """Return the VFs of a PF, with their settings."""
         words = ["-json", "-details", "link", "show", "dev", check_interface_name(pf, doing)]
         return read_vfs(self.run("ip", words, inside=netns, doing=doing), doing)
 
@@ -112,7 +112,7 @@ class Links:
         self._set(netns, pf, ["vf", str(index), *words], doing=doing)
 
     def rdma_devices(self, netns: Netns, *, doing: str) -> frozenset[str]:
-        """The RDMA devices that a namespace sees."""
+        """Return the RDMA devices that a namespace sees."""
         return read_rdma_devices(self.run("rdma", ["-json", "dev", "show"], inside=netns, doing=doing), doing)
 
     def move_rdma(self, netns: Netns, device: str, *, to: Netns, doing: str) -> None:

@@ -33,7 +33,7 @@ _OUTPUT_LIMIT: Final = 4 << 20
 
 
 class ProgramFailedError(NodeError):
-    """A program ran and said no."""
+    """A program ran and failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ def run_program(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Wait for a program; one that is late is killed."""
+    """Wait for a program and kill one that is late; return whether it ended in time."""
     handle = os.pidfd_open(process.pid)
     try:
         in_time = ended(handle, timeout_s)
@@ -182,6 +182,6 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
 
 
 def _line(text: bytes) -> str:
-    """The end of what a program said, on one line, for a message."""
+    """Return the end of a program's output, on one line, for a message."""
     words = " ".join(text.decode("utf-8", errors="replace").split())
     return "".join(letter if letter.isprintable() else "?" for letter in words[-_SHOWN:])

@@ -1,4 +1,4 @@
-"""What the lender writes down: which interface is promised to which pod, and, before it moves it, what to restore.
+"""The lender's records: which interface is promised to which pod, and, before it is moved, what to restore.
 
 ``<state_dir>/pods/<pod uid>/<function>.json`` exists from prepare to unprepare: the CNI plugin's program looks at
 whether the pod's folder exists. ``<state_dir>/lost/<function>.json`` tells of an interface that its pod's namespace has
@@ -26,6 +26,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
+from driver.api.validation.wording import first_error
 from driver.errors import NodeError
 from driver.plan.effects import LendInterface
 from kubeletplugin.network.netdev.link_facts import Address, Link
@@ -71,7 +72,7 @@ class FormerLink(_Written):
 
     @staticmethod
     def of(link: Link) -> FormerLink:
-        """What is to be restored of an interface that is on the host now."""
+        """Return what is to be restored of an interface that is on the host now."""
         return FormerLink(
             name=link.name,
             index=link.index,
@@ -102,7 +103,7 @@ class Loan(_Written):
 
     @property
     def identity(self) -> tuple[int, int]:
-        """As of :class:`~kubeletplugin.network.netdev.programs.Netns`."""
+        """The namespace's identity, as in :class:`~kubeletplugin.network.netdev.programs.Netns`."""
         return (self.device, self.inode)
 
 
@@ -137,7 +138,7 @@ class Record(_Written):
 
     @property
     def label(self) -> str:
-        """Claim, device and pod, to begin a message with."""
+        """The claim, device and pod, to begin a message with."""
         effect = self.effect
         return f"claim uid {effect.claim_uid}: {effect.function} ({effect.address}) of pod uid {effect.pod_uid}"
 
@@ -161,7 +162,7 @@ class Records:
         self._write(self._path(record.effect.pod_uid, record.effect.function), record)
 
     def read(self, pod_uid: str, function: str) -> Record | None:
-        """A record, or None."""
+        """Return a record; None if there is none."""
         return self._read(self._path(pod_uid, function))
 
     def remove(self, record: Record) -> None:
@@ -174,11 +175,11 @@ class Records:
                 path.parent.rmdir()
 
     def of_pod(self, pod_uid: str) -> list[Record]:
-        """A pod's records, by function; none where it has no folder."""
+        """Return a pod's records, sorted by function; none if it has no folder."""
         return list(self._in(self._pods / _checked(pod_uid, _POD_UID, "pod uid")))
 
     def all(self) -> Iterator[Record]:
-        """Every pod's records. One that cannot be read is left out, with a warning: it keeps its own pod's waiting."""
+        """Yield every pod's records. One that cannot be read is left out, with a warning: only its own pod waits."""
         with os_errors_as_node_errors(f"the folder {self._pods} cannot be read"):
             folders = sorted(entries(self._pods))
         for folder in folders:
@@ -194,7 +195,7 @@ class Records:
         self._write(self._lost / f"{_checked(record.effect.function, _FUNCTION, 'device')}.json", record)
 
     def lost(self) -> list[Record]:
-        """The records of the interfaces that were nowhere. One that cannot be read is left out, with a warning."""
+        """Return the records of interfaces that were nowhere. One that cannot be read is left out, with a warning."""
         return list(self._readable(self._lost))
 
     def found(self, record: Record) -> None:
@@ -242,7 +243,7 @@ class Records:
                     f"{_VERSION}",
                     hint="install the Rootport that wrote it, or a later one; or reboot the node, which ends all loans",
                 ) from None
-            first = error.errors(include_url=False)[0]["msg"]
+            first = first_error(error, with_input=False)
             hint = "move the interface back by hand, then remove that file"
             raise NodeError(f"the record {path} of a lent interface cannot be read: {first}", hint=hint) from error
 

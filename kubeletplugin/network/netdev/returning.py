@@ -35,7 +35,7 @@ class Returning:
         patience_s: How long the kernel is given to bring back what was in a namespace that has ended.
     """
 
-    def __init__(self, roots: Roots, links: Links, records: Records, *, patience_s: float = 4.0) -> None:
+    def __init__(self, roots: Roots, links: Links, records: Records, *, patience_s: float) -> None:
         self._hardware = roots.hardware
         self._host_root = roots.host
         self._links = links
@@ -65,7 +65,7 @@ class Returning:
         return record
 
     def restore_if_found(self, record: Record, host: Netns) -> bool:
-        """Restore an interface that was nowhere, where it has come back; whether it has, or its function is gone."""
+        """Restore an interface that was nowhere, if it is back; return whether it is, or its function is gone."""
         if record.loan is None or record.loan.link is None:
             return True
         link = self._find_on_host(record, record.loan.link, host)

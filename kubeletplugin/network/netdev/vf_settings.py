@@ -43,12 +43,12 @@ _GUID: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}")
 
 
 class _Former(BaseModel):
-    """What is written down: the effect, and what the driver told before it.
+    """What is written down: the effect, and the former settings.
 
     Attributes:
         version: Of its form.
         effect: What is set.
-        settings: As it was; None for what the driver does not tell.
+        settings: As it was; None for what the driver does not report.
         vlan_protocol: Of the VLAN tag, where it is not 802.1Q.
         node_guid: As it was: a claim sets both GUIDs to one value.
     """
@@ -66,10 +66,10 @@ class VfConfigurer:
     """Does and undoes :class:`ConfigureVf`. Safe for several threads and processes.
 
     Args:
-        roots: Where sysfs is, which tells the PF's interface.
+        roots: Where sysfs is, which has the name of the PF's interface.
         state_dir: Where former values are written down: a folder in memory, as VFs are made anew after a reboot.
         host_netns: The network namespace in which the PFs' interfaces are.
-        links: How the kernel is asked.
+        links: Reads and changes the kernel's interfaces.
     """
 
     def __init__(self, roots: Roots, *, state_dir: Path, host_netns: Path = HOST_NETNS, links: Links) -> None:
@@ -129,7 +129,7 @@ class VfConfigurer:
             self._links.set_vf(host, pf, effect.index, words, doing=f"{_label(effect)}: restoring")
 
     def _find(self, effect: ConfigureVf, host: Netns) -> tuple[str, VfFacts] | None:
-        """The PF's interface that has the VF, and the VF: a PF may have other interfaces, such as representors."""
+        """Return the PF's interface that has the VF, and the VF: a PF may have others, such as representors."""
         doing = _label(effect)
         links = self._links.links(host, doing=doing)
         in_sysfs = sysfs_names(self._hardware, effect.pf_address)
@@ -187,7 +187,7 @@ def _label(effect: ConfigureVf) -> str:
 
 
 def _before(effect: ConfigureVf, vf: VfFacts) -> _Former:
-    """What is to be restored: of what the claim sets, what the driver tells now."""
+    """Return what is to be restored: the present values of what the claim sets."""
     asked, tag = effect.settings, vf.tag
     tags = asked.vlan is not None or asked.vlan_qos is not None
     rates = asked.min_tx_rate is not None or asked.max_tx_rate is not None
@@ -210,7 +210,7 @@ def _before(effect: ConfigureVf, vf: VfFacts) -> _Former:
 def _changes(
     to: VfSettings, now: VfFacts, *, protocol: str | None = None, node_guid: str | None = None
 ) -> list[list[str]]:
-    """What follows ``vf NUM``, one list for each command, for what is not so yet.
+    """Return the arguments after ``vf NUM``, one list for each command, for what differs.
 
     VLAN and priority are one setting of the kernel, and so are the two rates: a half that is not asked for stays.
     """

@@ -48,7 +48,7 @@ def test_a_token_is_known_by_the_api_server(callers: Callers) -> None:
     ["", "Basic YTpi", "Bearer", "Bearer nobodys", "Bearer " + "x" * 20_000, "Bearer \udcff"],
     ids=range(6),
 )
-def test_without_a_token_that_is_known_nobody_is_there(callers: Callers, authorization: str) -> None:
+def test_without_a_known_token_there_is_no_caller(callers: Callers, authorization: str) -> None:
     with pytest.raises(NotAuthenticatedError):
         callers.caller(sent(authorization))
 
@@ -100,7 +100,7 @@ def make_up(callers: Callers, number: int, source: str) -> list[type[Exception]]
     return told
 
 
-def test_made_up_tokens_take_nothing_from_who_was_known_before(callers: Callers, clock: Clock) -> None:
+def test_invented_tokens_take_nothing_from_known_callers(callers: Callers, clock: Clock) -> None:
     assert callers.caller(sent("Bearer alices-token", "192.0.2.1")).username == "alice"
     clock.now += 11  # what was known of her is to be asked again
     # From her own address, as behind one proxy, and from so many others that all together are at their limit.

@@ -57,7 +57,7 @@ def test_with_the_webhook_the_policy_warns_and_does_not_hide_its_answer(
     assert objects(kustomized(plane, "webhook"))[binding]["spec"]["validationActions"] == ["Warn"]
 
 
-def test_fail_closed_is_told_to_the_controller_and_the_api_server(plane: ControlPlane, kustomized: Kustomized) -> None:
+def test_fail_closed_reaches_the_controller_and_the_api_server(plane: ControlPlane, kustomized: Kustomized) -> None:
     made = objects(kustomized(plane, "webhook", "webhook-fail-closed"))
     (container,) = made["Deployment", "rootport-controller"]["spec"]["template"]["spec"]["containers"]
     with command.make_context("controller", [item for item in container["args"] if "webhook" in item]) as context:

@@ -203,7 +203,7 @@ def _shown(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
-def test_a_secret_that_was_emptied_is_filled_again_and_the_api_server_told(cluster: Cluster, start: Start) -> None:
+def test_a_secret_that_was_emptied_is_filled_again_and_the_webhook_configured(cluster: Cluster, start: Start) -> None:
     webhook = start()
     first = cluster.secret()["tls.crt"]
     cluster.forget()

@@ -67,14 +67,14 @@ def test_each_node_has_a_line_and_what_is_wrong_is_told_below(rootport: Run, pla
     assert lines[1:6] == [
         ["gpu-node-1", "Ready", "8/8", "637.1/637.1Gi", "79.6Gi", "8/8", "-"],
         ["gpu-node-2", "Ready", "4/8", "428.1/637.1Gi", "79.6Gi", "6/8", "2"],
-        ["gpu-node-3", "NotReady", "8/8", "637.1/637.1Gi", "79.6Gi", "8/8", "-"],
+        ["gpu-node-3", "NotReady", "0/8", "0/637.1Gi", "0", "0/8", "-"],
         ["gpu-node-10", "Silent", "0/8", "0/637.1Gi", "0", "0/8", "-"],
-        ["4 nodes", "20/32", "1702.4/2548.7Gi", "79.6Gi", "22/32", "2"],
+        ["4 nodes", "12/32", "1065.3/2548.7Gi", "79.6Gi", "14/32", "2"],
     ]
     assert ran.out.splitlines()[7:] == [
         "gpu-node-2: gpu-0008-00-00-0 is unhealthy (Xid79)",
         "gpu-node-2: rdma-0102-00-00-0 is unhealthy (LinkDown)",
-        "gpu-node-3: NotReady (WaitingForKubelet)",
+        "gpu-node-3: NotReady (Refused)",
         "gpu-node-10: Silent (NodeSilent)",
         "`rootport status gpu-node-2` tells more",
     ]

@@ -82,7 +82,7 @@ def seen_all(nodes: Nodes) -> None:
     event(nodes, last)
 
 
-def test_a_pod_is_told_once_and_by_which_constraint(nodes: Nodes, start: Callable[[], Controller]) -> None:
+def test_a_pod_has_one_event_with_the_constraint(nodes: Nodes, start: Callable[[], Controller]) -> None:
     first = start()
     pod = Pod("train")
     allocate(nodes, "pair", [pod], gpu=GPU, nic=FAR)
@@ -116,11 +116,11 @@ def test_a_pod_is_told_once_and_by_which_constraint(nodes: Nodes, start: Callabl
     allocate(nodes, "other", [other], gpu=OTHER_GPU, nic=NEAR)
     event(nodes, other)
     assert events(nodes, pod) == [told]
-    assert not first.told("level=(warning|error)|traceback")
-    assert not second.told("level=(warning|error)|traceback")
+    assert not first.logged("level=(warning|error)|traceback")
+    assert not second.logged("level=(warning|error)|traceback")
 
 
-def test_a_gpu_and_a_nic_of_two_claims_are_told_of(nodes: Nodes, start: Callable[[], Controller]) -> None:
+def test_a_gpu_and_a_nic_of_two_claims_have_an_event(nodes: Nodes, start: Callable[[], Controller]) -> None:
     start()
     far, near, third = Pod("far"), Pod("near"), Pod("third")
     allocate(nodes, "gpu", [far, near, third], gpu=GPU)
@@ -136,7 +136,7 @@ def test_a_gpu_and_a_nic_of_two_claims_are_told_of(nodes: Nodes, start: Callable
     assert not events(nodes, near)
 
 
-def test_who_may_not_write_events_goes_on_with_everything_else(
+def test_a_controller_that_may_not_write_events_goes_on_with_everything_else(
     nodes: Nodes, installed: ControlPlane, start: Callable[[], Controller]
 ) -> None:
     role = json.loads(installed.kubectl("get", "clusterrole", "rootport-controller", "--output=json"))["rules"]
@@ -150,7 +150,7 @@ def test_who_may_not_write_events_goes_on_with_everything_else(
         controller = start()
         pod = Pod("train")
         allocate(nodes, "pair", [pod], gpu=GPU, nic=FAR)
-        eventually("a refusal in the log", lambda: controller.told(f"will be tried again.*{pod.uid}"))
+        eventually("a refusal in the log", lambda: controller.logged(f"will be tried again.*{pod.uid}"))
         eventually("the slices", lambda: len(nodes.visible("node-a")) == 4)
         eventually(
             "the device's status", lambda: any("allocations" in item["status"] for item in nodes.devices("node-a"))

@@ -85,7 +85,7 @@ def shows(nodes: Nodes, mode: str | None, **allocated: object) -> dict[str, Any]
     return status(nodes)
 
 
-def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[], Controller]) -> None:
+def test_a_device_shows_its_allocations_and_amounts(nodes: Nodes, start: Callable[[], Controller]) -> None:
     controller = start()
     eventually("device objects", lambda: written(nodes))
     first = allocate(nodes, "first", share(0, 30, "20Gi"))
@@ -103,10 +103,10 @@ def test_a_device_shows_who_has_it_and_how_much(nodes: Nodes, start: Callable[[]
     nodes.api.merge_patch(RESOURCE_CLAIMS, "second", patch, namespace="default", subresource="status")
     shows(nodes, None)
     assert is_free(nodes)
-    assert not controller.told("level=(warning|error)|traceback")
+    assert not controller.logged("level=(warning|error)|traceback")
 
 
-def test_a_device_shows_what_the_plugin_says_of_isolation(nodes: Nodes, start: Callable[[], Controller]) -> None:
+def test_a_device_shows_the_isolation_that_the_plugin_reports(nodes: Nodes, start: Callable[[], Controller]) -> None:
     start()
     allocate(nodes, "told", share(0, 30, "20Gi"))
     assert "isolation" not in shows(nodes, "shared", core=30, memory="20480Mi")["allocations"][0]

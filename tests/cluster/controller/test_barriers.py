@@ -57,8 +57,9 @@ class OddOverview:
         statuses: Mapping[str, DeviceStatus],
         state: ReadyState,
         reason: str,
+        cannot_prepare: bool,
     ) -> None:
-        del devices, statuses, state, reason
+        del devices, statuses, state, reason, cannot_prepare
         if node == "odd":
             raise OddError
 
@@ -96,7 +97,7 @@ def as_ever(nodes: Nodes) -> None:
         eventually("slices", lambda: len(nodes.visible("node-a")) == 2)
         eventually("devices", lambda: len(nodes.devices("node-a")) == 2)
         eventually("statuses", lambda: all("conditions" in item["status"] for item in nodes.devices("node-a")))
-        nodes.tell(node(gpu("10", model="B200"), nic("20"), name="node-a"))
+        nodes.report(node(gpu("10", model="B200"), nic("20"), name="node-a"))
         eventually("an update", lambda: "B200" in str(nodes.slices("node-a")))
     stop = threading.Event()
     leader = threading.Thread(target=keep_contact, args=(nodes, stop))
@@ -114,7 +115,7 @@ def keep_contact(nodes: Nodes, stop: threading.Event) -> None:
         nodes.beat("rootport-controller")
 
 
-def test_an_error_in_one_nodes_layout_is_told_in_its_condition(
+def test_an_error_in_one_nodes_layout_is_in_its_condition(
     nodes: Nodes, installed: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = reconciler.resource_slices

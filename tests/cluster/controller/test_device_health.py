@@ -72,8 +72,8 @@ def machine() -> Inventory:
     return node(gpu("10", **card), gpu("11", **card), nic("20"), name="node-a")
 
 
-def say(nodes: Nodes, *faults: dict[str, str], watched: tuple[str, ...] = (GPU, OTHER, NIC)) -> None:
-    """As the node's plugin says how its devices are."""
+def report_health(nodes: Nodes, *faults: dict[str, str], watched: tuple[str, ...] = (GPU, OTHER, NIC)) -> None:
+    """Report the devices' health as the node's plugin does."""
     status = {"watched": list(watched), "faults": [{"message": "Look.", "since": SINCE} | item for item in faults]}
     body = {"metadata": {"name": "node-a"}, "status": status}
     nodes.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")
@@ -151,7 +151,7 @@ def test_a_claims_change_is_shown_within_a_second_with_its_pods_and_containers(
     nodes: Nodes, start: Callable[..., Controller]
 ) -> None:
     nodes.add(machine())
-    say(nodes)
+    report_health(nodes)
     controller = start()
     with nodes.beating("node-a"):
         eventually("healthy devices", lambda: is_healthy(nodes, GPU, OTHER, NIC))
@@ -180,14 +180,14 @@ def test_a_claims_change_is_shown_within_a_second_with_its_pods_and_containers(
         after = nodes.versions()
         assert {key for key in after if after[key] != before[key]} == {f"devices/node-a.{GPU}"}
         assert "managedFields" in device(nodes)["metadata"]
-    assert not controller.told("will be tried again")
+    assert not controller.logged("will be tried again")
 
 
-def test_a_fault_turns_the_device_and_tells_its_pod_and_recovery_undoes_it(
+def test_a_fault_makes_the_device_unhealthy_with_an_event_on_its_pod_and_recovery_undoes_it(
     nodes: Nodes, start: Callable[..., Controller], installed: ControlPlane
 ) -> None:
     nodes.add(machine())
-    say(nodes)
+    report_health(nodes)
     start()
     with nodes.beating("node-a"):
         eventually("healthy devices", lambda: is_healthy(nodes, GPU, OTHER, NIC))
@@ -198,7 +198,7 @@ def test_a_fault_turns_the_device_and_tells_its_pod_and_recovery_undoes_it(
         well_since = condition(nodes)["lastTransitionTime"]
         assert not events(nodes)
         fault = {"device": GPU, "reason": "Xid79", "effect": "NoExecute", "message": "The GPU fell off the bus."}
-        say(nodes, fault, {"device": OTHER, "reason": "ThermalSlowdown", "effect": "None"})
+        report_health(nodes, fault, {"device": OTHER, "reason": "ThermalSlowdown", "effect": "None"})
         installed.kubectl("wait", "--for=condition=Healthy=false", f"device/node-a.{GPU}", "--timeout=10s")
         found = condition(nodes)
         assert (found["reason"], found["lastTransitionTime"]) == ("Xid79", SINCE)
@@ -213,7 +213,7 @@ def test_a_fault_turns_the_device_and_tells_its_pod_and_recovery_undoes_it(
         assert {item["reason"] for item in told} == {"DeviceUnhealthy"}
         assert sorted(item["regarding"]["kind"] for item in told) == ["Device", "Pod"]
         assert all("Xid79" in item["note"] for item in told)
-        say(nodes)
+        report_health(nodes)
         installed.kubectl("wait", "--for=condition=Healthy", f"device/node-a.{GPU}", "--timeout=10s")
         assert condition(nodes)["lastTransitionTime"] >= well_since
         eventually("no longer degraded", lambda: not condition(nodes, OTHER, "Degraded"))
@@ -222,7 +222,7 @@ def test_a_fault_turns_the_device_and_tells_its_pod_and_recovery_undoes_it(
 
 def test_a_new_leader_writes_nothing_again_and_asks_for_no_pod(nodes: Nodes, start: Callable[..., Controller]) -> None:
     nodes.add(machine())
-    say(nodes, {"device": GPU, "reason": "Xid79", "effect": "NoSchedule"})
+    report_health(nodes, {"device": GPU, "reason": "Xid79", "effect": "NoSchedule"})
     first = start()
     with nodes.beating("node-a"):
         eventually("an unhealthy device", lambda: condition(nodes).get("status") == "False")
@@ -235,7 +235,7 @@ def test_a_new_leader_writes_nothing_again_and_asks_for_no_pod(nodes: Nodes, sta
         nodes.api.delete(PODS, "trainer", namespace="default")  # were it asked for, its containers would be gone
         before, told = nodes.versions(), len(events(nodes))
         second = start()
-        eventually("the second one", lambda: second.told("looking at everything"))
+        eventually("the second one", lambda: second.logged("looking at everything"))
         time.sleep(2)
         assert nodes.versions() == before
         assert len(events(nodes)) == told == 1
@@ -245,7 +245,7 @@ def test_a_silent_nodes_devices_are_unknown_until_it_is_heard_again(
     nodes: Nodes, start: Callable[..., Controller]
 ) -> None:
     nodes.add(machine())
-    say(nodes, {"device": OTHER, "reason": "GpuLost", "effect": "NoExecute"})
+    report_health(nodes, {"device": OTHER, "reason": "GpuLost", "effect": "NoExecute"})
     quick = ("--fresh-for=2.5", "--grace-period=4")
     first = start(*quick)
     with nodes.beating("node-a"):
@@ -257,14 +257,16 @@ def test_a_silent_nodes_devices_are_unknown_until_it_is_heard_again(
     eventually("the slices are gone", lambda: not nodes.slices("node-a"))
     first.stop()
     second = start(*quick)
-    eventually("the second one", lambda: second.told("looking at everything"), timeout_s=40)
+    eventually("the second one", lambda: second.logged("looking at everything"), timeout_s=40)
     time.sleep(1)
     assert condition(nodes)["reason"] == "NodeSilent"
     with nodes.beating("node-a"):
         eventually("healthy devices", lambda: is_healthy(nodes, GPU, NIC))
 
 
-def test_what_nobody_watches_and_what_has_no_link(nodes: Nodes, start: Callable[..., Controller]) -> None:
+def test_devices_that_are_not_watched_and_devices_without_a_link(
+    nodes: Nodes, start: Callable[..., Controller]
+) -> None:
     down = RdmaPort(link_layer=LinkLayer.INFINIBAND, speed_gbps=400, state="down")
     nodes.add(node(mig_gpu("10"), nic("20", ports=(down,), vfs=2), name="node-a"))
     start()
@@ -278,7 +280,7 @@ def test_what_nobody_watches_and_what_has_no_link(nodes: Nodes, start: Callable[
 
 def test_the_table_fits_a_terminal(nodes: Nodes, start: Callable[..., Controller], installed: ControlPlane) -> None:
     nodes.add(machine())
-    say(nodes)
+    report_health(nodes)
     start()
     eventually("healthy devices", lambda: is_healthy(nodes, GPU, OTHER, NIC))
     a_claim(nodes)

@@ -106,7 +106,7 @@ def pod(nodes: Nodes, name: str, of_claim: str, *, namespace: str = "mine") -> J
     )
 
 
-def said(nodes: Nodes, name: str, *, namespace: str = "mine") -> dict[str, str]:
+def own_annotations(nodes: Nodes, name: str, *, namespace: str = "mine") -> dict[str, str]:
     annotations = nodes.api.get(RESOURCE_CLAIMS, name, namespace=namespace)["metadata"].get("annotations") or {}
     return {key: value for key, value in annotations.items() if key in (REASON, MESSAGE)}
 
@@ -117,9 +117,9 @@ def events(nodes: Nodes, of: JsonObject) -> list[JsonObject]:
     return [item for item in found if item["regarding"].get("uid") == metadata["uid"]]
 
 
-def told(nodes: Nodes, of: JsonObject, name: str) -> JsonObject:
-    """The one Event on a pod, once the claim has its annotations as well."""
-    eventually(f"annotations of {name}", lambda: said(nodes, name, namespace=of["metadata"]["namespace"]))
+def only_event(nodes: Nodes, of: JsonObject, name: str) -> JsonObject:
+    """Return the only Event on a pod, once the claim has its annotations as well."""
+    eventually(f"annotations of {name}", lambda: own_annotations(nodes, name, namespace=of["metadata"]["namespace"]))
     (event,) = events(nodes, of)
     return event
 
@@ -132,7 +132,7 @@ def test_a_pending_claim_has_one_event_on_its_pod_and_annotations_until_it_is_al
     claim(nodes, "waits")
     waits = pod(nodes, "waits-0", "waits")
     leader = lead()
-    event = told(nodes, waits, "waits")
+    event = only_event(nodes, waits, "waits")
     assert (event["type"], event["reason"], event["reportingController"]) == (
         "Warning",
         "DevicesInUse",
@@ -140,7 +140,7 @@ def test_a_pending_claim_has_one_event_on_its_pod_and_annotations_until_it_is_al
     )
     assert event["regarding"]["name"] == "waits-0"
     assert "mine/holder" in event["note"]
-    assert said(nodes, "waits") == {REASON: "DevicesInUse", MESSAGE: event["note"]}
+    assert own_annotations(nodes, "waits") == {REASON: "DevicesInUse", MESSAGE: event["note"]}
     # Nothing changes: nothing is written.
     version = nodes.api.get(RESOURCE_CLAIMS, "waits", namespace="mine")["metadata"]["resourceVersion"]
     rounds(nodes)
@@ -148,16 +148,16 @@ def test_a_pending_claim_has_one_event_on_its_pod_and_annotations_until_it_is_al
     # The scheduler finds a device.
     nodes.api.delete(RESOURCE_CLAIMS, "holder", namespace="mine")
     allocate(nodes, "waits")
-    eventually("no annotations", lambda: not said(nodes, "waits"))
+    eventually("no annotations", lambda: not own_annotations(nodes, "waits"))
     assert events(nodes, waits) == [event]
     leader.stop()
 
 
-def test_who_leads_next_tells_nobody_twice(nodes: Nodes, lead: Callable[..., Leader]) -> None:
+def test_the_next_leader_writes_no_event_twice(nodes: Nodes, lead: Callable[..., Leader]) -> None:
     claim(nodes, "waits", count=2)
     waits = pod(nodes, "waits-0", "waits")
     first = lead()
-    event = told(nodes, waits, "waits")
+    event = only_event(nodes, waits, "waits")
     before = nodes.api.get(RESOURCE_CLAIMS, "waits", namespace="mine")
     first.stop()
     second = lead()
@@ -167,15 +167,15 @@ def test_who_leads_next_tells_nobody_twice(nodes: Nodes, lead: Callable[..., Lea
     second.stop()
 
 
-def test_a_claim_that_nobody_waits_for_any_more_says_nothing(nodes: Nodes, lead: Callable[..., Leader]) -> None:
+def test_a_claim_that_no_pod_waits_for_any_more_has_no_annotations(nodes: Nodes, lead: Callable[..., Leader]) -> None:
     claim(nodes, "waits", count=2)
     claim(nodes, "unused", count=2)
     waits = pod(nodes, "waits-0", "waits")
     lead()
-    told(nodes, waits, "waits")
-    assert not said(nodes, "unused")
+    only_event(nodes, waits, "waits")
+    assert not own_annotations(nodes, "unused")
     nodes.api.delete(PODS, "waits-0", namespace="mine")
-    eventually("no annotations", lambda: not said(nodes, "waits"))
+    eventually("no annotations", lambda: not own_annotations(nodes, "waits"))
 
 
 @pytest.mark.parametrize("all_names", [False, True], ids=["namespace", "all"])
@@ -187,14 +187,14 @@ def test_claims_of_other_namespaces_are_named_only_where_an_administrator_wants_
     claim(nodes, "waits")
     waits = pod(nodes, "waits-0", "waits")
     leader = lead(all_names=all_names)
-    note = told(nodes, waits, "waits")["note"]
+    note = only_event(nodes, waits, "waits")["note"]
     assert ("secret-project" in note, "of another namespace" in note) == (all_names, not all_names)
     subject = ObjectRef(kind="ResourceClaim", namespace="mine", name="waits")
     assert "secret-project" in str(leader.explanations.explain(subject, all_names=True))
     assert "secret-project" not in str(leader.explanations.explain(subject, all_names=False))
 
 
-def test_who_may_read_a_claim_has_it_explained_by_http(
+def test_callers_who_may_read_a_claim_have_it_explained_by_http(
     nodes: Nodes, installed: ControlPlane, lead: Callable[..., Leader]
 ) -> None:
     claim(nodes, "waits", count=2)
@@ -228,7 +228,9 @@ def _is_seen(leader: Leader, namespace: str, name: str) -> bool:
     return True
 
 
-def test_who_does_not_lead_says_so_to_whom_it_may_concern(nodes: Nodes, installed: ControlPlane) -> None:
+def test_a_controller_that_does_not_lead_answers_so_to_authorized_callers(
+    nodes: Nodes, installed: ControlPlane
+) -> None:
     follower = Explanations(nodes.api, instance="test", all_names=False)
     route = explain_route(follower, Callers(nodes.api))
     token = installed.kubectl("create", "token", "default", "--namespace=mine").strip()
@@ -256,7 +258,7 @@ def test_a_claim_that_fits_is_left_alone(nodes: Nodes, lead: Callable[..., Leade
     fits = pod(nodes, "fits-0", "fits")
     lead()
     rounds(nodes)
-    assert not said(nodes, "fits")
+    assert not own_annotations(nodes, "fits")
     assert not events(nodes, fits)
 
 
@@ -273,9 +275,9 @@ def test_a_claim_that_is_too_large_for_annotations_keeps_no_other_waiting(
     eventually("the event", lambda: events(nodes, large))
     eventually("the refusal", lambda: "annotations refused" in caplog.messages)
     claim(nodes, "waits", namespace="theirs", count=2)
-    told(nodes, pod(nodes, "waits-0", "waits", namespace="theirs"), "waits")
+    only_event(nodes, pod(nodes, "waits-0", "waits", namespace="theirs"), "waits")
     assert "pending claims are told of later" not in caplog.messages
-    assert not said(nodes, "a-large")
+    assert not own_annotations(nodes, "a-large")
     leader.stop()
 
 
@@ -303,15 +305,15 @@ def largest(nodes: Nodes, name: str) -> None:
     assert create(fits)
 
 
-def test_a_controller_tells_by_itself_and_without_errors(nodes: Nodes, start: Callable[[], Controller]) -> None:
+def test_a_controller_process_explains_without_errors(nodes: Nodes, start: Callable[[], Controller]) -> None:
     claim(nodes, "waits", count=2)
     waits = pod(nodes, "waits-0", "waits")
     controller = start()
     event: Any = eventually("the event", lambda: events(nodes, waits), timeout_s=40)
     assert len(event) == 1
-    eventually("the annotations", lambda: said(nodes, "waits"))
+    eventually("the annotations", lambda: own_annotations(nodes, "waits"))
     assert controller.stop() == 0
-    assert not controller.told("level=(warning|error)|traceback")
+    assert not controller.logged("level=(warning|error)|traceback")
 
 
 def rounds(nodes: Nodes) -> None:
@@ -319,7 +321,7 @@ def rounds(nodes: Nodes) -> None:
     for name in ("mark-a", "mark-b"):
         claim(nodes, name, count=2)
         mark = pod(nodes, name, name)
-        told(nodes, mark, name)
+        only_event(nodes, mark, name)
         nodes.api.delete(PODS, name, namespace="mine")
         try:
             nodes.api.delete(RESOURCE_CLAIMS, name, namespace="mine")

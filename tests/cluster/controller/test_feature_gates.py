@@ -45,7 +45,7 @@ def test_an_api_server_with_the_gates_keeps_all_and_nothing_is_stored(control_pl
     assert not list(api.list(RESOURCE_SLICES).items)
 
 
-def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_why(
+def test_without_counters_a_gpu_is_offered_in_one_way_and_the_condition_has_the_reason(
     without_gates: ControlPlane, tmp_path: Path
 ) -> None:
     nodes = Nodes(without_gates.kubeconfig)
@@ -60,7 +60,7 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
         assert "DRAPartitionableDevices is off" in message
         assert "gpu-ratio-0000-10-00-0, mig-0000-10-00-0" in message
         assert "its feature gate DRADeviceTaints is off" in message
-        assert controller.told("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAPart")
+        assert controller.logged("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAPart")
         # A taint that is dropped is written once, and not again and again.
         fault = {
             "device": "gpu-0000-10-00-0",
@@ -70,7 +70,7 @@ def test_without_counters_a_gpu_is_on_offer_in_one_way_and_the_condition_says_wh
             "message": "it fell off the bus",
         }
         nodes.api.merge_patch(NODE_INVENTORIES, "node-a", {"status": {"faults": [fault]}}, subresource="status")
-        eventually("the loss", lambda: controller.told("dropped fields of a slice"))
+        eventually("the loss", lambda: controller.logged("dropped fields of a slice"))
         passes = controller.log.read_text().count("looking at everything")
         eventually("two resyncs", lambda: controller.log.read_text().count("looking at everything") >= passes + 2)
         assert controller.log.read_text().count("slices written") == 2

@@ -49,9 +49,9 @@ def edited_by_hand(installed: ControlPlane) -> None:
 
 
 class Plugins(Nodes):
-    """Nodes whose plugins tell of their devices' health."""
+    """Nodes whose plugins report their devices' health."""
 
-    def say(
+    def report_health(
         self,
         *faults: Fault,
         node: str = "node-a",
@@ -59,7 +59,7 @@ class Plugins(Nodes):
         ready: str = "well",
         registered: tuple[str, str] = ("True", "Registered"),
     ) -> None:
-        """What the plugin says from now on; what it said before and not again is over."""
+        """Report these faults, and that all others are over."""
         condition = {
             "type": "Ready",
             "status": "True",
@@ -119,6 +119,12 @@ def nodes(installed: ControlPlane) -> Iterator[Plugins]:
     made.clear()
 
 
+def allocatable_cores(nodes: Plugins) -> list[int]:
+    """Of node-a's GPUs, as their Device objects tell."""
+    told = [item["status"].get("allocatable") or {} for item in nodes.devices("node-a") if "status" in item]
+    return [amounts["core"] for amounts in told if "core" in amounts]
+
+
 def xid(device: str = GPU, reason: str = "Xid79", effect: Effect = Effect.NO_EXECUTE) -> Fault:
     since = datetime(2026, 1, 1, 10, tzinfo=UTC)
     return Fault(device=DeviceName(device), reason=reason, effect=effect, since=since, message="it fell off the bus")
@@ -134,15 +140,15 @@ def test_a_fault_taints_the_device_and_its_end_lifts_the_taint(nodes: Plugins, s
     start()
     published(nodes, 29)
     with nodes.beating("node-a"):
-        nodes.say(xid())
+        nodes.report_health(xid())
         eventually("taints", nodes.taints)
         tainted = nodes.taints()
         assert len(tainted) == 27
         assert {tuple(found) for found in tainted.values()} == {(XID,)}
-        nodes.say(xid(reason="Xid48", effect=Effect.NO_SCHEDULE))
+        nodes.report_health(xid(reason="Xid48", effect=Effect.NO_SCHEDULE))
         worst = ["rootport.dev/unhealthy=Xid48:NoSchedule"]
         eventually("another taint", lambda: nodes.taints().get(GPU) == worst)
-        nodes.say()
+        nodes.report_health()
         eventually("no taints", lambda: not nodes.taints())
     assert len(nodes.visible("node-a")) == 29
     assert {one["spec"]["pool"]["generation"] for one in nodes.slices("node-a")} == {1}
@@ -158,16 +164,18 @@ def test_all_devices_of_a_node_whose_plugin_the_kubelet_refuses_are_tainted_unti
     refused = "rootport.dev/cannot-prepare=Refused:NoSchedule"
     with nodes.beating("node-a", "node-b"):
         # The summary says what it said before: something else was wrong already.
-        nodes.say(xid(), registered=("False", "Refused"))
+        nodes.report_health(xid(), registered=("False", "Refused"))
         eventually("taints of all", lambda: len(nodes.taints()) == 3)
         taints = nodes.taints()
         assert taints.pop(GPU) == [XID, refused]
         assert list(taints.values()) == [[refused]] * 2
         eventually("the condition", lambda: refused in nodes.published("node-a")["message"])
+        eventually("nothing to give", lambda: allocatable_cores(nodes) == [0, 0])
         assert nodes.taints("node-b") == {}
-        nodes.say(registered=("Unknown", "WaitingForKubelet"))
+        nodes.report_health(registered=("Unknown", "WaitingForKubelet"))
         eventually("no taints", lambda: not nodes.taints())
         eventually("the condition", lambda: refused not in nodes.published("node-a")["message"])
+        eventually("all to give", lambda: allocatable_cores(nodes) == [100, 100])
 
 
 def test_only_the_slice_of_the_unhealthy_device_is_written(nodes: Plugins, start: Callable[[], Controller]) -> None:
@@ -177,7 +185,7 @@ def test_only_the_slice_of_the_unhealthy_device_is_written(nodes: Plugins, start
     published(nodes)
     eventually("node-b", lambda: len(nodes.visible("node-b")) == 3)
     (before,) = nodes.slices("node-b")
-    nodes.say(xid())
+    nodes.report_health(xid())
     eventually("the taint", lambda: nodes.taints() == {GPU: [XID]})
     (one,) = nodes.slices("node-a")
     assert one["metadata"]["generation"] == 2
@@ -186,7 +194,7 @@ def test_only_the_slice_of_the_unhealthy_device_is_written(nodes: Plugins, start
 
 def test_a_restart_with_an_unhealthy_device_writes_nothing(nodes: Plugins, start: Callable[[], Controller]) -> None:
     nodes.add(MACHINE)
-    nodes.say(xid())
+    nodes.report_health(xid())
     first = start()
     published(nodes)
     assert nodes.taints() == {GPU: [XID]}
@@ -194,8 +202,8 @@ def test_a_restart_with_an_unhealthy_device_writes_nothing(nodes: Plugins, start
     (before,) = nodes.slices("node-a")
     second = start()
     eventually("a leader", second.leads)
-    nodes.say(xid(), xid("gpu-0000-11-00-0", effect=Effect.NONE))
-    nodes.tell(node(gpu("10"), gpu("11", model="B200"), nic("20")))
+    nodes.report_health(xid(), xid("gpu-0000-11-00-0", effect=Effect.NONE))
+    nodes.report(node(gpu("10"), gpu("11", model="B200"), nic("20")))
     eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
     (after,) = nodes.slices("node-a")
     assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
@@ -212,13 +220,13 @@ def test_a_taint_keeps_its_time_when_its_device_moves_to_another_slice(
     start()
     published(nodes, 66)
     assert len(nodes.slices("node-a")) == 1
-    nodes.say(xid(last))
+    nodes.report_health(xid(last))
     eventually("the taint", nodes.taints)
     assert [len(one["spec"]["devices"]) for one in nodes.slices("node-a")] == [65, 1]
     times = nodes.times()
     later = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     eventually("another second", lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") > later)
-    nodes.tell(node(*nics[2:], name="node-a"))
+    nodes.report(node(*nics[2:], name="node-a"))
     eventually("one slice", lambda: len(nodes.visible("node-a")) == 64)
     assert nodes.taints() == {last: [XID]}
     assert nodes.times() == times
@@ -226,7 +234,7 @@ def test_a_taint_keeps_its_time_when_its_device_moves_to_another_slice(
 
 def test_slices_that_kubelet_wiped_come_back_with_their_taints(nodes: Plugins, start: Callable[[], Controller]) -> None:
     nodes.add(MACHINE)
-    nodes.say(xid())
+    nodes.report_health(xid())
     start()
     published(nodes)
     (one,) = nodes.slices("node-a")
@@ -247,20 +255,20 @@ def test_an_administrators_taint_survives_rewrites_of_the_pool_and_goes_when_the
     published(nodes)
     nodes.edit(GPU, lambda taints: [*taints, MINE])
     times = nodes.times()
-    nodes.say(xid())
+    nodes.report_health(xid())
     eventually("both", lambda: nodes.taints() == {GPU: [XID, SERVICE]})
     assert times <= nodes.times()
     # All slices of the pool are written, with a new generation, when it grows by one.
-    nodes.tell(node(gpu("10"), gpu("11"), *(nic(f"{bus:02x}") for bus in range(0x20, 0x20 + 70)), name="node-a"))
+    nodes.report(node(gpu("10"), gpu("11"), *(nic(f"{bus:02x}") for bus in range(0x20, 0x20 + 70)), name="node-a"))
     eventually("two slices", lambda: len(nodes.visible("node-a")) == 72)
     assert {one["spec"]["pool"]["generation"] for one in nodes.slices("node-a")} == {2}
-    nodes.say()
+    nodes.report_health()
     eventually("the health is back", lambda: nodes.taints() == {GPU: [SERVICE]})
     assert nodes.times() == times
     nodes.edit(GPU, lambda _taints: [])
-    nodes.say(xid("gpu-0000-11-00-0"))
+    nodes.report_health(xid("gpu-0000-11-00-0"))
     eventually("another taint", lambda: nodes.taints() == {"gpu-0000-11-00-0": [XID]})
-    assert not controller.told("traceback|will be tried again")
+    assert not controller.logged("traceback|will be tried again")
 
 
 @pytest.mark.usefixtures("edited_by_hand")
@@ -268,7 +276,7 @@ def test_the_taint_for_a_devices_health_is_put_back_when_somebody_takes_it_off(
     nodes: Plugins, start: Callable[[], Controller]
 ) -> None:
     nodes.add(MACHINE)
-    nodes.say(xid())
+    nodes.report_health(xid())
     start()
     published(nodes)
     nodes.edit(GPU, lambda _taints: [MINE])
@@ -288,9 +296,9 @@ def test_device_taint_rules_are_left_alone_and_their_taints_are_in_no_slice(
     nodes.add(MACHINE)
     start()
     published(nodes)
-    nodes.say(xid())
+    nodes.report_health(xid())
     eventually("the taint", lambda: nodes.taints() == {GPU: [XID]})
-    nodes.say()
+    nodes.report_health()
     eventually("no taints", lambda: not nodes.taints())
     after = nodes.api.get(TAINT_RULES, "service")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -309,8 +317,8 @@ def test_a_change_of_health_enqueues_the_node_and_one_of_conditions_does_not(nod
         enqueue_devices=devices_due.append,
     )
     stop = threading.Event()
-    nodes.tell(MACHINE)
-    nodes.tell(MACHINE.renamed("node-b"))
+    nodes.report(MACHINE)
+    nodes.report(MACHINE.renamed("node-b"))
     threads = informers.start(stop)
     try:
         eventually("all objects", lambda: informers.devices_are_synced)
@@ -320,8 +328,8 @@ def test_a_change_of_health_enqueues_the_node_and_one_of_conditions_does_not(nod
         def after(*faults: Fault, watched: tuple[str, ...] = (GPU,), ready: str = "well") -> tuple[int, int]:
             """How often this enqueues node-a, and its devices."""
             slices, devices, seen = nodes_due.count("node-a"), devices_due.count("node-a"), nodes_due.count("node-b")
-            nodes.say(*faults, watched=watched, ready=ready)
-            nodes.say(node="node-b", watched=(GPU, f"gpu-{seen}"))  # comes behind it in the same watch
+            nodes.report_health(*faults, watched=watched, ready=ready)
+            nodes.report_health(node="node-b", watched=(GPU, f"gpu-{seen}"))  # comes behind it in the same watch
             eventually("node-b", lambda: nodes_due.count("node-b") > seen)
             return nodes_due.count("node-a") - slices, devices_due.count("node-a") - devices
 

@@ -141,11 +141,11 @@ class Tenant:
         }
         self.nodes.api.create(PODS, {"metadata": {"name": name, "namespace": "mine"}, "spec": spec})
 
-        def said() -> object:
+        def reason() -> object:
             metadata = self.nodes.api.get(RESOURCE_CLAIMS, name, namespace="mine")["metadata"]
             return (metadata.get("annotations") or {}).get(REASON)
 
-        return str(eventually(f"why {name} is pending", said, timeout_s=LONG_S))
+        return str(eventually(f"why {name} is pending", reason, timeout_s=LONG_S))
 
 
 @pytest.fixture(scope="module")

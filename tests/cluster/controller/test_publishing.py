@@ -119,7 +119,7 @@ def test_a_node_is_published_with_slices_devices_and_a_condition(
     assert condition["observedGeneration"] == 1
     assert condition["message"] == "devices: 3, ResourceSlices: 1, pool generation: 1"
     assert all(item["metadata"]["ownerReferences"][0]["uid"] == uid for item in nodes.devices("node-a"))
-    assert not controller.told("traceback")
+    assert not controller.logged("traceback")
     if os.environ.get("COVERAGE_RUN") is None:
         assert controller.rss_mb() <= 120
 
@@ -143,7 +143,7 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
         eventually("no profile is free", lambda: '"profile"' not in json.dumps(nodes.devices("node-a")))
         before = settled(nodes)
         policies.write_text(header + "policies: [{modes: [gpus]}]\n")
-        eventually("an error in the log", lambda: controller.told("policies are wrong"))
+        eventually("an error in the log", lambda: controller.logged("policies are wrong"))
         assert nodes.versions() == before
 
 
@@ -158,7 +158,7 @@ def test_one_changed_attribute_is_one_update_and_one_device(nodes: Nodes, start:
     nodes.add(machine())
     start()
     before = settled(nodes)
-    nodes.tell(machine(model="B200"))
+    nodes.report(machine(model="B200"))
     eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
     eventually("the condition", lambda: nodes.published("node-a")["observedGeneration"] == 2)
     eventually("the device", lambda: any(item["spec"].get("model") == "B200" for item in nodes.devices("node-a")))
@@ -214,10 +214,10 @@ def test_a_link_that_is_down_is_written_once_and_the_time_that_the_api_server_ad
         looks = controller.log.read_text().count("looking at everything")
         eventually("two resyncs", lambda: controller.log.read_text().count("looking at everything") >= looks + 2)
         assert nodes.versions() == before
-        nodes.tell(node(gpu("10", model="B200"), nic("20", ports=(down,)), nic("21"), name="node-a"))
+        nodes.report(node(gpu("10", model="B200"), nic("20", ports=(down,)), nic("21"), name="node-a"))
         eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
         assert taint()["timeAdded"] == first
-        nodes.tell(node(gpu("10", model="B200"), nic("20"), nic("21"), name="node-a"))
+        nodes.report(node(gpu("10", model="B200"), nic("20"), nic("21"), name="node-a"))
         eventually("no taint", lambda: not taint())
 
 
@@ -228,7 +228,7 @@ def test_more_devices_than_a_slice_holds_are_several_slices(nodes: Nodes, start:
     eventually("128 NICs and 64 FPGAs", lambda: len(nodes.visible("node-a")) == 192)
     slices = nodes.slices("node-a")
     assert [item["spec"]["pool"]["resourceSliceCount"] for item in slices] == [2, 2]
-    nodes.tell(machine())
+    nodes.report(machine())
     eventually("three devices", lambda: len(nodes.visible("node-a")) == 3)
     (one,) = nodes.slices("node-a")
     assert one["spec"]["pool"]["resourceSliceCount"] == 1
@@ -271,7 +271,7 @@ def test_a_restart_with_nothing_changed_writes_nothing(nodes: Nodes, start: Call
     second = start("--resync=1")
     eventually("two resyncs", lambda: second.log.read_text().count("looking at everything") >= 3)
     assert nodes.versions() == before
-    assert not second.told("slices written|devices written")
+    assert not second.logged("slices written|devices written")
 
 
 READY = {
@@ -284,14 +284,14 @@ READY = {
 
 
 @pytest.mark.parametrize("is_released", [True, False], ids=["ended", "killed"])
-def test_a_node_is_said_to_be_ready_no_longer_than_its_plugin_is_heard(
+def test_a_node_is_ready_no_longer_than_its_plugin_is_heard(
     nodes: Nodes, start: Callable[..., Controller], *, is_released: bool
 ) -> None:
     def ready() -> JsonObject:
         conditions = nodes.api.get(NODE_INVENTORIES, "node-a")["status"]["conditions"]
         return next(item for item in conditions if item["type"] == "Ready")
 
-    def say() -> None:
+    def report_ready() -> None:
         body: JsonObject = {"metadata": {"name": "node-a"}, "status": {"conditions": [READY]}}
         nodes.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")
 
@@ -299,7 +299,7 @@ def test_a_node_is_said_to_be_ready_no_longer_than_its_plugin_is_heard(
     start(*(() if is_released else QUICK))
     with nodes.beating("node-a"):
         published(nodes)
-        say()
+        report_ready()
     if is_released:
         nodes.api.merge_patch(LEASES, "node-a", {"spec": {"holderIdentity": ""}}, namespace=NAMESPACE)
     assert ready()["status"] == "True"
@@ -308,7 +308,7 @@ def test_a_node_is_said_to_be_ready_no_longer_than_its_plugin_is_heard(
     assert len(nodes.visible("node-a")) == 3
     eventually("the other condition stays", lambda: nodes.published("node-a"))
     with nodes.beating("node-a"):
-        say()
+        report_ready()
         eventually("it is ready", lambda: ready()["status"] == "True")
         before = nodes.versions()
         time.sleep(1)
@@ -329,7 +329,7 @@ def test_a_silent_node_loses_its_slices_and_gets_them_back(nodes: Nodes, start: 
         # A controller that starts now has never heard node-a: it must not publish it for that.
         controller.stop()
         second = start(*QUICK, "--log-level=debug")
-        eventually("a pass", lambda: second.told("node=node-a action=keep"))
+        eventually("a pass", lambda: second.logged("node=node-a action=keep"))
         assert not nodes.slices("node-a")
         with nodes.beating("node-a"):
             published(nodes)
@@ -339,7 +339,7 @@ def test_a_quiet_nodes_wiped_slices_stay_away(nodes: Nodes, start: Callable[...,
     nodes.add(machine())
     controller = start("--fresh-for=2", "--grace-period=600", "--log-level=debug")
     settled(nodes)
-    eventually("quiet", lambda: controller.told("node=node-a action=keep"))
+    eventually("quiet", lambda: controller.logged("node=node-a action=keep"))
     (one,) = nodes.slices("node-a")
     nodes.api.delete(RESOURCE_SLICES, one["metadata"]["name"])
     kept = controller.log.read_text().count("action=keep")
@@ -381,13 +381,13 @@ def test_orphans_of_a_node_that_went_while_no_controller_ran_are_removed(
 def test_an_inventory_waits_for_its_node(nodes: Nodes, start: Callable[..., Controller]) -> None:
     nodes.add(machine(), with_node=False)
     controller = start("--log-level=debug")
-    eventually("a pass", lambda: controller.told("await node"))
+    eventually("a pass", lambda: controller.logged("await node"))
     assert not nodes.slices("node-a")
     nodes.api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}})
     settled(nodes)
 
 
-def test_a_refused_inventory_keeps_what_is_published_and_says_why(
+def test_a_refused_inventory_keeps_what_is_published_and_the_condition_has_the_reason(
     nodes: Nodes, start: Callable[..., Controller]
 ) -> None:
     nodes.add(machine())
@@ -401,9 +401,9 @@ def test_a_refused_inventory_keeps_what_is_published_and_says_why(
     assert (condition["reason"], condition["observedGeneration"]) == ("InvalidInventory", 2)
     assert "0000:10:00.0" in condition["message"]
     assert len(nodes.visible("node-a")) == 3
-    assert controller.told("level=error .*InvalidInventory")
-    assert not controller.told("traceback")
-    nodes.tell(replace(machine(), notes=("good again",)))
+    assert controller.logged("level=error .*InvalidInventory")
+    assert not controller.logged("traceback")
+    nodes.report(replace(machine(), notes=("good again",)))
     published(nodes)
 
 
@@ -426,7 +426,7 @@ def test_a_restart_of_the_api_server_costs_no_slice(
         uids = {item["metadata"]["uid"] for item in (settled(nodes), nodes.slices("node-a"))[1]}
         installed.stop_api_server()
         installed.start_api_server()
-        nodes.tell(machine(model="B200"))
+        nodes.report(machine(model="B200"))
         eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")), timeout_s=40)
         assert {item["metadata"]["uid"] for item in nodes.slices("node-a")} == uids
 
@@ -440,12 +440,12 @@ def test_two_controllers_one_writes_and_the_other_takes_over(nodes: Nodes, start
         settled(nodes)
         assert not second.leads()
         assert first.stop() == 0
-        assert first.told("lease released")
+        assert first.logged("lease released")
         eventually("a new leader", second.leads, timeout_s=8)
         third = start(identity="third")
         second.kill()
         eventually("a new leader", third.leads, timeout_s=25)
-        nodes.tell(machine(model="B200"))
+        nodes.report(machine(model="B200"))
         eventually("the new model", lambda: "B200" in str(nodes.slices("node-a")))
 
 
@@ -455,7 +455,7 @@ def test_a_leader_that_lost_its_lease_ends_with_an_error(nodes: Nodes, start: Ca
     theft = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3600}}
     nodes.api.merge_patch(LEASES, "rootport-controller", theft, namespace=NAMESPACE)
     assert controller.process.wait(15) == 1
-    assert controller.told("Lease is lost")
+    assert controller.logged("Lease is lost")
 
 
 def test_a_status_without_room_for_the_reason_does_not_keep_a_silent_nodes_slices(
@@ -471,8 +471,8 @@ def test_a_status_without_room_for_the_reason_does_not_keep_a_silent_nodes_slice
     controller = start(*QUICK)
     eventually("slices", lambda: len(nodes.visible("node-a")) == 3)
     eventually("no slices", lambda: not nodes.slices("node-a"))
-    assert controller.told("the condition is refused")
-    assert not controller.told("traceback")
+    assert controller.logged("the condition is refused")
+    assert not controller.logged("traceback")
 
 
 def test_the_heartbeat_of_a_plugin_that_outlived_its_node_is_removed_once_it_ends(
@@ -505,10 +505,10 @@ def test_a_slice_in_a_pool_that_no_node_can_be_named_like_is_removed(
     nodes.api.create(RESOURCE_SLICES, body)
     controller = start()
     eventually("no slice", lambda: not nodes.exists(RESOURCE_SLICES, "foreign"))
-    assert not controller.told("will be tried again")
+    assert not controller.logged("will be tried again")
 
 
-def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Nodes) -> None:
+def test_a_node_of_very_many_devices_does_not_delay_the_others(nodes: Nodes) -> None:
     """Device objects are written slowly: those of thousands of VFs would take minutes."""
     nodes.add(machine())
     with watching(nodes, lambda _label: None) as informers:
@@ -539,7 +539,7 @@ def test_a_node_of_very_many_devices_lets_the_others_have_their_turn(nodes: Node
         assert not nodes.devices("node-a")
 
 
-def test_a_pass_whose_writes_take_long_ends_after_a_second_and_the_next_goes_on(nodes: Nodes) -> None:
+def test_slow_writes_end_after_a_second_and_the_next_reconciliation_goes_on(nodes: Nodes) -> None:
     now = 0.0
 
     def pause() -> None:
@@ -604,7 +604,7 @@ def test_a_node_with_the_name_of_the_leaders_lease_does_not_take_it_along(
     nodes: Nodes, start: Callable[..., Controller]
 ) -> None:
     nodes.api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rootport-controller"}})
-    nodes.tell(machine("rootport-controller"))
+    nodes.report(machine("rootport-controller"))
     start()
     settled(nodes, "rootport-controller")
     uid = nodes.api.get(LEASES, "rootport-controller", namespace=NAMESPACE)["metadata"]["uid"]

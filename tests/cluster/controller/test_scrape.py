@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from driver.adapters.kubernetes.resources import NODE_INVENTORIES
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.pods import claim, manifest, pod
 from tests.support.machines import gpu, nic, node
@@ -55,7 +56,20 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     return next((found for own, found in samples.get(name, ()) if labels.items() <= own.items()), 0)
 
 
-def test_a_scrape_tells_of_nodes_writes_and_passes(
+def refuse(nodes: Nodes, node: str) -> None:
+    """The node's plugin says that the kubelet refuses it."""
+    condition = {
+        "type": "Registered",
+        "status": "False",
+        "reason": "Refused",
+        "message": "refused",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    body = {"metadata": {"name": node}, "status": {"conditions": [condition]}}
+    nodes.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")
+
+
+def test_a_scrape_has_nodes_writes_and_durations(
     installed: ControlPlane, nodes: Nodes, port: int, tmp_path: Path
 ) -> None:
     nodes.add(node(gpu("10"), gpu("11"), nic("20"), name="node-a"))
@@ -80,7 +94,12 @@ def test_a_scrape_tells_of_nodes_writes_and_passes(
                 "an explanation",
                 lambda: value(scraped(port), "rootport_pass_duration_seconds_count", **{"pass": "explain"}) >= 1,
             )
-        found = scraped(port)
+            found = scraped(port)
+            refuse(nodes, "node-a")
+            eventually(
+                "nothing is free where no claim can be prepared",
+                lambda: [free for _, free in scraped(port).get("rootport_node_gpus_free", ())] == [0],
+            )
     finally:
         controller.kill()
         installed.kubectl(

@@ -71,15 +71,15 @@ def test_a_node_whose_slices_name_is_taken_is_published_under_another_and_the_ob
         assert (
             nodes.api.get(RESOURCE_SLICES, foreign["metadata"]["name"])["metadata"]["uid"] == foreign["metadata"]["uid"]
         )
-        assert controller.told("the name of a slice is taken.*other.example.com")
+        assert controller.logged("the name of a slice is taken.*other.example.com")
         (published,) = nodes.slices("node-a")
         # The next controller knows the slice by its name.
         controller.stop()
         controller = Controller(nodes.kubeconfig, tmp_path / "next.log", identity="next")
         with nodes.beating("node-a"):
             eventually("it leads", controller.leads)
-            eventually("all was looked at", lambda: controller.told("looking at everything"))
-            nodes.tell(node(gpu("10", model="B200"), nic("20"), name="node-a"))
+            eventually("all was looked at", lambda: controller.logged("looking at everything"))
+            nodes.report(node(gpu("10", model="B200"), nic("20"), name="node-a"))
             eventually("an update", lambda: "B200" in str(nodes.slices("node-a")))
         (updated,) = nodes.slices("node-a")
         assert updated["metadata"]["uid"] == published["metadata"]["uid"]
@@ -87,7 +87,7 @@ def test_a_node_whose_slices_name_is_taken_is_published_under_another_and_the_ob
         controller.kill()
 
 
-def test_where_the_next_name_is_taken_as_well_that_is_told_and_another_try_has_another_name(
+def test_if_the_next_name_is_taken_as_well_the_condition_has_that_and_the_next_attempt_another_name(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.slices.writer.secrets.token_bytes", bytes)  # so that the next name can be foreseen

@@ -276,7 +276,7 @@ def _nic_device(node_name: str, at: int, where: dict[str, Any]) -> Device:
         status |= {"mode": "whole", "allocated": {"bandwidth": "400G"}}
         status["allocations"] = [_allocation("llama-pretrain-worker-0", name, "c1", request="nics")]
     elif at == 6:
-        spec["leftOut"] = "in place of a NIC that has VFs, these are published"
+        spec["leftOut"] = "a NIC with VFs is given by its VFs alone"
         status |= {"capacity": {"bandwidth": "400G", "vfs": 6}, "allocatable": {"bandwidth": "0", "vfs": 6}}
         status |= {"mode": "shared", "allocated": {"vfs": 2}, "largestFree": {"vfs": 4}}
         status["allocations"] = [

@@ -121,6 +121,16 @@ def test_what_the_command_line_counts_as_free_is_free_here_as_well(open_page: Op
     expect(page.locator(".figure", has_text="GPUs free")).to_contain_text("2 of 2")
 
 
+def test_devices_of_a_node_that_can_prepare_no_claim_are_not_shown_as_free(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    server.put(canned.node("n1", "ff", state="NotReady", reason="Refused", cannot_prepare=True))
+    server.put(canned.node("n2", ""))
+    page = open_page()
+    expect(_cell(page, "n1", "gpu-0")).to_have_attribute("data-kind", "away")
+    expect(page.locator(".figure", has_text="GPUs free")).to_contain_text("0 of 2")
+
+
 def test_a_device_that_nobody_watches_is_not_degraded(open_page: OpenPage, server: PageServer) -> None:
     node = canned.node("n2", "f?!")
     node["devices"][1]["reason"] = "NotWatched"
@@ -414,6 +424,18 @@ def test_a_silent_nodes_devices_are_not_called_free(open_page: OpenPage, server:
     expect(page.locator(".page-head")).to_contain_text("nothing is heard of its plugin")
     expect(page.locator(".device[data-device='gpu-7']")).to_contain_text("not given")
     expect(page.locator(".device", has_text="free")).to_have_count(0)
+
+
+def test_devices_of_a_node_that_can_prepare_no_claim_are_not_called_free(
+    open_page: OpenPage, server: PageServer
+) -> None:
+    server.details["n1"] |= {"state": "NotReady", "reason": "Refused", "cannotPrepare": True}
+    for item in server.details["n1"]["devices"]:
+        nothing = {key: 0 if key in {"core", "vfs"} else "0" for key in item["status"].get("capacity") or {}}
+        item["status"] |= {"allocatable": nothing, "largestFree": None}
+    page = open_page("#/nodes/n1")
+    expect(page.locator(".device[data-device='gpu-7']")).to_contain_text("not given")
+    expect(page.locator(".device[data-device^='gpu-']", has_text="free")).to_have_count(0)
 
 
 def test_a_partitioned_gpu_has_room_and_does_not_say_nothing(open_page: OpenPage) -> None:

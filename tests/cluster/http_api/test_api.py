@@ -47,14 +47,16 @@ def fits(value: Any, schema: str) -> None:
 
 
 @pytest.mark.parametrize("path", [*_DEVICES, _PENDING])
-def test_without_a_token_nothing_is_told(client: Clients, path: str) -> None:
+def test_without_a_token_nothing_is_shown(client: Clients, path: str) -> None:
     for asked in (client(), client("made-up")):
         said = asked.get(path)
         assert (said.status, said.headers["www-authenticate"]) == (401, "Bearer")
 
 
 @pytest.mark.parametrize("path", [*_DEVICES, _PENDING])
-def test_who_may_not_read_it_with_kubectl_may_not_here(client: Clients, token_with: TokenWith, path: str) -> None:
+def test_a_caller_who_may_not_read_it_with_kubectl_may_not_here(
+    client: Clients, token_with: TokenWith, path: str
+) -> None:
     assert client(token_with()).get(path).status == 403
 
 
@@ -80,13 +82,13 @@ def test_it_is_read_only(viewer: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", _DEVICES)
-def test_a_controller_without_data_says_who_has_it(viewer: Client, leader: Leader, path: str) -> None:
+def test_a_controller_without_data_names_the_one_that_has_it(viewer: Client, leader: Leader, path: str) -> None:
     leader.problem = "this controller does not lead: rootport-controller-x does"
     said = viewer.get(path)
     assert (said.status, said.headers["retry-after"], said.text) == (503, "2", f"{leader.problem}\n")
 
 
-def test_all_nodes_are_told_with_their_version_compressed_or_not(viewer: Client, overview: Overview) -> None:
+def test_all_nodes_are_shown_with_their_version_compressed_or_not(viewer: Client, overview: Overview) -> None:
     for index in reversed(range(200)):
         put(overview, f"n{index:03}", gpu("n"), nic("n"))
     put(overview, "n000", state="Silent", reason="NoHeartbeat")
@@ -102,7 +104,7 @@ def test_all_nodes_are_told_with_their_version_compressed_or_not(viewer: Client,
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_who_has_them_already_is_told_so(viewer: Client, overview: Overview, encoding: str) -> None:
+def test_a_client_that_has_them_already_gets_not_modified(viewer: Client, overview: Overview, encoding: str) -> None:
     put(overview, "a")
     asked = {"Accept-Encoding": encoding}
     tag = viewer.get("/api/v1/nodes", asked).headers["etag"]
@@ -116,7 +118,7 @@ def test_no_nodes_are_an_empty_list(viewer: Client) -> None:
     assert viewer.get(_SUMMARIES).json == {}
 
 
-def test_a_node_is_told_with_all_that_its_devices_say(viewer: Client, overview: Overview) -> None:
+def test_a_node_is_shown_with_its_devices_in_full(viewer: Client, overview: Overview) -> None:
     put(overview, "a", gpu("a"), nic("a"), statuses={"a.gpu-0": status("Unhealthy")}, reason="why")
     said = viewer.get("/api/v1/nodes/a").json
     fits(said, "Node")
@@ -145,7 +147,7 @@ def test_koordinators_summaries(viewer: Client, overview: Overview) -> None:
     assert (missing.status, missing.json) == (404, {"message": "cannot find node none"})
 
 
-def test_changes_are_told_as_they_happen(viewer: Client, overview: Overview) -> None:
+def test_changes_are_sent_as_they_happen(viewer: Client, overview: Overview) -> None:
     put(overview, "a")
     put(overview, "b")
     with viewer.events("/api/v1/events?since=1000") as stream:
@@ -181,7 +183,7 @@ def test_a_change_arrives_within_half_a_second(viewer: Client, overview: Overvie
     ],
     ids=["old", "header", "future"],
 )
-def test_who_knows_too_little_is_to_read_everything_again(
+def test_a_client_that_is_too_far_behind_must_read_everything_again(
     viewer: Client, overview: Overview, path: str, headers: dict[str, str]
 ) -> None:
     put(overview, "a")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs_go
 Clients = Callable[[str], Client]
 
 
-def test_only_who_may_get_the_path_reads_them(client: Clients, token_with: Callable[..., str]) -> None:
+def test_only_callers_who_may_get_the_path_read_them(client: Clients, token_with: Callable[..., str]) -> None:
     reader = client(token_with("rootport-metrics-reader"))
     assert reader.get("/metrics").status == 200
     assert reader.get("/metrics").text == "rootport_leader 1\n"
@@ -40,7 +40,9 @@ def test_a_controller_that_does_not_lead_has_metrics_too(
     assert client(token_with("rootport-metrics-reader")).get("/metrics").status == 200
 
 
-def test_why_they_cannot_be_made_is_told(client: Clients, token_with: Callable[..., str], page: list[object]) -> None:
+def test_the_answer_has_the_reason_why_they_cannot_be_made(
+    client: Clients, token_with: Callable[..., str], page: list[object]
+) -> None:
     page.append(NodeError("nothing answers"))
     said = client(token_with("rootport-metrics-reader")).get("/metrics")
     assert (said.status, said.text) == (500, "nothing answers\n")

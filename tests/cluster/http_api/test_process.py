@@ -82,7 +82,7 @@ def shown(client: Client) -> list[Any]:
     return list(said.json["nodes"]) if said.status == 200 else []
 
 
-def test_a_controller_shows_its_nodes_and_tells_of_changes(
+def test_a_controller_shows_its_nodes_and_their_changes(
     nodes: Nodes, start: Callable[..., tuple[Process, int]], token_with: Callable[..., str]
 ) -> None:
     machine = node(gpu("10"), gpu("11"), nic("20"), name="node-a")
@@ -103,7 +103,7 @@ def test_a_controller_shows_its_nodes_and_tells_of_changes(
     assert "Traceback" not in log
 
 
-def test_the_leader_has_the_label_and_the_data_and_another_one_says_who_leads(
+def test_the_leader_has_the_label_and_the_data_and_another_one_names_the_leader(
     installed: ControlPlane,
     nodes: Nodes,
     pod: str,

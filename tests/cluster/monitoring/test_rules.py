@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,6 +23,15 @@ def run_unit_tests(promtool: Promtool, folder: Path, rules: str) -> subprocess.C
     (folder / "rules.yaml").write_text(rules)
     shutil.copy(UNIT_TESTS, folder)
     return promtool("test", "rules", folder / UNIT_TESTS.name)
+
+
+def kustomized(binaries: Binaries, folder: Path, kustomization: str) -> list[dict[str, Any]]:
+    """The objects of a kustomization of the guide."""
+    (folder / "rootport").symlink_to(REPO)
+    (folder / "kustomization.yaml").write_text(kustomization)
+    command = [binaries["kubectl"], "kustomize", "--load-restrictor=LoadRestrictionsNone", folder]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [item for item in yaml.safe_load_all(text) if item]
 
 
 def test_prometheus_takes_the_rules(promtool: Promtool) -> None:
@@ -47,12 +57,7 @@ def test_no_rule_could_be_without_effect_unnoticed(promtool: Promtool, tmp_path:
 def test_the_kustomization_in_the_guide_adds_the_monitors_and_the_rules(
     cluster_binaries: Binaries, tmp_path: Path
 ) -> None:
-    kustomization = GUIDE.read_text().partition("```yaml\n")[2].partition("```")[0]
-    (tmp_path / "rootport").symlink_to(REPO)
-    (tmp_path / "kustomization.yaml").write_text(kustomization)
-    command = [cluster_binaries["kubectl"], "kustomize", "--load-restrictor=LoadRestrictionsNone", tmp_path]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    made = [item for item in yaml.safe_load_all(text) if item]
+    made = kustomized(cluster_binaries, tmp_path, GUIDE.read_text().partition("```yaml\n")[2].partition("```")[0])
     workloads = [item["spec"]["template"] for item in made if item["kind"] in {"DaemonSet", "Deployment"}]
     monitors = [item for item in made if item["kind"] == "PodMonitor"]
     assert len(monitors) == len(workloads) == 2
@@ -64,3 +69,20 @@ def test_the_kustomization_in_the_guide_adds_the_monitors_and_the_rules(
         assert endpoint["honorLabels"]
         assert monitor["metadata"]["namespace"] == "rootport-system"
     assert [item["spec"]["groups"] for item in made if item["kind"] == "PrometheusRule"] == [GROUPS]
+
+
+@pytest.mark.needs_go
+def test_the_label_in_the_guide_is_added_to_the_operators_objects_and_to_no_pod(
+    cluster_binaries: Binaries, tmp_path: Path
+) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    labels = next(block for block in blocks if block.startswith("labels:\n"))
+    made = kustomized(cluster_binaries, tmp_path, blocks[0] + labels)
+    wanted = {"release": "kube-prometheus-stack"}
+    operators = [item["metadata"] for item in made if item["apiVersion"].startswith("monitoring.coreos.com/")]
+    assert [metadata["labels"] for metadata in operators] == [wanted] * 3
+    workloads = [item for item in made if item["kind"] in {"DaemonSet", "Deployment"}]
+    for workload in workloads:
+        of_pods = workload["spec"]["template"]["metadata"]["labels"]
+        assert wanted.items() <= workload["metadata"]["labels"].items()
+        assert not {"release"} & (of_pods.keys() | workload["spec"]["selector"]["matchLabels"].keys())

@@ -33,7 +33,7 @@ def waited(clock: Clock, precedence: Precedence) -> float:
     return clock.now - began
 
 
-def test_nobody_waits_for_a_slow_key_due_or_worked_on() -> None:
+def test_a_slow_key_due_or_worked_on_is_not_waited_for() -> None:
     clock, queue, precedence = parts()
     queue.add("dear")
     assert queue.get(0) == "dear"
@@ -61,7 +61,9 @@ def test_other_keys_are_waited_for_until_their_work_is_done() -> None:
     assert waited(clock, precedence) == 0
 
 
-def test_where_some_key_is_always_due_who_waits_gets_a_fifth_of_the_time_and_never_waits_longer_than_a_second() -> None:
+def test_if_some_key_is_always_due_waiting_threads_get_a_fifth_of_the_time_and_never_wait_longer_than_a_second() -> (
+    None
+):
     clock, queue, precedence = parts()
     queue.add("a")
     turns = 0.0

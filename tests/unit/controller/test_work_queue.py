@@ -102,7 +102,7 @@ def test_idle_means_nothing_due_and_nothing_under_way() -> None:
     assert it.is_idle()
 
 
-def test_closing_wakes_whoever_waits() -> None:
+def test_closing_wakes_waiting_threads() -> None:
     it = WorkQueue()
     got: list[str | None] = []
     thread = threading.Thread(target=lambda: got.append(it.get()))

@@ -85,6 +85,21 @@ def test_the_plugin_shares_the_process_namespace_with_the_host_and_no_other() ->
     assert {"hostNetwork", "hostPID", "hostIPC"} & spec.keys() == {"hostPID"}
 
 
+def test_the_plugin_runs_on_every_linux_node_but_those_that_the_guide_labels_for_maintenance() -> None:
+    spec = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    guide = (FOLDER.parent / "docs" / "operator" / "health.md").read_text()
+    (label,) = set(re.findall(r"kubectl label node \S+ ([a-z./]+)=", guide))
+    expression = {"key": label, "operator": "DoesNotExist"}
+    assert spec["affinity"] == {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [expression]}]
+            }
+        }
+    }
+
+
 def test_the_plugin_is_replaced_without_a_gap() -> None:
     strategy = document("DaemonSet", "rootport-kubelet-plugin")["spec"]["updateStrategy"]["rollingUpdate"]
     assert strategy == {"maxSurge": 1, "maxUnavailable": 0}

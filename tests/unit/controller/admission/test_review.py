@@ -41,7 +41,7 @@ def test_mistakes_come_with_their_fields_as_the_api_servers_own_do() -> None:
     assert status["message"].startswith("ResourceClaim default/a has a mistake in what it says to rootport.dev: spec.")
 
 
-def test_a_generated_name_is_told_by_its_beginning() -> None:
+def test_a_generated_name_is_shown_by_its_beginning() -> None:
     body = claim("a", config=(_WRONG,))
     body["metadata"] = {"generateName": "train-"}
     assert "ResourceClaim default/train- has" in asked(body)["status"]["message"]

@@ -30,7 +30,7 @@ def allocation(device: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def test_a_whole_gpu_is_told_as_in_koordinators_documentation() -> None:
+def test_a_whole_gpu_is_shown_as_in_koordinators_documentation() -> None:
     device = held(
         gpu("host04", memory="12508288Ki"),
         mode="whole",
@@ -91,21 +91,22 @@ def test_sums_are_over_the_devices_and_types_of_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "state"),
+    ("device", "node"),
     [
-        (held(gpu("n"), state="Unhealthy"), "Ready"),
-        (held(gpu("n", leftOut="no UUID")), "Ready"),
-        (held(gpu("n")), "Silent"),
+        (held(gpu("n"), state="Unhealthy"), {"state": "Ready"}),
+        (held(gpu("n", leftOut="no UUID")), {"state": "Ready"}),
+        (held(gpu("n")), {"state": "Silent"}),
+        (held(gpu("n")), {"state": "NotReady", "cannot_prepare": True}),
     ],
-    ids=["unhealthy", "left-out", "silent"],
+    ids=["unhealthy", "left-out", "silent", "prepares-nothing"],
 )
-def test_what_cannot_be_given_has_no_resources(device: Device, state: Any) -> None:
-    summary = node_device_summary([device], state=state, domain="koordinator.sh")
+def test_what_cannot_be_given_has_no_resources(device: Device, node: Any) -> None:
+    summary = node_device_summary([device], domain="koordinator.sh", **node)
     assert (summary["deviceTotalDetail"], summary["deviceTotal"]) == ({"gpu": {"0": {}}}, {})
     assert (summary["deviceFreeDetail"], summary["deviceFree"]) == ({"gpu": {"0": {}}}, {})
 
 
-def test_a_gpu_that_nothing_is_known_of_yet_and_one_without_memory_are_told_all_the_same() -> None:
+def test_a_gpu_without_a_status_and_one_without_memory_are_shown_all_the_same() -> None:
     bare = gpu("n", memory=None)
     summary = node_device_summary([bare], state="Ready", domain="koordinator.sh")
     assert summary["deviceTotal"] == {"koordinator.sh/gpu-core": "100"}

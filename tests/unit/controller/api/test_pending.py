@@ -50,7 +50,7 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_pending_claims_are_told_with_their_pods_and_why(cluster: Cluster) -> None:
+def test_pending_claims_are_listed_with_their_pods_and_reasons(cluster: Cluster) -> None:
     cluster.claim("b", said={REASON: "DevicesInUse", MESSAGE: "all are in use"})
     cluster.claim("a")
     cluster.claim("c", allocated=True)
@@ -68,7 +68,7 @@ def test_pending_claims_are_told_with_their_pods_and_why(cluster: Cluster) -> No
     }
 
 
-def test_what_is_different_is_told_once(cluster: Cluster) -> None:
+def test_a_change_is_reported_once(cluster: Cluster) -> None:
     cluster.claim("a")
     for _ in range(3):
         cluster.pending.refresh()

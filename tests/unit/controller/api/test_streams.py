@@ -109,7 +109,7 @@ def test_a_reader_that_dribbles_is_cut_as_well(serve: Serve) -> None:
         assert stream.closed.wait(10)
 
 
-def test_who_is_one_too_many_is_told_so_and_its_stream_is_closed(serve: Serve) -> None:
+def test_one_stream_too_many_is_refused_and_closed(serve: Serve) -> None:
     streams = [Endless(b"") for _ in range(3)]
     left = iter(streams)
     server = serve(lambda: next(left))

@@ -78,7 +78,7 @@ def test_after_an_outage_silence_starts_anew() -> None:
     assert it.liveness("n", 362) is Liveness.SILENT
 
 
-def test_who_was_silent_before_an_outage_stays_so() -> None:
+def test_a_node_that_was_silent_before_an_outage_stays_silent() -> None:
     it = tracker()
     it.observe("n", "t1", 0)
     hear(it, 0, 62)
@@ -95,7 +95,7 @@ def test_one_nodes_heartbeat_proves_contact_for_the_others() -> None:
     assert it.liveness("dead", 63) is Liveness.SILENT
 
 
-def test_each_change_is_told_once() -> None:
+def test_each_change_is_reported_once() -> None:
     it = tracker()
     it.observe("n", "t1", 0)
     assert it.changed(0) == ("n",)

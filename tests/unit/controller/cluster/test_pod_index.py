@@ -78,7 +78,7 @@ def test_a_change_of_devices_is_a_matter_of_all_the_claims_pods(claims: Claims) 
     assert claims.put("gpu", A, B, device="gpu-0000-11-00-0") == {A.uid, B.uid}
 
 
-def test_a_pod_that_comes_or_goes_is_the_only_one_looked_at(claims: Claims) -> None:
+def test_only_a_pod_that_comes_or_goes_is_enqueued(claims: Claims) -> None:
     claims.put("gpu", A)
     assert claims.put("gpu", A, B) == {B.uid}
     assert claims.put("gpu", B, C) == {A.uid, C.uid}

@@ -31,7 +31,7 @@ class World:
         return [item["metadata"]["resourceVersion"] for item in self.cache.pool(pool)]
 
 
-def test_what_others_write_is_told_by_pool() -> None:
+def test_writes_of_others_are_reported_by_pool() -> None:
     world = World()
     assert world.event("s", wire("s", 1)) == ("node-a",)
     assert world.event("s", wire("s", 2)) == ("node-a",)
@@ -39,7 +39,7 @@ def test_what_others_write_is_told_by_pool() -> None:
     assert world.cache.pools() == ()
 
 
-def test_an_own_write_is_there_at_once_and_its_event_is_no_news() -> None:
+def test_an_own_write_is_there_at_once_and_its_event_reports_nothing() -> None:
     world = World()
     world.cache.written(wire("s", 5))
     assert world.versions() == ["5"]

@@ -25,14 +25,14 @@ def times(tracked: ConditionTimes, wanted: DeviceStatus, minute: int, stored: tu
 
 
 @pytest.mark.parametrize("stored", [None, ("True", WELL)], ids=["nothing-stored", "something-else-stored"])
-def test_a_change_has_the_time_of_who_saw_it_first_until_it_is_written(stored: tuple[str, str] | None) -> None:
+def test_a_change_keeps_the_time_when_it_was_first_seen_until_it_is_written(stored: tuple[str, str] | None) -> None:
     tracked = ConditionTimes()
     assert [times(tracked, status("False"), minute, stored) for minute in (0, 1, 2)] == ["2026-01-01T12:00:00Z"] * 3
     tracked.forget("n")
     assert times(tracked, status("False"), 3, stored) == "2026-01-01T12:03:00Z"
 
 
-def test_what_is_stored_or_told_goes_first() -> None:
+def test_stored_and_reported_times_win() -> None:
     tracked = ConditionTimes()
     assert times(tracked, status("False"), 0, ("True", WELL)) == "2026-01-01T12:00:00Z"
     assert times(tracked, status("True"), 1, ("True", WELL)) == WELL

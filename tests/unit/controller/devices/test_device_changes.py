@@ -115,11 +115,11 @@ def test_every_field_of_a_status_counts(other: dict[str, Any]) -> None:
     assert len(status_changes(wanted(), [kept(state="Unknown", **other)])) == 1
 
 
-def test_a_status_that_says_what_a_reader_is_told_anyway_needs_no_write() -> None:
+def test_a_status_of_defaults_needs_no_write() -> None:
     assert not status_changes(wanted(), [kept()])
 
 
-def test_a_device_that_is_free_again_says_so() -> None:
+def test_the_status_of_a_device_that_is_free_again_is_written() -> None:
     (body,) = status_changes(wanted(), [kept(state="Unknown", mode="mig")])
     assert body["status"] == {"state": "Unknown"}
 

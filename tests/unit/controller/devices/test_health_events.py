@@ -48,7 +48,7 @@ def change(former: str, now: DeviceStatus) -> HealthChange | None:
         ("False", "Unknown", None),
     ],
 )
-def test_what_is_news(former: str, now: str, news: bool | None) -> None:
+def test_which_changes_have_an_event(former: str, now: str, news: bool | None) -> None:
     found = change(former, status(now))
     assert (found.is_healthy if found else None) is news
 
@@ -59,7 +59,7 @@ def made(former: str, now: DeviceStatus) -> list[dict[str, Any]]:
     return list(health_events(found, instance="one", now=NOW))
 
 
-def test_the_device_and_its_pods_are_told() -> None:
+def test_the_device_and_its_pods_have_events() -> None:
     of_device, of_pod = made("True", status("False", "p"))
     assert (of_device["type"], of_device["reason"], of_device["metadata"]["namespace"]) == (
         "Warning",
@@ -79,7 +79,7 @@ def test_the_device_and_its_pods_are_told() -> None:
     )
 
 
-def test_what_is_told_again_has_the_same_name_and_a_later_fault_another() -> None:
+def test_an_event_written_again_has_the_same_name_and_a_later_fault_another() -> None:
     names = [[event["metadata"]["name"] for event in made("True", status("False", "p"))] for _ in range(2)]
     assert names[0] == names[1]
     (again, _) = made("False", status("True", "p"))
@@ -87,7 +87,7 @@ def test_what_is_told_again_has_the_same_name_and_a_later_fault_another() -> Non
     assert again["metadata"]["name"] == "device-healthy.d-uid.20250101t000000z"
 
 
-def test_no_more_than_sixteen_pods_are_told_each_once() -> None:
+def test_no_more_than_sixteen_pods_have_an_event_each_once() -> None:
     one, two = (status("False", *(f"p{number}" for number in range(start, start + 12))) for start in (0, 6))
     both = one.model_copy(update={"allocations": (*one.allocations, *two.allocations)})
     told = made("True", both)[1:]

@@ -54,7 +54,7 @@ def test_containers_name_their_claims_by_spec_template_and_extended_resource() -
     ]
 
 
-def test_a_pod_that_says_nothing_has_no_uses() -> None:
+def test_a_pod_without_claims_has_no_uses() -> None:
     assert list(container_uses({"metadata": {"uid": "u"}})) == []
 
 
@@ -147,7 +147,7 @@ def test_a_pod_is_asked_for_once_as_long_as_it_is_of_interest(api: KubernetesApi
     assert Pods.asked == 2
 
 
-def test_what_a_device_says_already_is_not_asked_for(api: KubernetesApi) -> None:
+def test_containers_that_a_device_shows_are_not_read_again(api: KubernetesApi) -> None:
     told = {("pod-uid", "uid of one", "gpu"): ("train",)}
     assert PodContainers(api).names("n", item(), ONE, told) == ("train",)
     assert Pods.asked == 0

@@ -52,7 +52,7 @@ def cluster(objects: list[tuple[str, str, bytes]]) -> SharedClusterState:
     return cluster
 
 
-def test_others_have_their_turn_between_the_pieces(cluster: SharedClusterState) -> None:
+def test_other_threads_run_between_the_pieces(cluster: SharedClusterState) -> None:
     explainer = BudgetedExplainer(cluster, threading.Event())
     is_over = threading.Event()
     waits: list[float] = []
@@ -92,7 +92,7 @@ def test_the_end_comes_at_once_whatever_is_explained(cluster: SharedClusterState
     assert time.monotonic() - began < 5  # eight of them take some fifteen seconds of the CPU
 
 
-def test_who_asks_by_http_does_not_wait_for_long(cluster: SharedClusterState) -> None:
+def test_http_requests_do_not_wait_for_long(cluster: SharedClusterState) -> None:
     explainer = BudgetedExplainer(cluster, threading.Event())
     held, done = threading.Event(), threading.Event()
 

@@ -127,7 +127,7 @@ def test_a_pod_that_waits_for_one_reason_has_an_event_each_half_hour(server: Ser
     assert [at for at, _, _ in server.events] == [0, 1800, 3600]
 
 
-def test_another_reason_is_told_at_once_and_one_that_comes_back_is_no_news(
+def test_another_reason_is_reported_at_once_and_one_that_comes_back_is_not(
     server: Server, writer: ReportWriter
 ) -> None:
     reasons = (Reason.DEVICES_IN_USE, Reason.NODE_TAINTED)
@@ -156,7 +156,7 @@ def test_annotations_of_an_allocated_claim_go_at_once(
     assert annotated.claims() == ()
 
 
-def test_a_claim_whose_annotations_are_refused_is_asked_once_a_minute_and_stops_nobody(
+def test_a_claim_whose_annotations_are_refused_is_tried_once_a_minute_and_delays_no_other(
     server: Server, writer: ReportWriter
 ) -> None:
     server.refuse_patch = ForbiddenError("ValidatingAdmissionPolicy 'theirs' denied request")
@@ -176,7 +176,7 @@ def test_an_event_that_did_not_come_through_is_written_when_the_server_is_back(
     assert ([at for at, _, _ in server.events], [at for at, _ in server.patches]) == ([1], [1])
 
 
-def test_who_leads_next_tells_a_pod_anew_only_after_half_an_hour(
+def test_the_next_leader_writes_an_event_again_only_after_half_an_hour(
     server: Server, writer: ReportWriter, annotated: AnnotatedClaims
 ) -> None:
     metadata = {"namespace": "ml", "name": "train", "uid": "claim-uid", "resourceVersion": "1"}
@@ -304,7 +304,7 @@ class Looped:
         self.loop.run(lambda: True)
 
 
-def test_nobody_is_told_before_the_scheduler_had_its_moment() -> None:
+def test_nothing_is_reported_before_the_scheduler_had_its_moment() -> None:
     looped = Looped(60)
     looped.run()
     (at,) = looped.explained
@@ -363,7 +363,7 @@ def test_changes_without_end_do_not_put_a_round_off() -> None:
     assert [after - before for before, after in pairwise(looped.explained)] == pytest.approx([20] * 5, abs=1)
 
 
-def test_annotations_that_come_back_all_the_time_are_tidied_in_turn_and_keep_nobody_waiting() -> None:
+def test_stale_annotations_that_come_back_all_the_time_are_removed_fairly_and_delay_no_pod() -> None:
     looped = Looped(60)
     keys = looped.annotate(250)
     looped.run()
@@ -376,7 +376,7 @@ def test_annotations_that_come_back_all_the_time_are_tidied_in_turn_and_keep_nob
     assert len(looped.explained) == 1
 
 
-def test_tidying_that_takes_long_keeps_who_waits_to_be_explained_no_longer_than_a_moment() -> None:
+def test_removing_annotations_slowly_delays_explanations_only_for_a_moment() -> None:
     due_s = 10.5
     looped = Looped(40, clear_s=0.1, wait_s=due_s)
     looped.annotate(250)
@@ -388,7 +388,7 @@ def test_tidying_that_takes_long_keeps_who_waits_to_be_explained_no_longer_than_
     assert len(looped.cleared) > 3 * waited_s / looped.clear_s  # the rest comes later
 
 
-def test_who_asks_by_http_rests_as_long_as_an_answer_took_and_only_some_wait() -> None:
+def test_http_requests_pause_as_long_as_an_answer_took_and_only_some_wait() -> None:
     stop = Stop(1000)
     limiter = RequestLimiter(most=1, clock=lambda: stop.now, sleep=stop.wait)
     with limiter.slot():
@@ -412,7 +412,7 @@ def change_all_the_time(looped: Looped) -> None:
     looped.yield_to_slices = change
 
 
-def test_what_took_too_long_is_looked_at_again_after_minutes_whatever_changes_and_says_so() -> None:
+def test_an_explanation_over_budget_is_tried_again_after_minutes_whatever_changes_and_the_message_has_that() -> None:
     looped = Looped(2000)
     change_all_the_time(looped)
     looped.found = lambda subject: cut(subject, unknown=990)
@@ -424,7 +424,7 @@ def test_what_took_too_long_is_looked_at_again_after_minutes_whatever_changes_an
     assert looped.loop.put_off == 1
 
 
-def test_a_long_message_leaves_room_for_when_it_is_looked_at_again() -> None:
+def test_a_long_message_leaves_room_for_the_time_of_the_next_attempt() -> None:
     looped = Looped(60)
     looped.found = lambda subject: replace(
         cut(subject, unknown=990), findings=(Finding(reason=Reason.SEARCH_LIMIT, message="ä" * 5000),)
@@ -434,7 +434,7 @@ def test_a_long_message_leaves_room_for_when_it_is_looked_at_again() -> None:
     assert looped.messages[0].endswith("in 5 minutes.")
 
 
-def test_what_a_few_attempts_more_bring_to_the_end_is_told_when_they_have() -> None:
+def test_an_explanation_that_a_few_more_attempts_finish_is_reported_once_it_is_finished() -> None:
     looped = Looped(60)
     unknown = iter([600, 200, 0])
     looped.found = lambda subject: cut(subject, unknown=next(unknown))
@@ -515,7 +515,7 @@ def test_of_a_pod_with_very_many_claims_the_first_64_are_annotated_one_turn_afte
     assert server.patched[-1][0] - server.events[0][0] < 5
 
 
-def test_a_claim_that_is_allocated_meanwhile_is_not_annotated_in_a_later_turn(server: Server) -> None:
+def test_a_claim_that_is_allocated_meanwhile_is_not_annotated_later(server: Server) -> None:
     looped = Looped(60, pods=0, server=server)
     looped.put("many", claims=30)
 
@@ -563,7 +563,7 @@ REFUSALS_OF_ALL = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS_OF_ONE.values(), ids=REFUSALS_OF_ONE)
-def test_a_claim_that_cannot_be_annotated_is_tried_ever_more_seldom_and_keeps_nobody_waiting(
+def test_a_claim_that_cannot_be_annotated_has_a_back_off_and_delays_no_other(
     server: Server, refusal: Exception
 ) -> None:
     looped = Looped(4000, pods=2, server=server)
@@ -601,7 +601,7 @@ def test_an_event_that_is_refused_is_tried_again_later_and_the_annotations_are_w
         pytest.param(REFUSALS_OF_ONE["quota"], "WARNING", id="quota"),
     ],
 )
-def test_nobody_is_warned_of_events_in_a_namespace_that_is_being_deleted(
+def test_events_in_a_namespace_that_is_being_deleted_log_no_warning(
     server: Server, writer: ReportWriter, caplog: pytest.LogCaptureFixture, refusal: Exception, level: str
 ) -> None:
     caplog.set_level("DEBUG")
@@ -611,7 +611,7 @@ def test_nobody_is_warned_of_events_in_a_namespace_that_is_being_deleted(
 
 
 @pytest.mark.parametrize("refusal", REFUSALS_OF_ONE.values(), ids=REFUSALS_OF_ONE)
-def test_a_claim_whose_annotations_cannot_be_removed_keeps_nobody_waiting(
+def test_a_claim_whose_annotations_cannot_be_removed_delays_no_other(
     server: Server, writer: ReportWriter, refusal: Exception
 ) -> None:
     writer.write(report())
@@ -635,7 +635,7 @@ def test_what_every_write_would_meet_with_ends_the_round(
     assert (len(server.events), len(server.patched)) == (1, 1)
 
 
-def test_writes_that_the_server_takes_long_to_refuse_end_the_turn(
+def test_writes_that_the_server_takes_long_to_refuse_are_left_for_the_next_time(
     server: Server, writer: ReportWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims = tuple((f"ml/{index}", str(index)) for index in range(10))
@@ -656,14 +656,14 @@ def test_no_more_than_some_thousand_refusals_are_remembered() -> None:
     assert remembered == list(range(10_000, 20_000))
 
 
-def test_forty_pods_are_told_within_seconds() -> None:
+def test_forty_pods_are_reported_within_seconds() -> None:
     looped = Looped(60, pods=40, takes_s=0.02)
     looped.run()
     assert len({name for _, name in looped.written}) == 40
     assert sorted(at for at, _ in looped.written)[39] < 5 + 5
 
 
-def test_who_had_least_is_next_and_who_was_away_has_saved_nothing() -> None:
+def test_the_namespace_that_used_least_is_next_and_absence_saves_nothing() -> None:
     shares = FairShares()
     limiter = []
     for _ in range(6):
@@ -707,7 +707,7 @@ def test_a_namespace_leaves_to_others_some_of_what_may_be_written_at_once() -> N
     assert stop.now == pytest.approx(55, abs=5.5)
 
 
-def test_who_waits_too_long_for_the_turn_is_told_so() -> None:
+def test_a_request_that_waits_too_long_is_refused() -> None:
     limiter = RequestLimiter(wait_s=0.05)
     asked = threading.Event()
     done = threading.Event()

@@ -26,7 +26,8 @@ from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
 from driver.explain.known.cluster import Kind
-from driver.explain.known.reading import read_inventory, read_node, read_pod
+from driver.explain.known.pod_reading import read_pod
+from driver.explain.known.reading import read_inventory, read_node
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.explain.tell.wire import to_wire
@@ -76,7 +77,7 @@ def test_what_others_have_is_counted_and_not_named(text: str, shown: str) -> Non
     assert (found.findings[0].message, found.notes) == (shown, (shown,))
 
 
-def test_what_is_wrong_in_others_objects_is_not_told() -> None:
+def test_what_is_wrong_in_hidden_objects_is_not_shown() -> None:
     notes = (
         "ResourceClaim theirs/a is left out: spec: no secret-project",
         "ResourceClaim mine/a is left out: spec: no",
@@ -85,7 +86,7 @@ def test_what_is_wrong_in_others_objects_is_not_told() -> None:
     assert found.notes == ("1 claim of another namespace is left out", notes[1])
 
 
-def test_a_proposal_to_end_others_claims_says_how_many_and_no_more() -> None:
+def test_a_proposal_to_end_hidden_claims_only_counts_them() -> None:
     ends = (ObjectRef(kind="ResourceClaim", namespace="theirs", name="secret"), CLAIM)
     proposal = Proposal(
         kind=ChangeKind.END_CLAIMS,
@@ -258,7 +259,7 @@ def test_of_a_pod_with_extended_resources_what_it_requests_is_kept_and_of_one_wi
     assert transform_pod(wire) is None
 
 
-def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_looked_at() -> None:
+def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_read() -> None:
     requests = {f"example.com/r{number}": "1" for number in range(100_000)}
     containers: list[dict[str, Any]] = [{"name": "main", "resources": {"requests": requests}}]
     kept = transform_pod({"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": containers}})
@@ -267,13 +268,13 @@ def test_of_very_many_resources_of_a_pod_one_more_is_kept_than_is_looked_at() ->
     assert read_pod(kept).has_more_resources
 
 
-def test_of_a_node_the_extended_resources_that_it_has_are_told() -> None:
+def test_a_nodes_event_has_its_extended_resources() -> None:
     allocatable = {"cpu": "8", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"}
     wire = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
     assert read_node(node_event(wire)).extended == {"nvidia.com/gpu": 4}
 
 
-def test_every_namespace_is_tidied_in_turn_however_much_another_annotates() -> None:
+def test_stale_annotations_of_every_namespace_are_removed_however_many_another_has() -> None:
     stale = StaleAnnotations()
     theirs = [f"theirs/{number:04}" for number in range(5000)]
     for key in stale.next([*theirs, "zzz/mine"], 10):
@@ -411,12 +412,12 @@ def test_the_route_answers_whom_it_may(answer: Callable[[], Response], status: i
         "/claims",
     ],
 )
-def test_a_path_that_can_name_nothing_is_not_found_and_nobody_is_asked_about(path: str) -> None:
+def test_a_path_that_can_name_nothing_is_not_found_without_a_review(path: str) -> None:
     answer = ask(path, "nobody")  # who would be refused
     assert (answer.status, answer.body) == (404, ask("/claims/mine/train", "nobody").body)
 
 
-def test_the_route_names_others_only_for_who_may_list_all_claims() -> None:
+def test_the_route_names_objects_of_other_namespaces_only_for_callers_who_may_list_all_claims() -> None:
     said = {user: json.loads(ask(CLAIM_PATH, user).body)["findings"][0]["message"] for user in ("own", "all")}
     assert said == {"own": "all names: False", "all": "all names: True"}
 

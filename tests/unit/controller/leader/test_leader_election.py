@@ -42,7 +42,7 @@ def test_without_a_lease_one_is_created() -> None:
 
 
 @pytest.mark.parametrize("renewed", ["1970-01-01", "2099-01-01"], ids=["long ago", "in the future"])
-def test_another_holder_is_left_alone_for_its_duration_whatever_its_clock_says(renewed: str) -> None:
+def test_another_holder_keeps_the_lease_for_its_duration_whatever_its_clock(renewed: str) -> None:
     it = election()
     assert it.decide(lease("other", renewed), 100) is LeaseAction.WAIT
     assert it.decide(lease("other", renewed), 114.9) is LeaseAction.WAIT

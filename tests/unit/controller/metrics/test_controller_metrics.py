@@ -74,6 +74,10 @@ def test_devices_are_counted_by_type_and_state(scrape: Scrape) -> None:
         pytest.param(node(gpu(0, state="Unknown"), gpu(1)), 2, id="one is watched by nobody"),
         pytest.param(node(gpu(0, offered=False), gpu(1)), 1, id="one is not on offer"),
         pytest.param(node(gpu(0), gpu(1), state="Silent"), 0, id="the node is silent"),
+        pytest.param(node(gpu(0), gpu(1), state="NotReady"), 2, id="the node is not ready"),
+        pytest.param(
+            node(gpu(0), gpu(1), state="NotReady", cannot_prepare=True), 0, id="the node can prepare no claim"
+        ),
     ],
 )
 def test_a_gpu_is_free_when_it_can_be_given_whole(nodes: NodeOverview, free: int) -> None:
@@ -128,7 +132,7 @@ def test_writes_claims_passes_and_what_is_skipped_are_counted(scrape: Scrape) ->
     assert page.value("rootport_pass_duration_seconds_count", **{"pass": "explain"}) == 0
 
 
-def test_claims_that_nobody_explained_are_told_apart_by_whether_a_pod_waits() -> None:
+def test_unexplained_claims_count_by_whether_a_pod_waits() -> None:
     claims = [
         PendingClaim(namespace="ml", name="a", reason="DevicesInUse", pods=("p",)),
         PendingClaim(namespace="ml", name="b", reason="DevicesInUse"),
@@ -139,7 +143,7 @@ def test_claims_that_nobody_explained_are_told_apart_by_whether_a_pod_waits() ->
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_who_leads_is_told(scrape: Scrape, leads: bool) -> None:
+def test_the_leader_is_exported(scrape: Scrape, leads: bool) -> None:
     page = scrape(controller_families(replace(snapshot(), leads=leads)))
     assert page.value("rootport_leader") == (1 if leads else 0)
     assert page.value("rootport_controller_info", version="1.2.3") == 1

@@ -29,7 +29,7 @@ def test_what_changes_nothing_makes_no_version(overview: Overview) -> None:
     assert overview.version == 101
 
 
-@pytest.mark.parametrize("what", ["state", "reason", "device", "status", "detail"])
+@pytest.mark.parametrize("what", ["state", "reason", "cannot prepare", "device", "status", "detail"])
 def test_every_difference_makes_one(overview: Overview, what: str) -> None:
     put(overview, "a")
     match what:
@@ -37,6 +37,9 @@ def test_every_difference_makes_one(overview: Overview, what: str) -> None:
             put(overview, "a", state="Silent")
         case "reason":
             put(overview, "a", reason="NoHeartbeat")
+        case "cannot prepare":
+            told = {"a.gpu-0": status()}
+            overview.put("a", devices=None, statuses=told, state="Ready", reason="", cannot_prepare=True)
         case "device":
             put(overview, "a", gpu("a"), gpu("a", 1))
         case "status":
@@ -77,7 +80,7 @@ def test_a_node_goes_by_its_label_as_well_as_by_its_name(overview: Overview) -> 
     assert overview.wait(100, 0) == Changes(version=102, gone=(long,))
 
 
-def test_who_falls_behind_is_told_the_last_state_of_each_node_once(overview: Overview) -> None:
+def test_a_reader_that_falls_behind_gets_the_last_state_of_each_node_once(overview: Overview) -> None:
     for name in ("a", "b", "c"):
         put(overview, name)
     seen = overview.version
@@ -92,13 +95,13 @@ def test_who_falls_behind_is_told_the_last_state_of_each_node_once(overview: Ove
     assert overview.wait(seen, 0).gone == ()
 
 
-def test_claims_that_changed_are_told(overview: Overview) -> None:
+def test_changes_of_claims_are_reported(overview: Overview) -> None:
     overview.claims_changed()
     assert overview.wait(100, 0) == Changes(version=101, claims=True)
     assert overview.wait(101, 0) == Changes(version=101)
 
 
-def test_a_change_wakes_who_waits(overview: Overview) -> None:
+def test_a_change_wakes_waiting_readers(overview: Overview) -> None:
     found: list[Changes] = []
     thread = threading.Thread(target=lambda: found.append(overview.wait(100, 20)))
     thread.start()

@@ -124,7 +124,7 @@ def test_old_tls_is_refused(served: Served) -> None:
         context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def test_who_is_slow_or_silent_is_cut_off_and_others_are_served(served: Served) -> None:
+def test_slow_and_silent_clients_are_cut_off_and_others_are_served(served: Served) -> None:
     with served.plain() as first, served.plain() as second:
         # Both threads are taken by clients that never say anything, until their time is over.
         assert served.ask("GET", "/echo")[0] == 200
@@ -132,7 +132,7 @@ def test_who_is_slow_or_silent_is_cut_off_and_others_are_served(served: Served) 
         assert second.recv(1) == b""
 
 
-def test_who_is_silent_makes_room_and_who_waits_for_us_does_not() -> None:
+def test_silent_clients_make_room_and_clients_that_wait_for_an_answer_do_not() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def work(_request: Request) -> Response:
@@ -156,7 +156,7 @@ def test_who_is_silent_makes_room_and_who_waits_for_us_does_not() -> None:
     assert answers == [(200, "done\n")]
 
 
-def test_a_flood_of_silent_connections_keeps_nobody_out_for_long() -> None:
+def test_a_flood_of_silent_connections_keeps_no_client_out_for_long() -> None:
     served = Served(SecureServer(0, {"/echo": echo}, timeout_s=60.0))
     flood = [served.plain() for _ in range(96)]
     try:
@@ -205,7 +205,7 @@ def _everything(tls: ssl.SSLSocket) -> bytes:
         return b""  # cut without a word
 
 
-def test_until_there_is_a_certificate_nobody_is_answered() -> None:
+def test_without_a_certificate_no_client_is_answered() -> None:
     server = SecureServer(0, {"/echo": echo})
     server.start()
     try:

@@ -225,7 +225,7 @@ def test_taints_of_others_are_those_with_keys_that_are_not_ours() -> None:
 
 
 @pytest.mark.parametrize("is_newer_tainted", [True, False])
-def test_of_two_generations_the_newer_says_whether_others_have_tainted_a_device(*, is_newer_tainted: bool) -> None:
+def test_of_two_generations_the_newer_decides_about_foreign_taints(*, is_newer_tainted: bool) -> None:
     """An administrator takes a taint off, and a write of the pool is left half done."""
     server = Server()
     service = device("a", taints=(DeviceTaint(key="service", effect="NoSchedule"),))
@@ -323,7 +323,7 @@ def test_a_new_node_of_the_same_name_gets_new_slices() -> None:
     assert (len(changes.delete), len(changes.create), changes.generation) == (1, 1, 2)
 
 
-def test_a_slice_that_nobody_can_read_is_written_anew() -> None:
+def test_an_unreadable_slice_is_written_anew() -> None:
     server = Server()
     publish(server, pool([A]))
     next(iter(server.objects.values()))["spec"]["devices"] = [{"name": 5}]

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
 from driver.api.resource_v1 import ResourceSlice
-from driver.api.validation import validate_slices
+from driver.cli.main import cli
 from tests.support.paths import REPO
+from tests.support.slice_validation import validate_slices
 from tests.support.sysfs_tree import dgx
 from tests.support.topologies import REAL_MACHINE_FILES, machine_file, nccl_file
 
@@ -184,6 +186,15 @@ def test_help_teaches(rootport: Run, command: str) -> None:
     assert ran.code == 0
     assert "Usage: " in ran.out
     assert all(len(line) <= 100 for line in ran.out.splitlines())
+
+
+def test_help_names_the_commands_that_read_a_dump(rootport: Run) -> None:
+    text = " ".join(rootport("--help").out.split())
+    _, _, sentence = text.partition("ask a cluster, ")
+    commands = cli.list_commands(click.Context(cli))
+    reading = [name for name in commands if re.search(r"^  --from ", rootport(name, "--help").out, re.MULTILINE)]
+    assert {"explain", "status"} < set(reading)
+    assert [name for name in reading if name not in sentence.partition(".")[0]] == []
 
 
 @pytest.mark.parametrize("arguments", [["simulat"], ["--frobnicate"], ["topo", "a", "b"]], ids=str)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from driver.cli.main import main
 from driver.cli.render import console
@@ -381,3 +382,45 @@ def test_the_example_is_no_claim_of_make_run(rootport: Run) -> None:
     names = {(claim["namespace"], claim["name"]) for claim in json.loads(ran.out)["claims"]}
     assert ("default", "gpu") in names
     assert ("ml", "train") not in names
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "reason"),
+    [
+        ("DeviceClass", "claim/train", "DeviceClassMissing"),
+        ("ResourceSlice", "claim/train", "NoDevicesPublished"),
+        ("Node", "claim/train", "NoDevicesPublished"),
+        ("ResourceClaim", "pod/train-0", "ClaimMissing"),
+        ("Pod", "claim/free", "WaitingForPod"),
+        ("ResourceClaimTemplate", "pod/made", "ClaimTemplateMissing"),
+    ],
+)
+def test_what_a_kind_that_was_not_dumped_could_refute_is_not_certain(
+    rootport: Run, tmp_path: Path, kind: str, subject: str, reason: str
+) -> None:
+    made = {"metadata": {"namespace": "ml", "name": "made"}, "spec": {"resourceClaims": [
+        {"name": "gpu", "resourceClaimTemplateName": "t"}]}, "apiVersion": "v1", "kind": "Pod"}  # fmt: skip
+    exactly = {"deviceClassName": "gpu.rootport.dev", "allocationMode": "ExactCount", "count": 1}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    free = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": spec}
+    free["metadata"] = {"namespace": "ml", "name": "free"}
+    objects = [
+        item for file in sorted((REPO / EXAMPLE).glob("*.yaml")) for item in yaml.safe_load_all(file.read_text())
+    ]
+    objects = [each for item in objects if item for each in item.get("items", [item])]
+    dumped = [item for item in (*objects, made, free) if item["kind"] != kind]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(dumped))
+    ran = rootport("explain", subject, "-n", "ml", "--from", tmp_path, "-o", "json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["known"], told["reason"]) == (3, False, reason)
+    assert f"no {kind} was dumped" in told["findings"][-1]["message"]
+
+
+@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("96", 96), ("", 80)])
+def test_into_a_pipe_it_is_as_wide_as_columns_says(
+    rootport: Run, monkeypatch: pytest.MonkeyPatch, columns: str, most: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    ran = rootport("explain", "claim", "ml/train", "--from", EXAMPLE, "--no-proposals")
+    widest = max(map(len, ran.out.splitlines()))
+    assert most - 12 < widest <= most

@@ -509,3 +509,32 @@ def test_pods_of_the_same_files_are_checked(rootport: Run, write: Callable[..., 
     paths = [item["path"] for item in json.loads(ran.out)]
     assert paths[1] == "spec.template.spec.containers[0].resources.claims[0].name"
     assert paths[2] == "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
+
+
+def test_mig_partitions_of_gpus_whose_mode_is_not_recorded_are_a_warning(rootport: Run) -> None:
+    ran = rootport("lint", "examples/mig.yaml", "--topology", P4D)
+    assert (ran.code, "0 errors, 1 warning" in ran.err) == (0, True)
+    assert "but MIG mode is not recorded, and a GPU older than Hopper has partitions only where it is on" in ran.out
+    named = rootport("lint", "examples/mig.yaml", "--topology", H100, "--gpu-model", "L40S")
+    assert named.code == 1, "an L40S has no MIG"
+
+
+def test_a_machine_description_among_the_files_is_not_ignored_in_silence(rootport: Run) -> None:
+    alone = rootport("lint", "examples/machines")
+    assert alone.code == 2
+    assert "there is nothing to check" in alone.err
+    assert "--topology takes them" in alone.err
+    forgotten = rootport("lint", "examples/gpu.yaml", H100)
+    assert forgotten.code == 0
+    assert f"note: machine description {H100} is no manifest: --topology takes it" in forgotten.err
+
+
+def test_what_simulate_wrote_of_sound_files_has_no_findings(rootport: Run, tmp_path: Path) -> None:
+    """Pods are written with the containers that use their claims, of claims that no pod names as well."""
+    claim = tmp_path / "claim.yaml"
+    claim.write_text(Path("examples/gpu.yaml").read_text().partition("---\napiVersion: v1\nkind: Pod")[0])
+    out = tmp_path / "out"
+    given = ("--claims", claim, "--claims", "examples/half-gpu.yaml", "--claims", "examples/four-gpus.yaml")
+    assert rootport("simulate", "--topology", H100, "--gpu-model", "H100", *given, "--out", out).code == 0
+    ran = rootport("lint", out)
+    assert (ran.code, ran.out) == (0, "")

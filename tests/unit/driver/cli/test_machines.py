@@ -118,3 +118,9 @@ def test_slices_of_a_sysfs_tree_take_a_node_name(rootport: Run, tree: Path) -> N
     ran = rootport("slices", "--sysfs", tree, "--node", "not a name")
     assert ran.code == 2
     assert "--node" in ran.err
+
+
+def test_the_hint_for_a_missing_topology_file_names_both_forms(rootport: Run) -> None:
+    ran = rootport("topo", "missing.xml")
+    assert ran.code == 2
+    assert "name an NCCL topology file (XML), or a machine description (.yaml)" in ran.err

@@ -61,7 +61,7 @@ def test_what_it_prints_is_what_the_api_takes(rootport: Run, arguments: list[obj
         ("--gpus 9 --scope ladder", "take 36 constraints: a claim can have 32, enough for 8 groups"),
         ("--gpus 8 --gpu-core 50 --scope ladder", "take 33 constraints"),
         ("--gpus 8 --rails 0,1,2,3,4,5,6,7 --scope ladder", "take 33 constraints"),
-        ("--gpus 2 --rails 0", "--rails names 1 rails for 2 NICs"),
+        ("--gpus 2 --rails 0", "--rails names 1 rail for 2 NICs"),
         ("--gpus 2 --rails 1,1", "--rails names rail 1 twice"),
         ("--rails one", "'one' is not a rail"),
         ("--gpu-core 200", "--gpu-core: 200 is not a percentage"),
@@ -196,7 +196,7 @@ def test_a_machine_with_pairs_under_switches_gives_them(rootport: Run) -> None:
 def test_a_machine_that_shows_no_switch_says_so(rootport: Run) -> None:
     ran = rootport("pairs", "--topology", G5)
     assert ran.code == 0
-    assert "no PCIe switch is visible: use --scope root or numa" in ran.err
+    assert "--scope switch  no: no PCIe switch is visible\n" in ran.err
     assert "PHB" in ran.err, "the GPU of the NIC's own socket"
 
 
@@ -218,9 +218,9 @@ def test_vfs_are_assumed_where_they_are_asked_for(rootport: Run) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ("--vf", "no VFs are told: assume some with --vfs-per-nic"),
+        ("--vf", "no VFs are known: assume some with --vfs-per-nic"),
         ("--vfs-per-nic 2", "given by its VFs alone: use --vf"),
-        ("--bandwidth 100G", "no link speed is told: give it with --nic-speed"),
+        ("--bandwidth 100G", "no link speed is known: give it with --nic-speed"),
         ("--gpu-memory 40Gi", "name their model with --gpu-model"),
         ("--gpus 2 --rails 9,10", "no: no NIC is on rail 9 or 10: the rails are taken to be 0, 1, 2, 3, 4, 5, 6, 7"),
         ("--gpus 2 --rails 0,10", "no: no NIC is on rail 10: the rails are taken to be 0, "),
@@ -230,3 +230,30 @@ def test_what_the_topology_file_does_not_tell_is_said(rootport: Run, flags: str,
     ran = rootport("pairs", "--topology", H100, *flags.split())
     assert ran.code == 1
     assert ran.err.count(told) == 3
+
+
+FLAT = """\
+apiVersion: rootport.dev/v1alpha1
+kind: Machine
+kinds:
+  gpu: {class: 3d, id: "10de:2331"}
+  nic: {class: infiniband, id: "15b3:1021"}
+numaNodes:
+- id: 0
+  devices: [gpu 3b:00.0, nic 5e:00.0]
+- id: 1
+  devices: [gpu 9b:00.0]
+"""
+
+
+def test_roots_that_a_topology_file_does_not_record_are_not_known(rootport: Run, tmp_path: Path) -> None:
+    flat = tmp_path / "flat.yaml"
+    flat.write_text(FLAT)
+    ran = rootport("pairs", flat, "--scope", "root")
+    assert ran.code == 1
+    assert "--scope root    not known: a topology file does not record PCIe roots" in ran.err
+    assert "this claim: not known" in ran.err
+    assert "no room" not in ran.err
+    assert "use --scope" not in ran.err, "each other scope has its own line"
+    two = rootport("pairs", flat, "--scope", "root", "--gpus", 2, "--nics", 1)
+    assert "this claim: no room" in two.err, "one root is of one NUMA node"

@@ -225,3 +225,23 @@ def test_a_container_that_names_a_claim_which_the_pod_lacks_is_refused(
 
 def test_two_workloads_of_one_name_are_refused(simulate: Callable[..., Any]) -> None:
     assert "Pod default/p is already defined at" in simulate(pod("p", TEMPLATE), pod("p", TEMPLATE), code=2)
+
+
+def test_pods_of_the_files_keep_their_names_whatever_stands_before_them(
+    simulate: Callable[..., Any], rootport: Run, tmp_path: Path
+) -> None:
+    """Only what is assumed, or named by a controller, gives way: explain would call the wrong pod allocated."""
+    misspelled = {"name": "gpu", "resourceClaimTemplateName": "tt"}
+    result = simulate(template("p"), workload(DEPLOYMENT, "w", TEMPLATE), pod("p", misspelled), pod("w-0", TEMPLATE),
+                      template("t"), code=1)  # fmt: skip
+    assert {(pod["name"], pod.get("reason")) for pod in result["pods"]} == {
+        ("p", "ClaimTemplateMissing"), ("w-0", None), ("w-0-2", None)
+    }  # fmt: skip
+    explained = rootport("explain", "pod", "p", "--from", tmp_path / "out")
+    assert explained.code == 1
+    assert "ClaimTemplateMissing" in explained.out
+
+
+def test_a_claim_of_a_pod_keeps_its_name_where_an_unused_template_has_it(simulate: Callable[..., Any]) -> None:
+    result = simulate(template("p-gpu"), template("t"), pod("p", TEMPLATE), pod("q", TEMPLATE))
+    assert names(result) == ["p-gpu-2", "p-gpu", "q-gpu"]

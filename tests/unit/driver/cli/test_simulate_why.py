@@ -151,7 +151,7 @@ def test_a_claim_that_no_node_can_prepare_is_told_so_by_both(
     assert (told["reason"], told["node"]) == ("PrepareFails", "azure-nd-h100-v5")
     explained = json.loads(rootport("explain", "claim", "default/wrong", "--from", out, "-o", "json").out)
     assert explained["reason"] == "PrepareFails"
-    assert told["message"] in explained["findings"][0]["message"]
+    assert told["message"].removeprefix("cannot be prepared: ") in explained["findings"][0]["message"]
 
 
 def test_pods_that_name_what_is_not_there_share_a_paragraph_with_the_name_that_was_meant(
@@ -259,3 +259,89 @@ def test_notes_stand_behind_the_result(rootport: Run, monkeypatch: pytest.Monkey
 def test_the_rest_of_a_long_list_is_told_in_plain_english(rootport: Run, write: Callable[..., Path]) -> None:
     claims = write(*(claim(f"all-{number}", count=8) for number in range(6)))
     assert "... and 2 more nodes with claims;" in rootport("simulate", *ARGUMENTS, "--nodes", 6, "--claims", claims).out
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "unrecorded"),
+    [
+        ("rdma", 'OWN.linkState == "active"', "linkState"),
+        ("rdma", 'OWN.rdmaDevice == "mlx5_0"', "names of the RDMA devices"),
+        ("gpu", 'OWN.uuid == "GPU-1"', "driver"),
+        ("gpu", 'OWN.driverVersion.isGreaterThan(semver("550.0.0"))', "driver"),
+        ("gpu", 'device.attributes["resource.kubernetes.io"].pcieRoot == "pci0000:00"', "PCIe roots"),
+    ],
+)
+def test_what_a_topology_file_does_not_record_leaves_it_unknown_whether_a_claim_fits(
+    rootport: Run, write: Callable[..., Path], kind: str, expression: str, unrecorded: str
+) -> None:
+    selector = {"cel": {"expression": expression.replace("OWN", 'device.attributes["rootport.dev"]')}}
+    given = write(claim("one", kind, selectors=[selector]))
+    ran = rootport("simulate", *ARGUMENTS, "--claims", given, "-o", "json")
+    [answer] = claims_of(ran).values()
+    assert (ran.code, answer["known"]) == (1, False)
+    assert unrecorded in answer["unrecorded"]
+    assert "nearestMiss" not in answer, "it may fit as it is"
+    shown = rootport("simulate", *ARGUMENTS, "--claims", given).out
+    assert "default/one: not known whether a node fits: Selector" in shown
+    assert "0 of 1 claim allocated, not known of 1 whether it fits" in shown
+    assert "rootport explain" not in shown, "which does not know what the file leaves out"
+
+
+def test_a_constraint_on_what_is_not_recorded_is_not_known_either(rootport: Run, write: Callable[..., Path]) -> None:
+    wanted = json.loads(claim("two", count=2))
+    wanted["spec"]["devices"]["constraints"] = [{"matchAttribute": "rootport.dev/nvlinkDomain"}]
+    ran = rootport("simulate", *ARGUMENTS, "--claims", write(json.dumps(wanted)), "-o", "json")
+    assert claims_of(ran)["two"]["unrecorded"] == "no NVLinks are recorded"
+    cards = ("--topology", H100, "--gpu-model", "L40S", "--claims", write(json.dumps(wanted)), "-o", "json")
+    assert "known" not in claims_of(rootport("simulate", *cards))["two"], "an L40S has none"
+
+
+def test_mig_mode_of_old_gpus_is_not_recorded(rootport: Run) -> None:
+    old = ("simulate", "--topology", nccl_file("aws-p4d.24xlarge"), "--gpu-model", "A100-SXM4-40GB")
+    answer = claims_of(rootport(*old, "--claims", "examples/mig.yaml", "-o", "json"))["mig"]
+    assert (answer["reason"], answer["known"]) == ("ClassSelectsTooFew", False)
+    assert "MIG mode is not recorded" in answer["unrecorded"]
+
+
+def test_a_mistake_beside_what_is_not_recorded_stays_a_mistake(rootport: Run, write: Callable[..., Path]) -> None:
+    wanted = json.loads(claim("one", "rdma"))
+    more = {"name": "many", "exactly": {"deviceClassName": "gpu.rootport.dev", "count": 9}}
+    selector = {"cel": {"expression": '"linkState" in device.attributes["rootport.dev"]'}}
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = [selector]
+    wanted["spec"]["devices"]["requests"].append(more)
+    ran = rootport("simulate", *ARGUMENTS, "--claims", write(json.dumps(wanted)), "-o", "json")
+    assert "known" not in claims_of(ran)["one"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says", "option"),
+    [
+        (claim("one", "rdma", capacity={"requests": {"bandwidth": "25G"}}), "; rdma devices", "--nic-speed"),
+        (claim("one", capacity={"requests": {"core": "50", "memory": "39Gi"}}), "; gpu devices", "--gpu-memory"),
+    ],
+    ids=["bandwidth", "memory"],
+)  # fmt: skip
+def test_a_capacity_that_is_not_known_of_these_devices_is_not_said_to_be_of_others(
+    rootport: Run, write: Callable[..., Path], wanted: str, says: str, option: str
+) -> None:
+    ran = rootport("simulate", "--topology", H100, "--claims", write(wanted), "-o", "json")
+    answer = claims_of(ran)["one"]
+    assert f"{says} have it where it is known" in answer["message"]
+    assert option in answer["nearestMiss"]
+
+
+def test_explain_shows_all_of_why_a_claim_cannot_be_prepared_and_says_it_once(
+    rootport: Run, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    name = "w" * 200
+    wrong = json.loads(claim(name))
+    parameters = {"apiVersion": "rootport.dev/v1alpha1", "kind": "RdmaConfig"}
+    wrong["spec"]["devices"]["config"] = [
+        {"requests": ["gpu"], "opaque": {"driver": "rootport.dev", "parameters": parameters}}
+    ]
+    out = tmp_path / "out"
+    ran = rootport("simulate", *ARGUMENTS, "--claims", write(json.dumps(wrong)), "--out", out, "-o", "json")
+    problem = claims_of(ran)[name]["message"].removeprefix("cannot be prepared: ")
+    shown = " ".join(rootport("explain", "pod", name, "--from", out).out.split())
+    assert len(shown) > 700
+    assert f"which cannot prepare its claims: {problem}" in shown

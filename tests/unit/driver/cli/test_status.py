@@ -201,6 +201,23 @@ def _tree(devices: Sequence[Device]) -> str:
     return captured.get()
 
 
+def test_a_node_that_can_prepare_no_claim_has_nothing_free_and_one_that_is_only_not_ready_has() -> None:
+    for inventory, free in (inventory_object("n1", ready=False), 0), (unready("NoRivalPlugin", "False", "Rival"), 8):
+        (node,) = node_overviews(devices_of("n1"), {"n1": node_readiness(inventory)})
+        figures = node_totals(node)
+        assert (figures.gpus.free, figures.nics.free) == (free, free)
+        assert (figures.memory.free > 0, figures.largest > 0) == (free > 0, free > 0)
+        assert node.to_wire().get("cannotPrepare", False) is (free == 0)
+
+
+def unready(concern: str, status: str, reason: str) -> dict[str, Any]:
+    """The NodeInventory of a plugin with one condition that is not True."""
+    inventory = inventory_object("n1")
+    kept = [item for item in inventory["status"]["conditions"] if item["type"] not in {"Ready", concern}]
+    told = [{"type": kind, "status": status, "reason": reason} for kind in ("Ready", concern)]
+    return inventory | {"status": {"conditions": [*kept, *told]}}
+
+
 def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> None:
     (lost,) = node_overviews(devices_of("n1"), {})
     assert (lost.state, lost.reason) == ("Silent", "NoInventory")
@@ -213,11 +230,13 @@ def test_a_node_without_an_inventory_or_with_a_silent_one_has_nothing_free() -> 
     ("inventory", "word"),
     [
         (inventory_object("n"), NodeReadiness(state="Ready")),
-        (inventory_object("n", ready=False), NodeReadiness(state="NotReady", reason="WaitingForKubelet")),
+        (inventory_object("n", ready=False), NodeReadiness(state="NotReady", reason="Refused", cannot_prepare=True)),
+        (unready("NoRivalPlugin", "False", "RivalFound"), NodeReadiness(state="NotReady", reason="RivalFound")),
+        (unready("Registered", "Unknown", "Starting"), NodeReadiness(state="NotReady", reason="Starting")),
         (inventory_object("n", silent=True), NodeReadiness(state="Silent", reason="NodeSilent")),
         ({"metadata": {"name": "n"}}, NodeReadiness(state="NotReady", reason="PluginStarting")),
     ],
-    ids=["ready", "not ready", "silent", "without status"],
+    ids=["ready", "can prepare nothing", "not ready", "not registered yet", "silent", "without status"],
 )
 def test_a_nodes_own_word_is_in_its_inventory(inventory: dict[str, Any], word: NodeReadiness) -> None:
     assert node_readiness(inventory) == word
@@ -227,12 +246,12 @@ def test_names_are_sorted_as_people_do() -> None:
     assert sorted(["n10", "n2", "a", "n2.b", "1"], key=name_order) == ["1", "a", "n2", "n2.b", "n10"]
 
 
-@pytest.mark.parametrize("command", ["status", "top"])
+@pytest.mark.parametrize(("command", "options"), [("status", ["--kubeconfig", "--from"]), ("top", ["--kubeconfig"])])
 def test_without_a_kubeconfig_only_options_that_there_are_are_named(
-    command: str, rootport: Run, monkeypatch: pytest.MonkeyPatch
+    command: str, options: list[str], rootport: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere/config")
     ran = rootport(command)
     assert (ran.code, ran.out) == (2, "")
     assert "/nowhere/config is not there" in ran.err
-    assert re.findall(r"--[a-z]+", ran.err) == ["--kubeconfig"]
+    assert re.findall(r"--[a-z]+", ran.err) == options

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
-from driver.api.validation import validate_slices
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
 from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaNetnsMode, RdmaPort
 from driver.model.inventory import InventorySource
 from driver.model.pci import PciAddress
 from tests.support.machines import NAMED_VFS, address, buses, fpga, gpu, nic, node, path, published, value
+from tests.support.slice_validation import validate_slices
 
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 MIG_ON, MIG_OFF = MigSupport(enabled=True), MigSupport(enabled=False)

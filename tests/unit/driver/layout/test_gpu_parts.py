@@ -12,7 +12,6 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, ResourceSlice
-from driver.api.validation import validate_slices
 from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
 from driver.model.devices import Gpu, GpuLink, LinkKind, MigPlacement, MigProfile, MigSupport
 from driver.model.inventory import InventorySource
@@ -20,6 +19,7 @@ from driver.model.parts import allocatable_devices
 from driver.model.pci import PciePath
 from tests.support.machines import NAMED_VFS, address, buses, gpu, nic, node, published, value
 from tests.support.mig_machines import A30, A100, H100, MIB, dgx_h100, instance, mig_gpu, profile
+from tests.support.slice_validation import validate_slices
 
 
 def policies(*rules: dict[str, Any]) -> GpuPolicies:

@@ -13,13 +13,13 @@ from driver.adapters.machines.topology import read_topology
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import Device
-from driver.api.validation import validate_slices
 from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
 from driver.model.devices import LinkLayer, RdmaNetnsMode, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from tests.support.machines import NAMED_VFS, address, gpu, nic, node, published, value
 from tests.support.mig_machines import dgx_h100
+from tests.support.slice_validation import validate_slices
 from tests.support.topologies import machine_file
 
 

@@ -20,7 +20,6 @@ from driver.api.gpu_policies import ExtraGpuAttribute, GpuPolicies
 from driver.api.nic_policies import ExtraNicAttribute, NicPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import ResourceSlice
-from driver.api.validation import validate_slices
 from driver.errors import InputError
 from driver.layout import attributes, left_out, resource_slices, slice_name
 from driver.model.devices import (
@@ -44,6 +43,7 @@ from driver.model.pci import PciAddress, PciePath
 from tests.support.machines import NAMED_VFS, fpga, gpu, nic, node, path
 from tests.support.mig_machines import A30, A100, H100, mig_gpu
 from tests.support.paths import REPO
+from tests.support.slice_validation import validate_slices
 from tests.support.topologies import REAL_MACHINE_FILES, machine_file
 
 GOLDEN = REPO / "tests" / "data" / "layout" / "azure-nd-h100-v5.yaml"

@@ -9,13 +9,13 @@ import pytest
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
-from driver.api.validation import validate_slices
 from driver.layout import resource_slices
 from driver.model.devices import DeviceName, RdmaPort
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from tests.support.machines import NAMED_VFS, fpga, gpu, nic, node
 from tests.support.mig_machines import mig_gpu
+from tests.support.slice_validation import validate_slices
 
 START = datetime(2026, 1, 1, 10, tzinfo=UTC)
 

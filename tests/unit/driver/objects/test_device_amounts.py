@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from driver.layout import resource_slices
 from driver.model.devices import DeviceName, Gpu, RdmaVf
+from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import MigPartition, gpu_parts
 from driver.objects import ClaimAllocation, DeviceOffer, device_statuses
@@ -188,6 +189,11 @@ def test_shares_are_no_more_than_the_policies_allow() -> None:
 
 def test_nothing_of_a_silent_nodes_devices_can_be_given() -> None:
     found = status(card(), is_silent=True)
+    assert (found["allocatable"], found["largestFree"]) == ({"core": 0, "memory": "0"}, None)
+
+
+def test_nothing_of_a_node_that_can_prepare_no_claim_can_be_given() -> None:
+    found = status(card(), health=NodeHealth(cannot_prepare="Refused"))
     assert (found["allocatable"], found["largestFree"]) == ({"core": 0, "memory": "0"}, None)
 
 

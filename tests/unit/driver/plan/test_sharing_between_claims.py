@@ -10,8 +10,8 @@ import pytest
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
-from driver.plan.sharing import Holding, refuse_overlap
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_overlap
+from driver.plan.uses import GpuUse, Holding, NicUse
 from tests.support.preparer.machine import uid
 
 GIB = 2**30

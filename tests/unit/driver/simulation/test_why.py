@@ -6,6 +6,7 @@ from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import Budget
+from driver.model.inventory import Inventory, InventorySource
 from driver.simulation import GivenClaim, Simulation, answers, simulate, work_of
 from resourceclasses import device_classes_text
 from tests.support.topologies import nccl_file
@@ -44,3 +45,11 @@ def test_a_thousand_claims_that_ask_for_the_same_are_explained_once() -> None:
 
 def test_a_claim_that_fits_has_no_answer() -> None:
     assert list(answers(simulated(claims(9, count=1)))) == ["ml/c8"]
+
+
+def test_of_a_machine_without_devices_no_plugin_is_looked_for() -> None:
+    inventory = Inventory(node="bare", source=InventorySource.LIVE)
+    classes = [item.device_class for item in read_manifest_text(device_classes_text(), "ours").classes]
+    found = answers(simulate([inventory], classes, work_of(claims(1, count=1), [])))
+    assert found["ml/c0"].reason == "NoDevicesPublished"
+    assert found["ml/c0"].nearest_miss == ""

@@ -104,9 +104,9 @@ def reasons(health: NodeHealth | None) -> dict[str, str]:
 def test_nothing_is_told_before_everything_was_read_once(case: Case) -> None:
     monitor = case.monitor()
     assert monitor.settled_health() is None
-    monitor.look_at_nics()
+    monitor.read_nics()
     assert monitor.settled_health() is None
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     settled = monitor.settled_health()
     assert settled is not None
     assert len(settled.watched) == 4
@@ -116,8 +116,8 @@ def test_nothing_is_told_before_everything_was_read_once(case: Case) -> None:
 def test_without_an_inventory_nothing_is_looked_at(case: Case) -> None:
     case.inventory = None
     monitor = case.monitor()
-    monitor.look_at_gpus()
-    monitor.look_at_nics()
+    monitor.read_gpus()
+    monitor.read_nics()
     monitor.take([])
     assert monitor.settled_health() is None
     assert monitor.readings() == ((), ())
@@ -126,16 +126,16 @@ def test_without_an_inventory_nothing_is_looked_at(case: Case) -> None:
 def test_a_change_is_told_once_and_logged(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     monitor = case.monitor()
-    monitor.look_at_gpus()
-    monitor.look_at_nics()
+    monitor.read_gpus()
+    monitor.read_nics()
     case.changes = 0
     case.devices.lost = True
     for _ in range(3):
-        monitor.look_at_gpus()
+        monitor.read_gpus()
     assert case.changes == 1
     assert reasons(monitor.health()) == {GPU: "GpuLost"}
     case.devices.lost = False
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     assert case.changes == 2
     told = [record.message for record in caplog.records]
     assert told == ["a device has a fault", "a fault of a device is over"]
@@ -144,11 +144,11 @@ def test_a_change_is_told_once_and_logged(case: Case, caplog: pytest.LogCaptureF
 def test_an_error_is_still_known_after_a_restart_and_not_after_a_reboot(case: Case) -> None:
     case.xid(case.monitor())
     again = case.monitor()
-    again.look_at_gpus()
-    again.look_at_nics()
+    again.read_gpus()
+    again.read_nics()
     assert reasons(again.settled_health()) == {GPU: "Xid79"}
     rebooted = case.monitor("another")
-    rebooted.look_at_gpus()
+    rebooted.read_gpus()
     assert reasons(rebooted.health()) == {}
     assert stat.S_IMODE(case.file.stat().st_mode) == 0o600
 
@@ -158,8 +158,8 @@ def test_what_is_not_new_is_not_written(case: Case) -> None:
     case.xid(monitor)
     before = case.file.stat()
     for _ in range(3):
-        monitor.look_at_gpus()
-        monitor.look_at_nics()
+        monitor.read_gpus()
+        monitor.read_nics()
     assert case.file.stat().st_ino == before.st_ino
 
 
@@ -193,11 +193,11 @@ def test_a_damaged_file_is_set_aside_and_told(case: Case, content: bytes, caplog
     case.file.parent.mkdir()
     case.file.write_bytes(content)
     monitor = case.monitor()
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     assert reasons(monitor.health()) == {}
     assert case.file.with_name("health.json.unreadable").stat().st_size == len(content)
     case.now += timedelta(days=365 * 20)
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     assert "set aside" in caplog.text
 
 
@@ -222,11 +222,11 @@ def test_a_link_where_the_file_belongs_is_not_followed(case: Case, tmp_path: Pat
 def test_what_cannot_be_written_down_counts_all_the_same(case: Case) -> None:
     case.file.parent.write_text("no folder")
     monitor = case.monitor()
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     case.xid(monitor)  # who listens goes on: what comes meanwhile would not be heard
     assert reasons(monitor.health()) == {GPU: "Xid79"}
     assert case.changes
-    for look in (monitor.look_at_gpus, monitor.look_at_nics):
+    for look in (monitor.read_gpus, monitor.read_nics):
         with pytest.raises(NodeError, match=r"health\.json"):
             look()
     monitor.recover(f"{GPU}@2026-03-01T10:00:00Z")  # who publishes goes on likewise
@@ -237,11 +237,11 @@ def test_a_reading_that_hangs_is_told_and_keeps_nothing_else_waiting(case: Case)
     case.late_s = 0
     monitor = case.monitor()
     case.devices.hang.clear()
-    reader = threading.Thread(target=monitor.look_at_gpus)
+    reader = threading.Thread(target=monitor.read_gpus)
     reader.start()
     assert case.devices.hanging.wait(20)
     case.devices.state = "down"
-    monitor.look_at_nics()
+    monitor.read_nics()
     health = monitor.settled_health()
     assert health is not None
     found = {fault.device: fault for fault in health.faults}
@@ -279,41 +279,41 @@ def test_gpus_of_others_are_not_asked_about(case: Case) -> None:
     amd = replace(case.inventory.gpus[0], vendor="amd")
     case.inventory = replace(case.inventory, gpus=(amd, case.inventory.gpus[1]))
     monitor = case.monitor()
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     assert [reading.device for reading in monitor.readings()[0]] == [case.inventory.gpus[1].name]
 
 
 def test_what_the_old_plugin_of_a_rolling_update_heard_is_the_new_ones_as_well(case: Case) -> None:
     old, new = case.monitor(), case.monitor()
     for monitor in (old, new):
-        monitor.look_at_gpus()
-        monitor.look_at_nics()
+        monitor.read_gpus()
+        monitor.read_nics()
     case.xid(old)  # and the new one does not listen yet
-    new.look_at_nics()
+    new.read_nics()
     assert reasons(new.settled_health()) == {GPU: "Xid79"}
     new.recover(f"{GPU}@2026-03-01T10:00:00Z")
-    old.look_at_nics()
-    new.look_at_nics()
+    old.read_nics()
+    new.read_nics()
     assert reasons(new.settled_health()) == {}
     case.now += timedelta(seconds=1)
     case.xid(new)
-    old.look_at_nics()
+    old.read_nics()
     assert reasons(old.settled_health()) == {GPU: "Xid79"}
     again = case.monitor()
-    again.look_at_nics()
+    again.read_nics()
     assert reasons(again.health()) == {GPU: "Xid79"}
 
 
 def test_many_threads_leave_the_file_as_the_last_word(case: Case) -> None:
     monitor = case.monitor()
-    acts: list[Callable[[], None]] = [monitor.look_at_gpus, monitor.look_at_nics, lambda: case.xid(monitor)]
+    acts: list[Callable[[], None]] = [monitor.read_gpus, monitor.read_nics, lambda: case.xid(monitor)]
     threads = [threading.Thread(target=act) for act in acts * 10]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(20)
     again = case.monitor()
-    again.look_at_gpus()
+    again.read_gpus()
     assert reasons(again.health()) == reasons(monitor.health()) == {GPU: "Xid79"}
 
 
@@ -365,6 +365,6 @@ def test_a_file_of_a_later_version_is_kept(case: Case) -> None:
     newer = b'{"version": 7, "something": "else"}'
     case.file.write_bytes(newer)
     monitor = case.monitor()
-    monitor.look_at_gpus()
+    monitor.read_gpus()
     case.xid(monitor)
     assert case.file.with_name("health.json.v7").read_bytes() == newer

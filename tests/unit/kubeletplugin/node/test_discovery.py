@@ -1,4 +1,4 @@
-"""What of a node can be used, and what stays known when a look fails."""
+"""What of a node can be used, and what stays known when a discovery fails."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory, InventorySource
+from driver.objects import node_inventory
 from kubeletplugin.health.pod_status import DevicesHealth
 from kubeletplugin.loop import ProcessOutdatedError
 from kubeletplugin.node.discovery import DiscoveredNode, Discovery
@@ -36,10 +37,10 @@ from tests.support.stub_nvml import (
 )
 from tests.support.sysfs_tree import dgx
 
-LOOK = "kubeletplugin.node.discovery:discover"
+DISCOVER = "kubeletplugin.node.discovery:discover"
 MACHINE = Machine(gpus=tuple(H100_80GB.at(number, f"0000{address}") for number, address in enumerate(GPUS)))
 BROKEN = Machine(fail={"nvmlInitWithFlags": "NVML_ERROR_LIB_RM_VERSION_MISMATCH"})
-Look = Callable[..., DiscoveredNode]
+Discover = Callable[..., DiscoveredNode]
 
 
 @pytest.fixture
@@ -48,20 +49,20 @@ def host(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def look(nvml_stub: StubNvml, host: Path) -> Look:
-    def look_at(machine: Machine = MACHINE) -> DiscoveredNode:
-        found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n")
+def discover(nvml_stub: StubNvml, host: Path) -> Discover:
+    def discover_host(machine: Machine = MACHINE) -> DiscoveredNode:
+        found = nvml_stub.call(machine, DISCOVER, Roots.of(host, ""), node="n")
         assert isinstance(found, DiscoveredNode)
         return found
 
-    return look_at
+    return discover_host
 
 
-def look_without_library(host: Path, hidden: Path) -> DiscoveredNode:
+def discover_without_library(host: Path, hidden: Path) -> DiscoveredNode:
     """As in a container that does not see NVIDIA's library, whatever this machine has."""
     hidden.mkdir()
     (hidden / "libnvidia-ml.so.1").write_bytes(b"no library")
-    found = run({**os.environ, "LD_LIBRARY_PATH": str(hidden)}, LOOK, Roots.of(host, ""), node="n")
+    found = run({**os.environ, "LD_LIBRARY_PATH": str(hidden)}, DISCOVER, Roots.of(host, ""), node="n")
     assert isinstance(found, DiscoveredNode)
     return found
 
@@ -78,8 +79,8 @@ def usable(inventory: Inventory) -> list[str]:
 
 
 @pytest.mark.needs_cc
-def test_a_whole_node_is_seen(look: Look) -> None:
-    found = look()
+def test_a_whole_node_is_seen(discover: Discover) -> None:
+    found = discover()
     assert usable(found.inventory) == [*GPUS, *NICS]
     assert (found.unseen, found.unusable) == (None, ())
     assert found.inventory.gpus[0].mig is not None
@@ -128,7 +129,7 @@ def test_mig_devices_that_rootport_makes_are_no_part_of_the_static_layout(
     )
     write_state(host / "nvml-state", 0, StubState(mig=(1, 1), instances=there))
     own = partial(frozenset, [("gpu-0000-13-00-0", 14, 2), ("gpu-0000-23-00-0", 9, 4)])
-    found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n", own_partitions=own).inventory
+    found = nvml_stub.call(machine, DISCOVER, Roots.of(host, ""), node="n", own_partitions=own).inventory
     assert [part.profile_id for part in found.gpus[0].mig.instances] == static
     assert found.notes == notes
     assert found.gpus[0].device_nodes_known == (CUT_UP not in notes)
@@ -143,13 +144,13 @@ def test_a_gpu_whose_instances_are_not_told_is_only_given_where_all_are_rootport
     machine = replace(MACHINE, gpus=(first, *MACHINE.gpus[1:]), state=str(host / "nvml-state"))
     write_state(host / "nvml-state", 0, StubState(mig=(1, 1), instances=(STATIC,)))
     own = partial(frozenset, [(of, 14, 2)])
-    found = nvml_stub.call(machine, LOOK, Roots.of(host, ""), node="n", own_partitions=own).inventory
+    found = nvml_stub.call(machine, DISCOVER, Roots.of(host, ""), node="n", own_partitions=own).inventory
     assert found.gpus[0].device_nodes_known == usable
     assert (CUT_UP in found.notes) != usable
 
 
 def test_without_nvml_the_nics_are_seen_and_the_gpus_are_not_offered(host: Path, tmp_path: Path) -> None:
-    found = look_without_library(host, tmp_path / "lib")
+    found = discover_without_library(host, tmp_path / "lib")
     assert usable(found.inventory) == [*NICS]
     assert found.unseen is not None
     assert "2 NVIDIA GPUs cannot be looked at: libnvidia-ml.so.1 not found" in str(found.unseen)
@@ -157,23 +158,23 @@ def test_without_nvml_the_nics_are_seen_and_the_gpus_are_not_offered(host: Path,
 
 
 @pytest.mark.needs_cc
-def test_with_a_broken_driver_the_nics_are_seen_as_well(look: Look) -> None:
-    found = look(BROKEN)
+def test_with_a_broken_driver_the_nics_are_seen_as_well(discover: Discover) -> None:
+    found = discover(BROKEN)
     assert usable(found.inventory) == [*NICS]
     assert "reboot the node" in str(found.unseen)
 
 
 @pytest.mark.needs_cc
-def test_without_nvidia_gpus_nvml_is_not_missed(tmp_path: Path, host: Path, look: Look) -> None:
+def test_without_nvidia_gpus_nvml_is_not_missed(tmp_path: Path, host: Path, discover: Discover) -> None:
     for address in GPUS:
         (host / f"sys/bus/pci/devices/{address}/vendor").write_text("0x1234\n")
-    assert look_without_library(host, tmp_path / "lib").unseen is None
+    assert discover_without_library(host, tmp_path / "lib").unseen is None
 
 
 @pytest.mark.needs_cc
-def test_a_device_whose_node_is_missing_is_shown_and_cannot_be_used(look: Look, host: Path) -> None:
+def test_a_device_whose_node_is_missing_is_shown_and_cannot_be_used(discover: Discover, host: Path) -> None:
     make_nodes(host, "nvidia1", "infiniband/uverbs0")
-    found = look()
+    found = discover()
     assert [device.address for device in found.inventory.devices()] == [*GPUS, *NICS]
     assert usable(found.inventory) == [GPUS[1], NICS[0]]
     assert found.unusable == (
@@ -198,7 +199,7 @@ def test_nvml_is_loaded_from_the_host_where_the_container_has_none(host: Path, n
     install_nvml(host, "580.95.05")
     described = nvml_stub.environment(MACHINE)["ROOTPORT_STUB_NVML"]
     environment = {**os.environ, "ROOTPORT_STUB_NVML": described}
-    found = run(environment, LOOK, Roots.of(host, ""), node="n")
+    found = run(environment, DISCOVER, Roots.of(host, ""), node="n")
     assert (found.unseen, usable(found.inventory)) == (None, [*GPUS, *NICS])
 
 
@@ -208,14 +209,14 @@ def test_an_exchanged_driver_needs_a_new_process(host: Path, nvml_stub: StubNvml
     described = nvml_stub.environment(BROKEN)["ROOTPORT_STUB_NVML"]
     environment = {**os.environ, "ROOTPORT_STUB_NVML": described, "PYTHONPATH": os.pathsep.join(sys.path)}
     before, after = run(
-        environment, "tests.support.plugin_process:look_before_and_after_a_driver_update", Roots.of(host, "")
+        environment, "tests.support.plugin_process:discover_before_and_after_a_driver_update", Roots.of(host, "")
     )
     assert (before.outdated, "reboot the node" in str(before.unseen)) == (False, True)
     assert (after.outdated, "another driver runs" in str(after.unseen)) == (True, True)
 
 
-def look_from_container(host: Path, own: Path, environment: dict[str, str]) -> DiscoveredNode:
-    found = run(environment, LOOK, Roots.of(host, ""), node="n", own=own)
+def discover_in_container(host: Path, own: Path, environment: dict[str, str]) -> DiscoveredNode:
+    found = run(environment, DISCOVER, Roots.of(host, ""), node="n", own=own)
     assert isinstance(found, DiscoveredNode)
     return found
 
@@ -223,12 +224,12 @@ def look_from_container(host: Path, own: Path, environment: dict[str, str]) -> D
 @pytest.mark.needs_cc
 def test_device_nodes_that_the_container_lacks_are_told(host: Path, tmp_path: Path, nvml_stub: StubNvml) -> None:
     make_nodes(host, "nvidiactl", "nvidia0", "nvidia1")
-    lacking = look_from_container(host, tmp_path, nvml_stub.environment(BROKEN))
+    lacking = discover_in_container(host, tmp_path, nvml_stub.environment(BROKEN))
     assert "the plugin's container has not" in str(lacking.unseen)
     assert lacking.outdated
-    assert not look_from_container(host, host, nvml_stub.environment(BROKEN)).outdated
+    assert not discover_in_container(host, host, nvml_stub.environment(BROKEN)).outdated
     # What works needs no new container, whatever its dev lacks.
-    assert look_from_container(host, tmp_path, nvml_stub.environment(MACHINE)).unseen is None
+    assert discover_in_container(host, tmp_path, nvml_stub.environment(MACHINE)).unseen is None
 
 
 @pytest.mark.parametrize(
@@ -251,8 +252,8 @@ def test_a_node_that_the_process_has_as_well_is_not_hidden(host: Path, tmp_path:
     assert hidden_device(host, tmp_path) == HiddenDevice("/dev/nvidiactl", newer_than_process=True)
 
 
-class Looks:
-    """Gives one sighting, or error, after the other."""
+class Results:
+    """Gives one result, or error, after the other."""
 
     def __init__(self, *results: DiscoveredNode | RootportError) -> None:
         self._results = list(results)
@@ -265,8 +266,8 @@ class Looks:
 
 
 @pytest.fixture
-def whole(look: Look) -> DiscoveredNode:
-    return look()
+def whole(discover: Discover) -> DiscoveredNode:
+    return discover()
 
 
 UNSEEN = NodeError("2 NVIDIA GPUs cannot be looked at: no library")
@@ -276,7 +277,7 @@ def discovery(*results: DiscoveredNode | RootportError) -> tuple[Discovery, list
     changes: list[None] = []
     reports = ConditionReports(lambda: None)
     reports.settle()
-    found = Discovery(Looks(*results), reports=reports, on_change=lambda: changes.append(None))
+    found = Discovery(Results(*results), reports=reports, on_change=lambda: changes.append(None))
     told: list[ConditionReport] = []
 
     for _ in results:
@@ -288,7 +289,24 @@ def discovery(*results: DiscoveredNode | RootportError) -> tuple[Discovery, list
 
 def test_before_the_first_look_nothing_can_be_prepared() -> None:
     with pytest.raises(NodeError, match="not known yet"):
-        Discovery(Looks(), reports=ConditionReports(lambda: None), on_change=lambda: None).inventory()
+        Discovery(Results(), reports=ConditionReports(lambda: None), on_change=lambda: None).inventory()
+
+
+def test_the_inventory_is_there_as_a_spec_to_publish() -> None:
+    inventory = Inventory(node="n", source=InventorySource.LIVE)
+    found, _, _ = discovery(DiscoveredNode(inventory=inventory))
+    assert found.spec() == node_inventory(inventory).spec
+
+
+def test_devices_that_no_node_inventory_can_hold_are_a_failed_discovery() -> None:
+    good = DiscoveredNode(inventory=Inventory(node="n", source=InventorySource.LIVE))
+    found, told, _ = discovery(good, DiscoveredNode(inventory=replace(good.inventory, node="Not A Name")))
+    assert (told[1].status, told[1].reason) == (ConditionStatus.FALSE, "DiscoveryFailed")
+    assert (found.latest(), found.spec(), found.certain()) == (
+        good.inventory,
+        node_inventory(good.inventory).spec,
+        False,
+    )
 
 
 def test_why_nothing_is_known_is_told() -> None:
@@ -334,7 +352,7 @@ def test_a_device_that_is_seen_to_be_gone_is_gone(whole: DiscoveredNode) -> None
     fewer = DiscoveredNode(inventory=replace(whole.inventory, gpus=whole.inventory.gpus[:1]))
     found, _, changes = discovery(whole, fewer, fewer)
     assert len(found.inventory().gpus) == 1
-    assert len(changes) == 2, "the third look saw nothing new"
+    assert len(changes) == 2, "the third run saw nothing new"
 
 
 OUTDATED = DiscoveredNode(inventory=Inventory(node="n", source=InventorySource.LIVE), unseen=UNSEEN, outdated=True)
@@ -343,7 +361,7 @@ OUTDATED = DiscoveredNode(inventory=Inventory(node="n", source=InventorySource.L
 def test_an_outdated_process_tells_it_before_it_ends() -> None:
     reports = ConditionReports(lambda: None)
     reports.settle()
-    found = Discovery(Looks(*[OUTDATED] * 2), reports=reports, on_change=lambda: None, told_for_s=0)
+    found = Discovery(Results(*[OUTDATED] * 2), reports=reports, on_change=lambda: None, reported_for_s=0)
     with pytest.raises(NodeError, match="no library"):
         found.run()
     assert reports.latest()[1].reason == "ContainerOutdated"
@@ -367,12 +385,12 @@ def test_a_look_that_hangs_is_told_until_it_ends(whole: DiscoveredNode) -> None:
     )
     health = DevicesHealth("n")
 
-    def look_again() -> DiscoveredNode:
+    def discover_again() -> DiscoveredNode:
         assert may_end.wait(10)
         return whole
 
     found = Discovery(
-        look_again,
+        discover_again,
         reports=reports,
         on_change=lambda: health.update(found.latest(), certain=found.certain()),
         late_s=0.01,
@@ -392,14 +410,14 @@ def test_a_look_that_hangs_is_told_until_it_ends(whole: DiscoveredNode) -> None:
 def test_only_nvidias_nodes_are_sought_in_the_drivers_container(host: Path, nvml_stub: StubNvml) -> None:
     make_nodes(host, "infiniband/uverbs0", "infiniband/uverbs1")
     make_nodes(host / "run/nvidia/driver", "nvidiactl", "nvidia0", "nvidia1")
-    found = nvml_stub.call(MACHINE, LOOK, Roots.of(host, "/run/nvidia/driver"), node="n")
+    found = nvml_stub.call(MACHINE, DISCOVER, Roots.of(host, "/run/nvidia/driver"), node="n")
     assert usable(found.inventory) == [*GPUS, *NICS]
 
 
 @pytest.mark.needs_cc
 def test_before_the_drivers_container_is_there_the_nics_can_be_used(host: Path, nvml_stub: StubNvml) -> None:
     make_nodes(host, "infiniband/uverbs0", "infiniband/uverbs1")
-    found = nvml_stub.call(BROKEN, LOOK, Roots.of(host, "/run/nvidia/driver"), node="n")
+    found = nvml_stub.call(BROKEN, DISCOVER, Roots.of(host, "/run/nvidia/driver"), node="n")
     assert usable(found.inventory) == [*NICS]
 
 

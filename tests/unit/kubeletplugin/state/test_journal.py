@@ -157,7 +157,7 @@ def test_a_journal_of_a_later_version_refuses_its_claim_and_is_never_written_ove
     for _ in range(2):
         assert list(journal.all()) == [uid(2)]
         assert journal.own_partitions() == frozenset()
-        assert journal.take_stock(lambda _: None) == ()
+        assert journal.forget_earlier_boots(lambda _: None) == ()
     assert caplog.text.count("is of version 4") == 1
     assert path(journal).read_text() == newer
 
@@ -189,7 +189,7 @@ def test_a_journal_of_an_earlier_boot_says_nothing_and_is_removed(journal: Effec
     later = opened(journal.folder, "boot-2")
     assert (later.read(CLAIM.uid), later.all(), later.own_partitions()) == (None, {}, frozenset())
     later.write(gpu_claim(2).reference, EFFECTS)
-    assert later.take_stock(lambda _: None) == (CLAIM,)
+    assert later.forget_earlier_boots(lambda _: None) == (CLAIM,)
     assert [item.name for item in journal.folder.iterdir()] == [f"{uid(2)}.json"]
     assert opened(journal.folder, "boot-2").own_partitions() == {("gpu-a", 19, 3)}
 
@@ -209,7 +209,7 @@ def test_a_journal_that_does_not_say_its_boot_is_of_that_of_its_claim(
     _changed(as_version_2)(path(journal))
     later = opened(journal.folder, "boot-2")
     assert later.read(CLAIM.uid) == entry_of(EFFECTS, None)
-    assert later.take_stock(lambda _: boot) == (() if kept else (CLAIM,))
+    assert later.forget_earlier_boots(lambda _: boot) == (() if kept else (CLAIM,))
     assert later.read(CLAIM.uid) == (entry_of(EFFECTS, "boot-2") if kept else None)
     assert path(journal).exists() == kept
 

@@ -14,11 +14,11 @@ from driver.adapters.files.yaml_values import read_values
 from driver.adapters.manifests.dumps import read_dumps
 from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import ResourceSlice
-from driver.api.validation import validate_slices
 from driver.errors import InputError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from tests.support.paths import REPO
+from tests.support.slice_validation import validate_slices
 
 EXAMPLE = REPO / "examples" / "explain"
 

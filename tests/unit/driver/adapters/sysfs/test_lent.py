@@ -21,7 +21,7 @@ from kubeletplugin.publish.conditions import ConditionReports
 from tests.support.stub_nvml import Machine, StubNvml
 from tests.support.sysfs_tree import SysfsTree, dgx, guid_of, vf_address
 
-LOOK = "kubeletplugin.node.discovery:discover"
+DISCOVER = "kubeletplugin.node.discovery:discover"
 NICS = ("0000:14:00.0", "0000:24:00.0")
 VF = vf_address(NICS[0], 1)
 VF_NAME = "rdma-vf-0000-14-00-2"
@@ -49,11 +49,11 @@ def seen(tree: SysfsTree, *lent: str) -> Inventory:
     return sysfs.discover(HostRoot(tree.root), node="n", lent=lent)
 
 
-def discovery_of(look: Callable[[], DiscoveredNode]) -> Discovery:
-    return Discovery(look, reports=ConditionReports(on_change=lambda: None), on_change=lambda: None)
+def discovery_of(discover: Callable[[], DiscoveredNode]) -> Discovery:
+    return Discovery(discover, reports=ConditionReports(on_change=lambda: None), on_change=lambda: None)
 
 
-def sighting(tree: SysfsTree, *lent: str) -> DiscoveredNode:
+def discovered(tree: SysfsTree, *lent: str) -> DiscoveredNode:
     return DiscoveredNode(inventory=seen(tree, *lent), lent={name: LentNames() for name in lent})
 
 
@@ -100,11 +100,11 @@ def test_a_roce_vf_has_its_own_guid_as_well(roce: SysfsTree) -> None:
 
 @pytest.mark.parametrize("nodes", [False, True], ids=["nodes shown", "nodes gone"])
 def test_a_lent_vf_stays_in_its_nic_and_says_what_it_said(tree: SysfsTree, nodes: bool) -> None:
-    sightings = [sighting(tree)]
+    results = [discovered(tree)]
     tree.hide_interfaces(VF)
     tree.hide_rdma_device(VF, nodes=nodes)
-    sightings.append(sighting(tree, VF_NAME))
-    discovery = discovery_of(iter(sightings).__next__)
+    results.append(discovered(tree, VF_NAME))
+    discovery = discovery_of(iter(results).__next__)
     discovery.run()
     before = discovery.inventory()
     discovery.run()
@@ -177,7 +177,7 @@ def test_a_look_tells_what_was_lent_and_what_the_lender_says_of_it(tree: SysfsTr
     names = LentNames(interface="ib0v1")
     found = nvml_stub.call(
         Machine(),
-        LOOK,
+        DISCOVER,
         Roots.of(tree.root, ""),
         node="n",
         lent=partial(frozenset, {name, "rdma-gone"}),

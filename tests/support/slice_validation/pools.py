@@ -1,4 +1,4 @@
-"""What makes consumers skip a pool: the slices are fine one by one, but not together.
+"""Finds why consumers would skip a pool whose slices are fine one by one, but not together.
 
 Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/pools_incubating.go: only the highest
 generation counts, only with all its slices, and a device name twice, a counter set twice or a reference to an unknown

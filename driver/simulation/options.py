@@ -1,4 +1,4 @@
-"""What the sources of a simulation's nodes do not tell, and the option with which it is told."""
+"""Options that describe what the source of a simulated node leaves out."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Final
 
 from driver.explain.explanation import Explanation
 from driver.explain.reasons import Reason
-from driver.layout.attributes import BANDWIDTH
+from driver.layout.attributes import BANDWIDTH, MEMORY
 from driver.model.devices import DeviceType
 from driver.model.inventory import InventorySource
 from driver.simulation.run import Simulation
 
-__all__ = ["Untold"]
+__all__ = ["OptionHints"]
 
 _MODEL: Final = (
-    "name the GPUs' model with --gpu-model: without it nobody knows which shares by percent and MIG partitions they"
+    "name the GPUs' model with --gpu-model: without it it is not known which shares by percent and MIG partitions they"
     " would have (not tried)"
 )
-_VFS: Final = "say with --vfs-per-nic how many VFs each NIC has: no topology file tells it (not tried)"
+_MEMORY: Final = "name the GPUs' model with --gpu-model, or their memory with --gpu-memory (not tried)"
+_VFS: Final = "say with --vfs-per-nic how many VFs each NIC has: no topology file records it (not tried)"
 _SPEED: Final = "say with --nic-speed how fast the NICs' links are: it is not known of all (not tried)"
 
 
-class Untold:
-    """Of one simulation.
+class OptionHints:
+    """Finds the option that may give what a pod of a simulation misses.
 
     Args:
         simulation: The result.
@@ -46,10 +47,11 @@ class Untold:
             for kind, option in options.items()
             if option and selector.cel is not None and f'"{kind}"' in selector.cel.expression
         }
+        self._memory = _MEMORY if any(gpu.memory_bytes is None for gpu in gpus) else ""
         self._speed = _SPEED if any(nic.speed_gbps is None for _, nic in nics) else ""
 
-    def option(self, explanation: Explanation, specs: Mapping[str, str]) -> str:
-        """The option that may give what an explanation misses, in a sentence; empty where there is none.
+    def hint(self, explanation: Explanation, specs: Mapping[str, str]) -> str:
+        """Return the option that may give what an explanation misses, in a sentence; empty where there is none.
 
         Args:
             explanation: Why something does not fit.
@@ -62,4 +64,8 @@ class Untold:
             classes = [item.device_class for item in explanation.requests if item.request == first.request]
             return next((self._by_class[name] for name in classes if name in self._by_class), "")
         spec = specs.get(f"{first.claim.namespace}/{first.claim.name}", "")
-        return self._speed if first.reason is Reason.CAPACITY_UNKNOWN and f'"{BANDWIDTH}"' in spec else ""
+        if first.reason is not Reason.CAPACITY_UNKNOWN:
+            return ""
+        if f'"{BANDWIDTH}"' in spec:
+            return self._speed
+        return self._memory if f'"{MEMORY}"' in spec else ""

@@ -1,4 +1,4 @@
-"""What the API server would refuse in ResourceSlices, and what consumers would refuse in the pools that they form.
+"""Finds what the API server would refuse in ResourceSlices, and consumers in the pools that they form.
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/apis/resource/validation/validation.go; the limits in k8s.io/api v0.36.3,
 resource/v1/types.go; for pools k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/
@@ -18,38 +18,24 @@ from driver.api.resource_v1 import (
     Device,
     DeviceAttribute,
     DeviceCounterConsumption,
+    DeviceTaint,
+    DeviceToleration,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
 from driver.api.validation import fragments, names
-from driver.api.validation.capacity import capacity
 from driver.api.validation.errors import FieldError, each, shown
-from driver.api.validation.pools import pool_errors
+from driver.layout.limits import (
+    COUNTER_SETS_PER_SLICE,
+    COUNTERS_PER_SET,
+    DEVICES_PER_SLICE,
+    DEVICES_PER_SLICE_WITH_COUNTERS,
+)
+from tests.support.slice_validation.capacity import capacity
+from tests.support.slice_validation.pools import pool_errors
 
-__all__ = [
-    "COUNTERS_PER_SET",
-    "COUNTER_SETS_PER_SLICE",
-    "DEVICES_PER_SLICE",
-    "DEVICES_PER_SLICE_WITH_COUNTERS",
-    "validate_slices",
-]
-
-DEVICES_PER_SLICE: Final = 128
-"""Of slices whose devices have neither taints nor counters (k8s.io/api v0.36.3, ResourceSliceMaxDevices)."""
-
-DEVICES_PER_SLICE_WITH_COUNTERS: Final = 64
-"""Of slices with a device that has taints or consumes counters.
-
-Source: ResourceSliceMaxDevicesWithTaintsOrConsumesCounters.
-"""
-
-COUNTER_SETS_PER_SLICE: Final = 8
-"""Source: ResourceSliceMaxCounterSets."""
-
-COUNTERS_PER_SET: Final = 32
-"""Of a counter set, and of what a device consumes of one (ResourceSliceMaxCountersPerCounterSet and
-...PerDeviceCounterConsumption)."""
+__all__ = ["validate_slices"]
 
 _ATTRIBUTES_AND_CAPACITIES: Final = 32
 _ATTRIBUTE_VALUES: Final = 48
@@ -165,7 +151,7 @@ def _device(path: str, device: Device, *, per_device_nodes: bool) -> Iterator[Fi
         key_path = _key(f"{path}.capacity", name)
         yield from names.attribute_name(key_path, name)
         yield from capacity(key_path, amount, shareable=device.allow_multiple_allocations is True)
-    yield from each(f"{path}.taints", device.taints, fragments.taint, limit=_TAINTS)
+    yield from each(f"{path}.taints", device.taints, _taint, limit=_TAINTS)
     yield from each(
         f"{path}.consumesCounters",
         device.consumes_counters,
@@ -255,3 +241,12 @@ def _counters(path: str, counters: Mapping[str, Counter]) -> Iterator[FieldError
 def _key(path: str, key: str) -> str:
     """Return the path of a map's entry. A long key is cut: all of it is no help in a message."""
     return f"{path}[{key if len(key) <= 96 else key[:93] + '...'}]"
+
+
+def _taint(path: str, value: DeviceTaint) -> Iterator[FieldError]:
+    if not value.key:
+        yield from names.label_key(f"{path}.key", value.key)
+    alike = DeviceToleration(key=value.key, operator="Equal", value=value.value, effect=value.effect)
+    yield from fragments.toleration(path, alike)
+    if not value.effect:
+        yield FieldError(f"{path}.effect", "is required")
