@@ -35,7 +35,7 @@ from driver.adapters.files.durable_files import (
     sync_folder,
 )
 from driver.api.resource_v1 import ClaimReference
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.bounded_json import parse_json
 from driver.errors import InputError, NodeError
 from driver.plan import check_claim_uid
@@ -336,8 +336,7 @@ def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
     try:
         file = _File.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {in_words(first)}") from None
+        raise ValueError(first_error(error, with_input=False)) from None
     if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
         raise ValueError("its version is none, or not that of its fields")
     if file.claim.uid != claim_uid:
