@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 
-__all__ = ["GpuUse", "Holding", "NicUse"]
+__all__ = ["GpuUse", "HeldDevice", "NicUse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class NicUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class HeldDevice:
     """What a claim has by one allocation result, as far as that decides who else may have it.
 
     Attributes:
