@@ -1,11 +1,11 @@
 # Rootport's image: the kubelet plugin, the controller and the CLI. Build it with any builder that knows Dockerfiles:
 #   docker build -t rootport:0.1.0.dev0 .
-# BASE is a Debian 12 with Python 3.11 as `python`, and needs its venv module and apt; a mirror's copy will do. The digest is
-# of the index for all platforms (Python 3.11.16), which the tag named from September 2026 on; docs/operator/install.md says how
-# to take a newer one.
+# BASE is a Debian 12 with Python 3.11 as `python`, its venv module and apt; a mirror's copy will do. The digest is that of
+# the index for all platforms (Python 3.11.16), which the tag names since September 2026; docs/operator/install.md says how
+# to use a newer one.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
-# What Rootport depends on, by hash, in a virtual environment that has no pip of its own.
+# Rootport's dependencies, by hash, in a virtual environment without pip.
 FROM ${BASE} AS dependencies
 WORKDIR /src
 RUN python -m venv /tools && python -m venv --without-pip /opt/rootport
@@ -25,8 +25,8 @@ RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check wheel --no-deps --
  && /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
       install --no-deps --no-index --root /new /wheel/*.whl
 
-# The CNI plugin that the kubelet plugin puts on the node: static, so that it runs on any distribution, and hardened, for it
-# runs as root; cflags has how.
+# The CNI plugin that the kubelet plugin puts on the node: static, so that it runs on any distribution, and hardened, since it
+# runs as root; cflags has the options.
 FROM ${BASE} AS cni
 RUN apt-get update && apt-get install -y --no-install-recommends gcc=4:12.* libc6-dev=2.36-* && rm -rf /var/lib/apt/lists/*
 COPY kubeletplugin/network/cni/shim /shim

@@ -46,15 +46,15 @@ class BuildProtocol(Command):
             raise SystemExit(f"protoc failed with exit status {code}; its message stands above")
 
     def get_source_files(self) -> list[str]:
-        """What an sdist needs."""
+        """Return the files that an sdist needs."""
         return sorted(path.as_posix() for path in PROTOCOL.glob("*.proto"))
 
     def get_outputs(self) -> list[str]:
-        """What :meth:`run` makes."""
+        """Return the files that :meth:`run` makes."""
         return [str(self._root() / output) for output in self._made()]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Nothing: no output is a copy of a source."""
+        """Return nothing: no output is a copy of a source."""
         return {}
 
     def _root(self) -> Path:

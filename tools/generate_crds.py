@@ -1,11 +1,11 @@
 # ruff: noqa: INP001 - a script, in no package
-"""Writes resourceclasses/crds out of the models in driver/api/rootport_v1alpha1.py.
+"""Writes resourceclasses/crds from the models in driver/api/rootport_v1alpha1.py.
 
-A CustomResourceDefinition wants a *structural* schema: no references, no titles, no null types (pkg/apiserver/schema in
-k8s.io/apiextensions-apiserver v0.36.3). Descriptions are the models' docstrings, so that ``kubectl explain`` tells what
-the code means.
+A CustomResourceDefinition needs a *structural* schema: no references, no titles, no null types (pkg/apiserver/schema in
+k8s.io/apiextensions-apiserver v0.36.3). Descriptions are the models' docstrings, so that ``kubectl explain`` prints
+them.
 
-Usage: ``python tools/generate_crds.py`` writes the files; with ``--check`` it only says whether they are up to date.
+Usage: ``python tools/generate_crds.py`` writes the files; with ``--check`` it only reports whether they are up to date.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INT64: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of ``kubectl get``; those with a priority above 0 are for ``-o wide``."""
+    """A column of ``kubectl get``; one with a priority above 0 is for ``-o wide``."""
 
     name: str
     path: str
@@ -44,7 +44,7 @@ class Column:
     description: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """As a CRD has it."""
+        """Return the column as a CRD has it."""
         column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         if self.description:
             column["description"] = self.description
@@ -52,11 +52,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class CustomKind:
     """A kind of the API group.
 
     Attributes:
-        initial_status: What a reader gets as the status of an object that nobody has written one for.
+        initial_status: The default status of an object without one.
     """
 
     model: type[BaseModel]
@@ -68,7 +68,7 @@ class Kind:
 
 _CONDITION: Final = '.status.conditions[?(@.type=="Ready")].'
 KINDS: Final = (
-    Kind(
+    CustomKind(
         model=rootport_v1alpha1.NodeInventory,
         plural="nodeinventories",
         short_names=("ninv",),
@@ -93,7 +93,7 @@ KINDS: Final = (
             Column(name="Age", path=".metadata.creationTimestamp", type="date"),
         ),
     ),
-    Kind(
+    CustomKind(
         model=rootport_v1alpha1.Device,
         plural="devices",
         short_names=("rpdev",),
@@ -143,8 +143,8 @@ KINDS: Final = (
 )
 
 
-def custom_resource_definition(kind: Kind) -> dict[str, Any]:
-    """The CRD of a kind."""
+def custom_resource_definition(kind: CustomKind) -> dict[str, Any]:
+    """Return the CRD of a kind."""
     name = kind.model.__name__
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -175,17 +175,17 @@ def custom_resource_definition(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _with_initial_status(schema: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def _with_initial_status(schema: dict[str, Any], kind: CustomKind) -> dict[str, Any]:
     if kind.initial_status is not None:
         schema["properties"]["status"]["default"] = dict(kind.initial_status)
     return schema
 
 
 def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A model's schema as a CRD may have it."""
+    """Return a model's schema as a CRD may have it."""
     schema = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
-    # The API server knows the metadata better, and lets a CRD say nothing about its fields.
+    # The API server knows the metadata, and lets a CRD say nothing about its fields.
     schema["properties"]["metadata"] = {"type": "object"}
     made = _structural(schema, definitions, model)
     fixed = {
@@ -200,21 +200,21 @@ def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _structural(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], model: type[BaseModel] | None
 ) -> dict[str, Any]:
-    """Inline references, and keep what a structural schema knows.
+    """Inline references, and keep only what a structural schema may have.
 
     Args:
-        schema: JSON schema of a value.
-        definitions: What its references point to.
-        model: The model that the schema was made of; None for a plain value.
+        schema: The JSON schema of a value.
+        definitions: The schemas that its references name.
+        model: The model that the schema was made from; None for a plain value.
     """
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         inlined = _structural(definitions[name], definitions, getattr(rootport_v1alpha1, name))
         return inlined | _structural({key: item for key, item in schema.items() if key != "$ref"}, definitions, None)
     if "anyOf" in schema:
-        # None is how a model says absent; the API server does not store null.
-        (given,) = (option for option in schema["anyOf"] if option != {"type": "null"})
-        return _structural({**given, **{k: v for k, v in schema.items() if k != "anyOf"}}, definitions, None)
+        # A model has None for absent fields; the API server does not store null.
+        (written,) = (option for option in schema["anyOf"] if option != {"type": "null"})
+        return _structural({**written, **{k: v for k, v in schema.items() if k != "anyOf"}}, definitions, None)
     made = {key: item for key, item in schema.items() if key not in _DROPPED}
     if model is not None:
         summary, fields = _documentation(model)
@@ -243,7 +243,7 @@ def _described(fields: Mapping[str, str], name: str, model: type[BaseModel]) -> 
 
 
 def _documentation(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
-    """A model's summary, and its fields' descriptions by attribute; those of its base models included."""
+    """Return a model's summary, and its fields' descriptions by attribute, those of base models included."""
     fields: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base.__module__ == rootport_v1alpha1.__name__:
@@ -261,7 +261,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def files() -> dict[Path, str]:
-    """Every file with its content."""
+    """Return every file with its content."""
     return {
         FOLDER / f"{kind.plural}.{_GROUP}.yaml": HEADER
         + yaml.dump(custom_resource_definition(kind), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)

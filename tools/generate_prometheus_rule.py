@@ -1,11 +1,11 @@
 # ruff: noqa: INP001 - a script, in no package
-"""Writes the Prometheus operator's PrometheusRule out of resourceclasses/monitoring/rules.yaml.
+"""Writes the Prometheus operator's PrometheusRule from resourceclasses/monitoring/rules.yaml.
 
-Prometheus reads the rules themselves, its operator an object that holds them, and kustomize cannot put the one into the
-other.
+Prometheus reads the rules themselves, its operator an object that contains them, and kustomize cannot put the one into
+the other.
 
-Usage: ``python tools/generate_prometheus_rule.py`` writes the file; with ``--check`` it only says whether it is up to
-date.
+Usage: ``python tools/generate_prometheus_rule.py`` writes the file; with ``--check`` it only reports whether it is up
+to date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ spec:
 
 
 def rendered() -> str:
-    """The file's text: the rules as they are, with their comments, two columns further in."""
+    """Return the file's text: the rules with their comments, indented by two columns."""
     lines = RULES.read_text(encoding="utf-8").splitlines()
     groups = lines[lines.index("groups:") :]
     return _HEADER + "".join(f"  {line}\n" if line else "\n" for line in groups)

@@ -14,7 +14,6 @@ from driver.api import resource_v1
 from driver.cel.cache import AnswerCache, CompileCache
 from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
 from driver.cel.lexer import Token, tokenize
-from driver.cel.meter import STANDARD, Limits
 from driver.cel.reads import Read
 from driver.cel.selector import Selector, compile_selector, find_amount, find_attribute
 
@@ -110,7 +109,7 @@ class Terms:
         )
         self._answers: AnswerCache[tuple[object, ...], TermAnswer | None] = AnswerCache()
 
-    def first_false(self, driver: str, device: resource_v1.Device, limits: Limits = STANDARD) -> TermAnswer | None:
+    def first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
         """Return the first term that is false, or that ends with an error if the expression does.
 
         None exactly if :meth:`driver.cel.Selector.matches` returns true. It never raises: if the evaluation is stopped,
@@ -119,14 +118,12 @@ class Terms:
         Args:
             driver: The driver of the slice that the device is in.
             device: The device. It must not change: answers are cached by the values that the expression reads.
-            limits: What each evaluation may use up, if the answer is not cached; there are at most two of each
-                part of the expression.
         """
         key = self.selector.key(driver, device)
         try:
             return self._answers[key]
         except KeyError:
-            answer = self._first_false(driver, device, limits)
+            answer = self._first_false(driver, device)
         # The selector knows whether another attempt may get further.
         if answer is None or answer.is_known:
             weight = self.selector.key_size(device) + (0 if answer is None else 2 + len(answer.values))
@@ -154,9 +151,9 @@ class Terms:
         span = self._spans[index]
         return self.expression[: span.start] + text + self.expression[span.end :]
 
-    def _first_false(self, driver: str, device: resource_v1.Device, limits: Limits) -> TermAnswer | None:
+    def _first_false(self, driver: str, device: resource_v1.Device) -> TermAnswer | None:
         try:
-            if self.selector.matches(driver, device, limits):
+            if self.selector.matches(driver, device):
                 return None
             problem = ""
         except CelLimitError as error:
@@ -166,7 +163,7 @@ class Terms:
         for index, (term, selector) in enumerate(zip(self.terms, self._selectors, strict=True)):
             error_text = ""
             try:
-                fails = not selector.matches(driver, device, limits)
+                fails = not selector.matches(driver, device)
             except CelLimitError:
                 break  # the clock: with the others it was quick enough
             except CelEvaluationError as error:

@@ -23,7 +23,6 @@ __all__ = [
     "INT",
     "NULL",
     "QUANTITY",
-    "SEMVER",
     "STRING",
     "TIMESTAMP",
     "UINT",
@@ -72,7 +71,6 @@ ERROR: Final = CelType("*error*")
 DURATION: Final = CelType("google.protobuf.Duration")
 TIMESTAMP: Final = CelType("google.protobuf.Timestamp")
 QUANTITY: Final = CelType("kubernetes.Quantity")
-SEMVER: Final = CelType("kubernetes.Semver")
 DEVICE: Final = CelType("kubernetes.DRADevice")
 
 _PRIMITIVE: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "type", "list", "map"})

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.api.resource_v1 import ClaimReference
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.bounded_json import parse_json
 from driver.errors import NodeError
 from driver.plan.effects import Effect
@@ -112,8 +112,7 @@ def decode(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
     try:
         file = _File.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {in_words(first)}") from None
+        raise ValueError(first_error(error, with_input=False)) from None
     if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
         raise ValueError("its version is none, or not that of its fields")
     if file.claim.uid != claim_uid:

@@ -113,10 +113,10 @@ class KubernetesApi:
 
         An object above the size limit is skipped too.
         """
-        query = _selection(label_selector, field_selector)
+        query = _selection(field_selector, label_selector)
         accept = METADATA_LIST if metadata_only else JSON
         request = Request(verb="list", resource=resource, namespace=namespace, query=query, accept=accept)
-        return list_all(self._connection, request, transform or _as_it_is, self.skipped)
+        return list_all(self._connection, request, transform or _unchanged, self.skipped)
 
     def watch(
         self,
@@ -124,7 +124,6 @@ class KubernetesApi:
         *,
         resource_version: str,
         namespace: str | None = None,
-        label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
         duration_s: int = 300,
@@ -137,7 +136,6 @@ class KubernetesApi:
             resource: The kind of object.
             resource_version: The resource version of a list, or of the last event.
             namespace: As for :meth:`list`.
-            label_selector: As for :meth:`list`.
             field_selector: As for :meth:`list`.
             metadata_only: As for :meth:`list`.
             duration_s: The time after which the server ends the watch.
@@ -145,7 +143,7 @@ class KubernetesApi:
         Raises:
             ExpiredError: The server no longer knows that version; may also come from the stream. List again.
         """
-        query = _selection(label_selector, field_selector) | {
+        query = _selection(field_selector) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -285,7 +283,7 @@ class KubernetesApi:
             Request(verb="delete", resource=resource, namespace=namespace, name=name, body=body)
         )
 
-    def read_through_pod(self, pod: str, path: str, *, namespace: str, port: int, accept: str = "text/plain") -> str:
+    def read_through_pod(self, pod: str, path: str, *, namespace: str, port: int) -> str:
         """Return a page that a pod serves by HTTP, fetched by the API server through ``pods/proxy``.
 
         Args:
@@ -293,7 +291,6 @@ class KubernetesApi:
             path: The path on its server, without the leading ``/``.
             namespace: The pod's namespace.
             port: The port that it listens on.
-            accept: The media type to ask for.
 
         Raises:
             NotFoundError: There is no such pod, or no such page.
@@ -305,16 +302,16 @@ class KubernetesApi:
             namespace=namespace,
             name=f"{pod}:{port}",
             subresource=f"proxy/{path}",
-            accept=accept,
+            accept="text/plain",
         )
         return self._connection.read(request, _LARGEST_TEXT).decode(errors="replace")
 
 
-def _as_it_is(stored: JsonObject) -> JsonObject:
+def _unchanged(stored: JsonObject) -> JsonObject:
     return stored
 
 
-def _selection(label_selector: str, field_selector: str) -> dict[str, str]:
+def _selection(field_selector: str, label_selector: str = "") -> dict[str, str]:
     wanted = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {key: value for key, value in wanted.items() if value}
 

@@ -13,12 +13,15 @@ import pytest
 import yaml
 
 from driver.objects import device_objects, node_inventory
-from resourceclasses import crds_text
 from tests.support.inventories import MACHINES, machine
 from tests.support.paths import REPO
 
 TOOL = REPO / "tools" / "generate_crds.py"
-CRDS = {crd["metadata"]["name"]: crd for crd in yaml.safe_load_all(crds_text())}
+CRDS = {
+    crd["metadata"]["name"]: crd
+    for path in sorted((REPO / "resourceclasses" / "crds").glob("*.yaml"))
+    for crd in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+}
 
 
 def schema(name: str) -> dict[str, Any]:

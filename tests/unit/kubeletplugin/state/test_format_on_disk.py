@@ -6,6 +6,8 @@ the plan's dataclasses must not change them: a new field needs a new version and
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import CdiDevice, CdiSpec, ClaimFile, GpuUse, Isolation, NicUse, PreparedDevice, PreparePlan
