@@ -346,11 +346,13 @@ class _Plugin:
             plan = prepare_plan(claim, self._inventory, assume_minors=True, host=self._host, nics=nics)
             names = _held_names(plan)
             others = {uid: other for name in names for uid, other in self._prepared[name].items()}
-            refuse_overlap(plan.claim, plan.holdings, [item for other in others.values() for item in other.holdings])
+            refuse_overlap(
+                plan.claim, plan.held_devices, [item for other in others.values() for item in other.held_devices]
+            )
         except RootportError as error:
             # What kubelet would report on the pod: it hangs on its node, with its devices held.
             return ClaimOutcome(claim=claim, node=node, problem=f"{NOT_PREPARED}{error}")
-        self._taken_vfs.update(item.nic_use.vf for item in plan.holdings if item.nic_use and item.nic_use.vf)
+        self._taken_vfs.update(item.nic_use.vf for item in plan.held_devices if item.nic_use and item.nic_use.vf)
         lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
         if lent - self._interfaces:
             plan = replace(plan, notes=(*plan.notes, INTERFACES_ASSUMED))
@@ -362,7 +364,7 @@ class _Plugin:
 def _held_names(plan: PreparePlan) -> set[str]:
     """Return the names of a claim's devices, and of the GPUs and NICs that they are parts of."""
     names: set[str] = set()
-    for item in plan.holdings:
+    for item in plan.held_devices:
         if not item.admin_access:
             names.add(item.device)
         if item.gpu_use is not None:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceType
-from driver.plan import Holding, PreparedDevice
+from driver.plan import HeldDevice, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.service import ClaimPrepared
 
@@ -98,9 +98,9 @@ class Entry(_Model):
         return ClaimPrepared(devices=self.devices)
 
     @property
-    def holdings(self) -> tuple[Holding, ...]:
+    def held_devices(self) -> tuple[HeldDevice, ...]:
         """What the claim holds of the node's devices."""
-        return tuple(device.holding(self.claim) for device in self.devices)
+        return tuple(device.held_by(self.claim) for device in self.devices)
 
     @property
     def lent_to(self) -> frozenset[str]:

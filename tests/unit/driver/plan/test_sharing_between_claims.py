@@ -10,8 +10,8 @@ import pytest
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
-from driver.plan.sharing import Holding, refuse_overlap
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_overlap
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 from tests.support.preparer.machine import uid
 
 GIB = 2**30
@@ -40,10 +40,10 @@ def use(
     )
 
 
-Claim: TypeAlias = tuple[Holding, ...]
+Claim: TypeAlias = tuple[HeldDevice, ...]
 
 
-def holding(
+def held_device(
     number: int,
     *,
     device: str,
@@ -51,8 +51,8 @@ def holding(
     admin: bool = False,
     gpu_use: GpuUse | None = None,
     nic_use: NicUse | None = None,
-) -> Holding:
-    return Holding(
+) -> HeldDevice:
+    return HeldDevice(
         claim=ClaimReference(namespace="ml", name=f"claim-{number}", uid=uid(number)),
         requests=("gpu",),
         pool="node-a",
@@ -73,9 +73,9 @@ def claim(
 ) -> Claim:
     """A claim with one device that is no GPU; or with one device a use, each a share of its own."""
     if not uses:
-        return (holding(number, device=device, share=share, admin=admin),)
+        return (held_device(number, device=device, share=share, admin=admin),)
     return tuple(
-        holding(
+        held_device(
             number,
             device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}",
             share=f"{number}-{index}",
@@ -199,7 +199,7 @@ def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = 
 def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Claim:
     """A claim with one device a use, each a share of its own; or each with a device of its own."""
     return tuple(
-        holding(
+        held_device(
             number,
             device="rdma-vfs-0" if shared else f"rdma-vf-{number}-{index}",
             share=f"{number}-{index}" if shared else None,
