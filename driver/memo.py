@@ -12,39 +12,36 @@ O = TypeVar("O", bound=object)  # noqa: E741 - an object
 V = TypeVar("V")
 
 
-class Memo(Generic[K, V]):
+class Memo(dict[K, V]):
     """Remembers one result for each key. Once it is full it forgets everything, which costs no bookkeeping on a hit.
 
-    Not thread-safe.
+    A dict, so that a hit costs no more than one does; what is stored by :meth:`put` or :meth:`of` is bounded. Not
+    thread-safe.
 
     Args:
         limit: The most results to remember; at least 1.
     """
 
-    __slots__ = ("_known", "_limit")
+    __slots__ = ("_limit",)
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self._limit = limit
-        self._known: dict[K, V] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
 
     def of(self, key: K, make: Callable[[], V]) -> V:
         """Return the result for ``key``, calling ``make`` if it is not remembered."""
         try:
-            return self._known[key]
+            return self[key]
         except KeyError:
             pass
-        value = make()
-        if len(self._known) >= self._limit:
-            self._known.clear()
-        self._known[key] = value
-        return value
+        return self.put(key, make())
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._known.clear()
+    def put(self, key: K, value: V) -> V:
+        """Remember the result for ``key``, and return it. For hot loops, which find it by ``get``."""
+        if len(self) >= self._limit and key not in self:
+            self.clear()
+        self[key] = value
+        return value
 
 
 class IdMemo(Generic[O, V]):
@@ -66,7 +63,18 @@ class IdMemo(Generic[O, V]):
 
     def of(self, key: O, make: Callable[[], V]) -> V:
         """Return the result for the object, calling ``make`` if it is not remembered."""
-        return self._memo.of(id(key), lambda: (key, make()))[1]
+        known = self._memo.get(id(key))
+        return known[1] if known is not None else self.put(key, make())
+
+    def get(self, key: O) -> V | None:
+        """Return the result for the object; None if it is not remembered."""
+        known = self._memo.get(id(key))
+        return known[1] if known is not None else None
+
+    def put(self, key: O, value: V) -> V:
+        """Remember the result for the object, and return it. For hot loops, which find it by :meth:`get`."""
+        self._memo.put(id(key), (key, value))
+        return value
 
     def clear(self) -> None:
         """Forget everything."""

@@ -68,7 +68,7 @@ class BudgetedExplainer:
         """
         for _ in range(budget.pieces):
             with self._cluster.use(wait_s=budget.wait_s):
-                if self._explainer.look(subject, budget=self._budget(_PIECE_S)):
+                if self._explainer.judge_nodes(subject, budget=self._budget(_PIECE_S)):
                     break
             if self._stop.wait(_BETWEEN_S):
                 break

@@ -21,7 +21,7 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
     Resource,
 )
-from driver.explain.known.reading import MAX_POD_CLAIMS
+from driver.explain.known.pod_reading import MAX_POD_CLAIMS
 from driver.objects.extended_resources import MAX_POD_RESOURCES, extended_amounts
 
 __all__ = ["ExplanationInformers", "transform_pod"]

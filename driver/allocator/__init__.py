@@ -1,7 +1,8 @@
-"""Which devices a claim gets: the answers of Kubernetes' own structured allocator, v1.37.2.
+"""Decides which devices a claim gets, as Kubernetes' own structured allocator does, v1.37.2.
 
-``pools`` says what a node sees, ``demands`` what claims ask for, ``candidates`` which devices each demand may take,
-``search`` which it gets, ``results`` how that is written down; see docs/design/allocator.md.
+``pools`` has what a node sees, ``demands`` what claims ask for, ``selection`` and ``eligibility`` which devices serve a
+demand, ``candidates`` gathers them, ``search`` chooses, and ``results`` writes down the choice; see
+docs/design/allocator.md.
 """
 
 from driver.allocator.allocator import Allocator, Fit

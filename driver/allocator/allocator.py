@@ -18,11 +18,12 @@ from driver.allocator.search import search
 from driver.allocator.selection import Selections
 from driver.allocator.view import NodeView
 from driver.api.resource_v1 import AllocationResult, DeviceClass, Node, ResourceClaim, ResourceSlice
+from driver.memo import Memo
 
 __all__ = ["Allocator", "Fit"]
 
 _REMEMBERED: Final = 256
-"""For how many kinds of claims the nodes are remembered that have no room for them."""
+"""For how many kinds of claims the allocator remembers which nodes have no room for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,13 @@ class Fit:
 class Allocator:
     """Allocates devices to claims as Kubernetes' structured allocator does, v1.37.2.
 
-    Nothing is changed by an allocation; what is to be kept is told by :meth:`commit`.
+    An allocation changes nothing; :meth:`commit` counts its devices as in use.
 
     Args:
         slices: All ResourceSlices of the cluster.
         classes: All DeviceClasses.
         allocated: Claims whose ``status.allocation`` is in use.
-        features: What is on; by default what Kubernetes 1.36 has on.
+        features: The feature gates; by default those that Kubernetes 1.36 has on.
         new_share_id: Makes a UID for each share of a device; random by default, as in Kubernetes.
     """
 
@@ -67,7 +68,7 @@ class Allocator:
         self._ledger = Ledger(self._features)
         self._new_share_id = new_share_id
         # Nodes on which claims did not fit; commits do not change that, a release may.
-        self._full: dict[tuple[ClaimDemand, ...], set[NodeView]] = {}
+        self._full: Memo[tuple[ClaimDemand, ...], set[NodeView]] = Memo(_REMEMBERED)
         for claim in allocated:
             if claim.status.allocation is not None:
                 self._ledger.add(holdings(claim.status.allocation))
@@ -115,9 +116,7 @@ class Allocator:
             view = self._index.view(node)
             if demands is None:
                 demands = self._read(claims)
-                if len(self._full) >= _REMEMBERED and demands not in self._full:
-                    self._full.clear()
-                full = self._full.setdefault(demands, set())
+                full = self._full.of(demands, set)
             if view in full:
                 continue
             try:
@@ -169,7 +168,7 @@ class Allocator:
 
 
 def _chosen(demand: ClaimDemand, served: set[str]) -> list[Demand]:
-    """The alternative of each request by which it was served."""
+    """Return the alternative of each request by which it was served."""
     return [
         next((part for part in request.alternatives if part.name in served), request.alternatives[0])
         for request in demand.requests

@@ -1,4 +1,4 @@
-"""Tells situations in which more is asked for than there is, without trying.
+"""Recognizes situations in which more is asked for than there is, without trying.
 
 Each bound leaves something out (constraints, other requests, capacities), so that what it calls hopeless is so, and
 what it does not may be hopeless all the same:
@@ -13,15 +13,16 @@ what it does not may be hopeless all the same:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.candidates import Candidate, Request
-from driver.allocator.state import State
+from driver.allocator.candidates import RequestCandidates
+from driver.allocator.state import SearchState
+from driver.allocator.view import Candidate
 from driver.budget import check
 
-__all__ = ["ENDLESS", "Pending", "is_hopeless"]
+__all__ = ["ENDLESS", "PendingRequest", "is_hopeless", "room_for_sets"]
 
 ENDLESS: Final = 1 << 30
 """More than all requests can need together."""
@@ -30,7 +31,7 @@ _Value = tuple[str, int | bool | str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pending:
+class PendingRequest:
     """A request that is still to be served.
 
     Attributes:
@@ -42,7 +43,7 @@ class Pending:
         representatives: One device of each class.
     """
 
-    request: Request
+    request: RequestCandidates
     held: Sequence[int]
     supplies: tuple[Mapping[int, int], ...]
     usable: Mapping[int, int]
@@ -50,7 +51,7 @@ class Pending:
     representatives: Sequence[Candidate]
 
 
-def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
+def is_hopeless(state: SearchState, pending: Sequence[PendingRequest]) -> bool:
     """Whether the pending requests certainly cannot all be served.
 
     Args:
@@ -66,46 +67,56 @@ def is_hopeless(state: State, pending: Sequence[Pending]) -> bool:
     return not _matching_exists(pending) or _values_lack(state, pending)
 
 
-def _matching_exists(pending: Sequence[Pending]) -> bool:
+def room_for_sets(by_value: Iterable[Iterable[tuple[int, int]]]) -> int:
+    """Return how many sets of devices there is room for, at most, each of which must share one value.
+
+    Args:
+        by_value: For each value, and for each kind of device in a set: how many devices there are, and how many of them
+            a set takes.
+    """
+    return sum(max(0, min(there // need for there, need in of_value)) for of_value in by_value)
+
+
+def _matching_exists(pending: Sequence[PendingRequest]) -> bool:
     """Whether every request can have devices of its own: augmenting paths between requests and classes."""
     check()
-    # Requests that need as many of the same devices are one wisher: what it is given can be shared out evenly.
-    alike: dict[tuple[int, int], list[Pending]] = {}
+    # Requests that need as many of the same devices count as one: what is assigned to it can be shared out evenly.
+    alike: dict[tuple[int, int], list[PendingRequest]] = {}
     free: dict[int, int] = {}
     for item in pending:
         if not _is_admin(item):
             alike.setdefault((id(item.usable), item.request.least), []).append(item)
-    wishes: list[dict[int, int]] = []
+    wanted: list[dict[int, int]] = []
     needs: list[int] = []
     for members in alike.values():
         sample, times = members[0], len(members)
         for number, count in sample.usable.items():
             free[number] = sample.rooms.get(number, max(count, free.get(number, 0)))
-        wishes.append({number: count * times for number, count in sample.usable.items()})
+        wanted.append({number: count * times for number, count in sample.usable.items()})
         needs.append(sample.request.least * times)
-    given: list[defaultdict[int, int]] = [defaultdict(int) for _ in wishes]
+    assigned: list[defaultdict[int, int]] = [defaultdict(int) for _ in wanted]
 
-    def give(wisher: int, tried: set[int]) -> bool:
-        """Find one more device for ``wisher``, moving what others have where that helps."""
-        for number, most in wishes[wisher].items():
-            if number in tried or given[wisher][number] >= most:
+    def assign(asker: int, tried: set[int]) -> bool:
+        """Find one more device for ``asker``, moving what others have where that helps."""
+        for number, most in wanted[asker].items():
+            if number in tried or assigned[asker][number] >= most:
                 continue
             tried.add(number)
             if free[number] > 0:
                 free[number] -= 1
-                given[wisher][number] += 1
+                assigned[asker][number] += 1
                 return True
-            for other, has in enumerate(given):
-                if other != wisher and has[number] > 0 and give(other, tried):
+            for other, has in enumerate(assigned):
+                if other != asker and has[number] > 0 and assign(other, tried):
                     has[number] -= 1
-                    given[wisher][number] += 1
+                    assigned[asker][number] += 1
                     return True
         return False
 
-    return all(give(wisher, set()) for wisher, need in enumerate(needs) for _ in range(need))
+    return all(assign(asker, set()) for asker, need in enumerate(needs) for _ in range(need))
 
 
-def _is_admin(item: Pending) -> bool:
+def _is_admin(item: PendingRequest) -> bool:
     """Whether it may come to admin access, which takes nothing from others."""
     return any(candidates.demand.admin for candidates in item.request.alternatives)
 
@@ -121,7 +132,7 @@ class _Group:
     """
 
     attribute: str
-    members: tuple[Pending, ...]
+    members: tuple[PendingRequest, ...]
     supplies: tuple[Mapping[int, int], ...]
 
     @property
@@ -130,8 +141,8 @@ class _Group:
         return sum(item.request.least for item in self.members)
 
 
-def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
-    held: defaultdict[tuple[int, int], list[Pending]] = defaultdict(list)
+def _values_lack(state: SearchState, pending: Sequence[PendingRequest]) -> bool:
+    held: defaultdict[tuple[int, int], list[PendingRequest]] = defaultdict(list)
     for item in pending:
         for place in item.held:
             held[item.request.claim, place].append(item)
@@ -158,15 +169,15 @@ def _values_lack(state: State, pending: Sequence[Pending]) -> bool:
 
 
 def _kind(group: _Group) -> object:
-    """Equal for sets of requests that need the same of the same devices."""
+    """Return a key that is equal for sets of requests that need the same of the same devices."""
     needs = (item.request.least for item in group.members)
     return tuple(
         sorted((need, tuple(sorted(supply.items()))) for need, supply in zip(needs, group.supplies, strict=True))
     )
 
 
-def _by_value(state: State, group: _Group) -> dict[_Value, set[int]]:
-    """The classes of devices that the group can take, by the attribute's values."""
+def _by_value(state: SearchState, group: _Group) -> dict[_Value, set[int]]:
+    """Return the classes of devices that the group can take, by the attribute's values."""
     by_value: defaultdict[_Value, set[int]] = defaultdict(set)
     for item, supply in zip(group.members, group.supplies, strict=True):
         for number in supply:
@@ -187,7 +198,7 @@ def _has_room(group: _Group, classes: Collection[int]) -> bool:
     return sum(together.values()) >= group.need
 
 
-def _sets_lack(state: State, groups: Sequence[_Group], pending: Sequence[Pending]) -> bool:
+def _sets_lack(state: SearchState, groups: Sequence[_Group], pending: Sequence[PendingRequest]) -> bool:
     """Whether the values together have room for fewer sets of one kind than there are."""
     inside = {id(item) for group in groups for item in group.members}
     if len(inside) < sum(len(group.members) for group in groups):
@@ -199,13 +210,13 @@ def _sets_lack(state: State, groups: Sequence[_Group], pending: Sequence[Pending
     outside = [
         (item.request.least, item.usable.keys()) for item in pending if id(item) not in inside and not _is_admin(item)
     ]
-    room = 0
+    by_value = []
     for classes in _by_value(state, sample).values():
-        fits = []
+        of_value = []
         for supply_items, need in needs.items():
             mine = {number: rooms.get(number, count) for number, count in supply_items if number in classes}
             # Requests that can be served from nowhere else come first.
             reserved = sum(least for least, usable in outside if usable and usable <= mine.keys())
-            fits.append((sum(mine.values()) - reserved) // need)
-        room += max(0, min(fits))
-    return room < len(groups)
+            of_value.append((sum(mine.values()) - reserved, need))
+        by_value.append(of_value)
+    return room_for_sets(by_value) < len(groups)

@@ -1,4 +1,4 @@
-"""Which devices a demand may take on a node, before anything is chosen.
+"""Finds the devices that a demand may take on a node, before anything is chosen.
 
 Source: isSelectable, taintPreventsAllocation and validateDeviceRequest in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go.
@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
-from driver.allocator.capacity import consumption, fits
 from driver.allocator.demands import ClaimDemand, Demand, claim_name
-from driver.allocator.errors import AllocationError, CapacityError, SearchLimitError
+from driver.allocator.eligibility import eligibility, is_for_node, required_capacity, usage_step
+from driver.allocator.errors import AllocationError, SearchLimitError
 from driver.allocator.features import Features
-from driver.allocator.identity import PoolId
 from driver.allocator.ledger import Ledger
-from driver.allocator.node_selection import matches_node
 from driver.allocator.selection import SelectionFailure, Selections
-from driver.allocator.taints import refusing_taints
-from driver.allocator.view import NodeView, PooledDevice, PoolState
+from driver.allocator.view import Candidate, NodeView, Offer, Offers, PooledDevice, PoolState
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import check
@@ -28,11 +25,8 @@ from driver.cel import CelLimitError
 
 __all__ = [
     "MAX_RESULTS",
-    "Candidate",
     "Candidates",
-    "Offer",
-    "Offers",
-    "Request",
+    "RequestCandidates",
     "Scene",
     "gather",
     "gather_requests",
@@ -43,69 +37,22 @@ MAX_RESULTS: Final = 32
 
 _NOTHING: Final[Mapping[str, Quantity]] = {}
 
-_REMEMBERED: Final = 8
-"""For how many kinds of demands a view remembers its offers: there are thousands of views."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """One node at one moment.
 
     Attributes:
-        view: What is published for it.
-        ledger: What is in use.
-        features: What is on.
-        selections: Answers of selectors.
+        view: The devices that are published for it.
+        ledger: What claims hold.
+        features: The feature gates.
+        selections: The answers of selectors.
     """
 
     view: NodeView
     ledger: Ledger
     features: Features
     selections: Selections
-
-
-class Candidate(NamedTuple):
-    """A device that a demand selects.
-
-    Attributes:
-        position: Its place in the node's order.
-        device: The device.
-        consumed: What the demand takes of its capacities.
-        failure: Nobody can tell whether it is selected: the search must stop if it comes here.
-        refused: It is selected, but in use, tainted, or needs a feature that is off.
-    """
-
-    position: int
-    device: PooledDevice
-    consumed: Mapping[str, Quantity]
-    failure: AllocationError | None = None
-    refused: bool = False
-
-
-class Offer(NamedTuple):
-    """A device that a demand would get if nothing were in use.
-
-    Attributes:
-        name: The device's name in its pool.
-        candidate: The device as a candidate.
-        takes: What of its capacities must be free; also of a device that is not shared.
-    """
-
-    name: str
-    candidate: Candidate
-    takes: Mapping[str, Quantity]
-
-
-class Offers(NamedTuple):
-    """What a node has for all demands that want the same.
-
-    Attributes:
-        pools: What each pool offers, in the node's order.
-        may_fail: Some device has a failure.
-    """
-
-    pools: tuple[tuple[PoolId, tuple[Offer, ...]], ...]
-    may_fail: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,8 +74,8 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """A request on a node.
+class RequestCandidates:
+    """The candidates of a request on a node.
 
     Attributes:
         claim: Its claim's place.
@@ -147,7 +94,7 @@ class Request:
 
 
 def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
-    """The candidates of ``demand``.
+    """Return the candidates of ``demand``.
 
     Args:
         scene: The node.
@@ -172,8 +119,10 @@ def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
     return Candidates(demand, len(items), items, may_fail=False)
 
 
-def gather_requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]) -> list[Request]:
-    """All requests of all claims.
+def gather_requests(
+    scene: Scene, claims: Sequence[ResourceClaim], demands: Sequence[ClaimDemand]
+) -> list[RequestCandidates]:
+    """Return the candidates of all requests of all claims.
 
     Args:
         scene: The node.
@@ -188,7 +137,9 @@ def gather_requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequ
     for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
         who = claim_name(claim)
         of_claim = [
-            Request(place, who, tuple([_known_or_gathered(scene, part, who, known) for part in request.alternatives]))
+            RequestCandidates(
+                place, who, tuple([_gathered_once(scene, part, who, known) for part in request.alternatives])
+            )
             for request in demand.requests
         ]
         least = sum([request.least for request in of_claim])
@@ -201,8 +152,8 @@ def gather_requests(scene: Scene, claims: Sequence[ResourceClaim], demands: Sequ
     return requests
 
 
-def _known_or_gathered(scene: Scene, demand: Demand, who: str, known: dict[object, Candidates]) -> Candidates:
-    """What was gathered for a demand of the same kind serves again; the search knows alike demands by that."""
+def _gathered_once(scene: Scene, demand: Demand, who: str, known: dict[object, Candidates]) -> Candidates:
+    """Gather for a demand, or take what a demand of the same kind has: by that the search knows alike demands."""
     same = known.get(demand.kind)
     if same is not None and not same.may_fail:
         return replace(same, demand=demand)
@@ -212,51 +163,50 @@ def _known_or_gathered(scene: Scene, demand: Demand, who: str, known: dict[objec
 
 
 def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]:
-    """What can be taken of the offers.
+    """Return the offers that can be taken.
 
-    Devices in use are not even looked at, as upstream: a selector that fails on one does not matter.
+    Of devices in use not even a failure counts, as upstream: a selector that fails on one does not matter.
     """
     free: list[Candidate] = []
+    ledger = scene.ledger
     for pool, offered in offers.pools:
-        in_use = () if demand.admin else scene.ledger.whole_in(pool)
+        whole = () if demand.admin else ledger.whole_in(pool)
+        # The first step of usage_step stands here as well, for most devices need no other: no call for each of them.
         free += [
             candidate
             for name, candidate, takes in offered
-            if name not in in_use
+            if name not in whole
             and not candidate.refused
-            and (not takes or fits(takes, scene.ledger.consumed(candidate.device.id), candidate.device.device))
+            and (not takes or usage_step(candidate.device, takes, whole, ledger) is None)
         ]
     return tuple(free)
 
 
 def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
-    """All offers, with those that are in use, or of which too little is left, as refused."""
-    for _, candidate, takes in (offer for _, offered in offers.pools for offer in offered):
-        if candidate.failure is not None:
-            raise candidate.failure
-        device = candidate.device
-        in_use = not demand.admin and scene.ledger.is_whole(device.id)
-        has_room = fits(takes, scene.ledger.consumed(device.id), device.device)
-        yield candidate if has_room and not in_use else candidate._replace(refused=True)
+    """Yield all offers, with those that are in use, or of which too little is left, as refused."""
+    for pool, offered in offers.pools:
+        whole = () if demand.admin else scene.ledger.whole_in(pool)
+        for _, candidate, takes in offered:
+            if candidate.failure is not None:
+                raise candidate.failure
+            is_free = usage_step(candidate.device, takes, whole, scene.ledger) is None
+            yield candidate if is_free else candidate._replace(refused=True)
 
 
 def _offers(scene: Scene, demand: Demand, claim: str) -> Offers:
-    """What the node has for the demand; ``claim`` is for messages."""
-    remembered = scene.view.offers
-    known = remembered.get(demand.wants)
+    """Return what the node has for the demand; ``claim`` is for messages."""
+    known = scene.view.offers.get(demand.wants)
     if known is None:
-        items = tuple(_looked_up(scene, demand, f"{claim}, request {demand.name}"))
+        items = tuple(_offered(scene, demand, f"{claim}, request {demand.name}"))
         by_pool = groupby(items, lambda item: item.candidate.device.id.pool_id)
         pools = tuple((pool, tuple(offered)) for pool, offered in by_pool)
         known = Offers(pools, any(item.candidate.failure is not None for item in items))
         if not known.may_fail:  # messages name the claim
-            if len(remembered) >= _REMEMBERED:
-                remembered.clear()
-            remembered[demand.wants] = known
+            scene.view.offers.put(demand.wants, known)
     return known
 
 
-def _looked_up(scene: Scene, demand: Demand, where: str) -> Iterator[Offer]:
+def _offered(scene: Scene, demand: Demand, where: str) -> Iterator[Offer]:
     start = 0
     for part in scene.view.slices:
         for place, failed in scene.selections.of(demand, part):
@@ -267,28 +217,23 @@ def _looked_up(scene: Scene, demand: Demand, where: str) -> Iterator[Offer]:
             elif device.simple and not demand.capacity:
                 yield Offer(device.id.device, Candidate(start + place, device, _NOTHING), _NOTHING)
             else:
-                yield from _closer_look(scene, demand, where, start + place, device)
+                yield from _evaluated(scene, demand, where, start + place, device)
         start += len(part.devices)
 
 
-def _closer_look(scene: Scene, demand: Demand, where: str, position: int, device: PooledDevice) -> Iterator[Offer]:
-    """What a selected device offers, if anything."""
-    if device.slice.per_device_node_selection:
-        try:
-            if not _is_for_node(scene, device):
-                return
-        except AllocationError as error:
-            yield _failed(device, position, f"{where}: device {device.id}: {error.message}")
-            return
+def _evaluated(scene: Scene, demand: Demand, where: str, position: int, device: PooledDevice) -> Iterator[Offer]:
+    """Yield the offer of a selected device, if it makes one."""
     try:
-        takes = consumption(demand, device.device) if scene.features.consumable_capacity else _NOTHING
-    except CapacityError as error:
+        if device.slice.per_device_node_selection and not is_for_node(device.device, scene.view.node):
+            return
+        takes = required_capacity(demand, device.device, scene.features)
+    except AllocationError as error:
         yield _failed(device, position, f"{where}: device {device.id}: {error.message}")
         return
     if takes is not None:
         consumed = takes if device.shareable else _NOTHING
-        candidate = Candidate(position, device, consumed, refused=_refused(scene, demand, device))
-        yield Offer(device.id.device, candidate, takes)
+        is_refused = eligibility(demand, device, takes, scene.features, usage=None) is not None
+        yield Offer(device.id.device, Candidate(position, device, consumed, refused=is_refused), takes)
 
 
 def _failed(device: PooledDevice, position: int, problem: str) -> Offer:
@@ -309,16 +254,3 @@ def _selector_error(failed: SelectionFailure, demand: Demand, device: PooledDevi
     error = AllocationError(message, hint=failed.error.hint)
     error.__cause__ = failed.error
     return error
-
-
-def _is_for_node(scene: Scene, device: PooledDevice) -> bool:
-    what = device.device
-    return matches_node(
-        scene.view.node, node_name=what.node_name, all_nodes=what.all_nodes, selector=what.node_selector
-    )
-
-
-def _refused(scene: Scene, demand: Demand, device: PooledDevice) -> bool:
-    if device.device.consumes_counters and not scene.features.partitionable_devices:
-        return True
-    return scene.features.device_taints and bool(refusing_taints(device.device.taints, demand.tolerations))

@@ -26,7 +26,7 @@ _MOST: Final = 2**63 - 1
 
 
 def consumption(demand: Demand, device: Device) -> dict[str, Quantity] | None:
-    """What ``demand`` takes of each capacity of ``device``, whatever is free.
+    """Return what ``demand`` takes of each capacity of ``device`` if nothing is in use.
 
     Returns:
         The amounts by capacity name; None where the request names a capacity that the device has not, asks for more
@@ -100,7 +100,7 @@ def _violates(amount: Quantity, policy: CapacityRequestPolicy | None, *, fractio
 
 
 def _unit(valid: CapacityRequestPolicyRange, *, fractional: bool) -> int:
-    """What a range is counted in: thousandths where the gate allows and that loses nothing, else whole units."""
+    """Return the unit of a range: thousandths where the gate allows it and nothing is lost, else whole units."""
     if not fractional:
         return _UNIT
     bounds = [bound.nano for bound in (valid.min, valid.max, valid.step) if bound is not None]

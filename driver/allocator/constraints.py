@@ -17,19 +17,16 @@ from functools import lru_cache
 from typing import Final
 
 from driver.allocator.demands import Constraint
-from driver.allocator.view import PooledDevice, SliceDevices
+from driver.allocator.view import PooledDevice, SliceDevices, Values
 from driver.api.resource_v1 import Device, DeviceAttribute
 
-__all__ = ["Values", "attribute_values", "column", "extend"]
-
-Values = frozenset[tuple[str, int | bool | str]]
-"""Values of an attribute, each with its type."""
+__all__ = ["attribute_values", "column", "extend"]
 
 _OF_NO_KNOWN_TYPE: Final[Values] = frozenset()
 
 
 def attribute_values(device: PooledDevice, attribute: str, *, lists: bool) -> Values | None:
-    """What ``device`` has for the attribute of that full name.
+    """Return the values of ``device`` for the attribute of that full name.
 
     Args:
         device: The device.
@@ -54,7 +51,7 @@ def _values_of(device: Device, driver: str, attribute: str, *, lists: bool) -> V
 
 
 def column(part: SliceDevices, attribute: str, *, lists: bool) -> tuple[Values | None, ...]:
-    """What each device of a slice has for an attribute, as :func:`attribute_values` says; remembered in the slice."""
+    """Return the values of each device of a slice, as :func:`attribute_values` does; remembered in the slice."""
     known = part.columns.get(attribute)
     if known is None:
         known = tuple([_values_of(device, part.driver, attribute, lists=lists) for device in part.source])
@@ -98,7 +95,7 @@ def _plain_value(value: DeviceAttribute) -> Values:
 
 @lru_cache(maxsize=4096)
 def _single(value: tuple[str, int | bool | str]) -> Values:
-    """One value; the same few stand in most devices, so they share them."""
+    """Return a set of one value; the same few are in most devices, so they share them."""
     return frozenset((value,))
 
 

@@ -111,7 +111,7 @@ class ClaimDemand:
 
 
 def read_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: Features) -> ClaimDemand:
-    """What ``claim`` asks for.
+    """Return what ``claim`` asks for.
 
     Args:
         claim: With the API's defaults.
@@ -133,7 +133,7 @@ def read_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass], feature
 
 
 def claim_name(claim: ResourceClaim) -> str:
-    """How messages name a claim: ``claim namespace/name``."""
+    """Return how messages name a claim: ``claim namespace/name``."""
     metadata = claim.metadata
     return f"claim {metadata.namespace}/{metadata.name}" if metadata.namespace else f"claim {metadata.name}"
 

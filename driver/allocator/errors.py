@@ -1,7 +1,7 @@
 """Why an allocation was stopped. That claims merely do not fit is no error.
 
 Source of the kinds: k8s.io/dynamic-resource-allocation v0.37.2, structured/allocator.go: an error of Allocate is fatal
-(no other node is tried), except ErrFailedAllocationOnNode, which is told only if the claims fit nowhere.
+(no other node is tried), except ErrFailedAllocationOnNode, which is reported only if the claims fit nowhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AllAtOnceError(AllocationError):
     """A request asks for all devices of a kind, which together break a constraint of its claim.
 
     Upstream stops at the first such combination. Rootport looks on, since another choice for an earlier request, or
-    another node, may do; the error is told where nothing does.
+    another node, may do; the error is raised where nothing does.
     """
 
 

@@ -2,7 +2,7 @@
 
 Source: k8s.io/dynamic-resource-allocation v0.37.2, structured/internal/types.go (Features) and structured/allocator.go:
 upstream has three allocators (stable, incubating, experimental) and takes the most stable one that serves all features
-that are on. What differs between them for the same features is told by :class:`Channel`.
+that are on. :class:`Channel` has what differs between them for the same features.
 """
 
 from __future__ import annotations

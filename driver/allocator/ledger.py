@@ -1,4 +1,4 @@
-"""What allocated claims hold.
+"""Keeps what allocated claims hold.
 
 Source: foreachAllocatedDevice in k8s.io/kubernetes v1.37.2, pkg/scheduler/framework/plugins/dynamicresources/
 allocateddevices.go: admin access holds nothing; a result with a shareID holds a share (and the capacity that it says),
@@ -16,8 +16,9 @@ from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.view import CounterKey, Pool, PooledDevice
 from driver.api.resource_v1 import AllocationResult
+from driver.memo import Memo
 
-__all__ = ["Holding", "Ledger", "holdings"]
+__all__ = ["Holding", "Ledger", "holding", "holdings"]
 
 _NOTHING: Final[Mapping[str, int]] = {}
 _USES: Final = 65_536
@@ -25,11 +26,11 @@ _USES: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One device, or a share of one, that an allocated claim has.
+    """A device, or a share of one, that an allocated claim has.
 
     Attributes:
         device: The device.
-        share_id: Which share; None where the device is given once.
+        share_id: The share; None where the claim has the device for itself.
         consumed: What the share consumes of the device's capacities, in nano-units.
     """
 
@@ -38,16 +39,25 @@ class Holding:
     consumed: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
 
 
+def holding(
+    device: DeviceId, *, admin_access: bool | None, share_id: str | None, consumed: Mapping[str, int]
+) -> Holding | None:
+    """Return what one result of an allocation holds; None with admin access, which holds nothing."""
+    return Holding(device, share_id, consumed or _NOTHING) if admin_access is not True else None
+
+
 def holdings(result: AllocationResult) -> Iterator[Holding]:
-    """What an allocation holds; admin access holds nothing."""
+    """Yield what an allocation holds."""
     for item in result.devices.results:
-        if item.admin_access is not True:
-            consumed = {name: amount.nano for name, amount in item.consumed_capacity.items()}
-            yield Holding(DeviceId(item.driver, item.pool, item.device), item.share_id, consumed or _NOTHING)
+        consumed = {name: amount.nano for name, amount in item.consumed_capacity.items()}
+        device = DeviceId(item.driver, item.pool, item.device)
+        held = holding(device, admin_access=item.admin_access, share_id=item.share_id, consumed=consumed)
+        if held is not None:
+            yield held
 
 
 class Ledger:
-    """Devices, shares and capacity in use. What is added can be taken out again."""
+    """Counts devices, shares and capacity in use. What is added can be taken out again."""
 
     def __init__(self, features: Features) -> None:
         self._shares_count = features.consumable_capacity
@@ -55,9 +65,9 @@ class Ledger:
         self._whole: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._shares: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
-        # By pool, as far as it was asked for since something changed; and the numbers of all kinds of use.
+        # By pool, as far as it was asked for since a change; and the numbers of all kinds of use.
         self._use_of: dict[tuple[str, str], int] = {}
-        self._uses: dict[object, int] = {}
+        self._uses: Memo[object, int] = Memo(_USES)
         self._next_use = 1
 
     def add(self, held: Iterable[Holding]) -> None:
@@ -71,23 +81,23 @@ class Ledger:
             self._count(item, -1)
 
     def whole_in(self, pool: PoolId) -> Collection[str]:
-        """The names of a pool's devices that some claim has for itself."""
+        """Return the names of a pool's devices that some claim has for itself."""
         return self._whole.get(pool, ())
 
     def is_whole(self, device: DeviceId) -> bool:
-        """Some claim has the device for itself."""
+        """Whether some claim has the device for itself."""
         return device.device in self._whole.get(device[:2], ())
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Some claim has a share of the device."""
+        """Whether some claim has a share of the device."""
         return device.device in self._shares.get(device[:2], ())
 
     def in_use(self, pool: PoolId) -> Collection[str]:
-        """The names of a pool's devices that claims have, or have shares of."""
+        """Return the names of a pool's devices that claims have, or have shares of."""
         return {*self._whole.get(pool, ()), *self._shares.get(pool, ())}
 
     def use(self, pool: PoolId) -> int:
-        """Equal for pools of whose devices of the same names the same is in use."""
+        """Return a number that is equal for pools of which the same is in use, by the names of their devices."""
         known = self._use_of.get(pool)
         if known is None:
             if pool not in self._whole and pool not in self._shares:
@@ -99,19 +109,17 @@ class Ledger:
             use = (frozenset(self._whole.get(pool, ())), frozenset(shared))
             known = self._uses.get(use)
             if known is None:
-                if len(self._uses) >= _USES:
-                    self._uses.clear()
-                known = self._uses[use] = self._next_use
+                known = self._uses.put(use, self._next_use)
                 self._next_use += 1
             self._use_of[pool] = known
         return known
 
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
-        """What the device's shares consume of its capacities, in nano-units."""
+        """Return what the device's shares consume of its capacities, in nano-units."""
         return self._consumed.get(device, _NOTHING)
 
     def free_counters(self, pool: Pool) -> dict[CounterKey, int]:
-        """What is left of a pool's counters, in nano-units; below zero where allocated devices hold more than it has.
+        """Return what is left of a pool's counters, in nano-units; below zero where devices hold more than there is.
 
         A device is charged once, however many shares of it are in use.
         """

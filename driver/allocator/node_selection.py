@@ -1,4 +1,4 @@
-"""Which nodes a slice or a device is for.
+"""Decides which nodes a slice or a device is for.
 
 Sources: k8s.io/component-helpers v0.37.2, scheduling/corev1/nodeaffinity (terms are ORed, an empty term matches
 nothing, an invalid term makes the whole selector an error) and k8s.io/apimachinery v0.37.2, pkg/labels/selector.go
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.api.resource_v1 import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from driver.api.validation.names import label_key, label_value
 
-__all__ = ["matches_node"]
+__all__ = ["matches_node", "only_on"]
 
 _NAME_FIELD: Final = "metadata.name"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -40,6 +41,13 @@ def matches_node(node: Node, *, node_name: str | None, all_nodes: bool | None, s
     if problems:
         raise AllocationError("invalid node selector: " + "; ".join(problems))
     return any(_term_matches(term, node) for term in terms)
+
+
+@lru_cache(maxsize=8192)
+def only_on(node: str) -> NodeSelector:
+    """Return the selector of one node by its name; one object for many claims."""
+    requirement = NodeSelectorRequirement(key=_NAME_FIELD, operator="In", values=(node,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 
 
 def _term_problems(term: NodeSelectorTerm) -> Iterator[str]:
@@ -107,7 +115,7 @@ def _expression_matches(requirement: NodeSelectorRequirement, labels: dict[str, 
 
 
 def _integer(text: str) -> int | None:
-    """What Go's ``strconv.ParseInt(text, 10, 64)`` would give; None for its errors."""
+    """Return what Go's ``strconv.ParseInt(text, 10, 64)`` would; None for its errors."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)

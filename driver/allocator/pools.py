@@ -67,11 +67,11 @@ class PoolIndex:
             self._changed(former)
 
     def version(self, node: str) -> int:
-        """Grows whenever what the node sees may have changed."""
+        """Return a number that grows whenever what the node sees may have changed."""
         return self._versions.get(node, 0) + self._version
 
     def view(self, node: Node) -> NodeView:
-        """What can be allocated from ``node``.
+        """Return the view of a node: the devices that can be allocated from it.
 
         Raises:
             AllocationError: A node selector is invalid.
@@ -98,7 +98,7 @@ class PoolIndex:
             _without(place, item)
 
     def _places(self, spec: ResourceSliceSpec) -> tuple[list[ResourceSlice], ...]:
-        """Where a slice is found again."""
+        """Return the lists in which a slice is kept."""
         if not self._features.partitionable_devices and (
             spec.per_device_node_selection is not None or spec.shared_counters
         ):
@@ -160,7 +160,7 @@ class PoolIndex:
             troubled[pool_id] = pool
 
     def _pool(self, pool_id: PoolId, found: Sequence[ResourceSlice]) -> Pool | None:
-        """The pool as far as ``found`` of its slices reach a node; None where it is obsolete."""
+        """Return the pool as far as ``found`` of its slices reach a node; None where it is obsolete."""
         key = tuple(map(id, found))  # the slices live until the pool changes, and then this is forgotten
         known = self._pools[pool_id]
         if key not in known:

@@ -7,12 +7,11 @@ structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Final
 
 from driver.allocator.demands import Demand
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
+from driver.allocator.node_selection import only_on
 from driver.allocator.state import Taken
 from driver.api.resource_v1 import (
     AllocationResult,
@@ -28,8 +27,6 @@ from driver.api.resource_v1 import (
 
 __all__ = ["allocation_result"]
 
-_NAME_FIELD: Final = "metadata.name"
-
 
 def allocation_result(
     claim: ResourceClaim,
@@ -41,7 +38,7 @@ def allocation_result(
     features: Features,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """What the scheduler would write into the claim's status.
+    """Return what the scheduler would write into the claim's status.
 
     Args:
         claim: The claim.
@@ -84,7 +81,7 @@ def _device_result(taken: Taken, features: Features, new_share_id: Callable[[], 
 def _configuration(
     claim: ResourceClaim, chosen: Sequence[Demand], classes: Mapping[str, DeviceClass]
 ) -> Iterator[DeviceAllocationConfiguration]:
-    """Of the classes first, once a class, for the requests that it serves; then of the claim.
+    """Yield the classes' entries first, once for each class, with the requests it serves; then the claim's.
 
     What is for all requests names none, as upstream since 1.37; before, the entries of a class named them all.
     """
@@ -103,14 +100,14 @@ def _configuration(
 
 
 def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:
-    """From where all devices can be used: one node, or what their slices' selectors say together; None: everywhere."""
+    """Return the nodes from which all devices can be used: one, or what their slices select together; None for all."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for item in taken:
         device, spec = item.candidate.device.device, item.candidate.device.slice
         where = device if spec.per_device_node_selection else spec
         if where.node_name is not None or device.binds_to_node:
-            return _only_on(node)
+            return only_on(node)
         terms = where.node_selector.node_selector_terms if where.node_selector is not None else ()
         if len(terms) > 1:
             raise AllocationError(
@@ -123,12 +120,6 @@ def _node_selector(taken: Sequence[Taken], node: str) -> NodeSelector | None:
         return None
     merged = NodeSelectorTerm(match_fields=tuple(fields), match_expressions=tuple(expressions))
     return NodeSelector(node_selector_terms=(merged,))
-
-
-@lru_cache(maxsize=8192)
-def _only_on(node: str) -> NodeSelector:
-    requirement = NodeSelectorRequirement(key=_NAME_FIELD, operator="In", values=(node,))
-    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
 
 
 def _merge(into: list[NodeSelectorRequirement], more: Sequence[NodeSelectorRequirement]) -> None:

@@ -19,11 +19,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from driver.allocator.candidates import MAX_RESULTS, Candidate, Candidates, Request, Scene
+from driver.allocator.candidates import MAX_RESULTS, Candidates, RequestCandidates, Scene
 from driver.allocator.demands import Constraint
 from driver.allocator.errors import AllAtOnceError, SearchLimitError
 from driver.allocator.shortcuts import Shortcuts, is_short
-from driver.allocator.state import Refusal, State, Taken
+from driver.allocator.state import Refusal, SearchState, Taken
+from driver.allocator.view import Candidate
 from driver.budget import check
 
 __all__ = ["search"]
@@ -37,12 +38,12 @@ _Steps = Iterator["_Steps | None"]
 
 def search(
     scene: Scene,
-    requests: Sequence[Request],
+    requests: Sequence[RequestCandidates],
     constraints: Sequence[tuple[Constraint, ...]],
     *,
     max_steps: int | None = None,
 ) -> list[Taken] | None:
-    """The first way to serve ``requests``; None if there is none.
+    """Return the first way to serve ``requests``; None if there is none.
 
     Args:
         scene: The node.
@@ -58,17 +59,17 @@ def search(
         return None
     max_steps = _MAX_STEPS if max_steps is None else max_steps
     if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
-        # Admin access takes a device from nobody, but kube-scheduler keeps it from the pod's other claims, so that it
+        # Admin access takes a device from no claim, but kube-scheduler keeps it from the pod's other claims, so that it
         # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
         with suppress(AllAtOnceError):
-            taken = _Search(requests, State(scene, constraints, admin_blocks=True), max_steps).run()
+            taken = _Search(requests, SearchState(scene, constraints, admin_blocks=True), max_steps).run()
             if taken is not None:
                 return taken
-    return _Search(requests, State(scene, constraints), max_steps).run()
+    return _Search(requests, SearchState(scene, constraints), max_steps).run()
 
 
 class _Search:
-    def __init__(self, requests: Sequence[Request], state: State, max_steps: int) -> None:
+    def __init__(self, requests: Sequence[RequestCandidates], state: SearchState, max_steps: int) -> None:
         self._max_steps = max_steps
         self._requests = requests
         self._state = state
@@ -152,7 +153,7 @@ class _Search:
     def _rest(
         self, claim: int, candidates: Candidates, rest: Sequence[Candidate], need: int
     ) -> Sequence[Candidate] | None:
-        """What constraints leave of ``rest`` for the same request; None where that is not enough."""
+        """Return what constraints leave of ``rest`` for the same request; None where that is not enough."""
         state = self._state
         applying = state.applying(claim, candidates.demand)
         if candidates.may_fail or not applying:

@@ -1,4 +1,4 @@
-"""Which devices of a slice a demand's CEL selectors select, evaluated once per distinct slice.
+"""Selects devices of a slice by a demand's CEL selectors, which are evaluated once per distinct slice.
 
 Selectors see nothing but the driver's name and the device, so an answer holds for every node that publishes the very
 same devices (simulated nodes of one kind do), whoever asks; and mostly nothing but a few attributes, so that it holds
@@ -23,6 +23,7 @@ from driver.api.resource_v1 import Device
 from driver.budget import check
 from driver.cel import CelLimitError, compile_selector
 from driver.errors import InputError
+from driver.memo import Memo
 
 if TYPE_CHECKING:
     from driver.cel import Read, Selector
@@ -35,7 +36,7 @@ class SelectionFailure:
     """A selector could not be evaluated for a device.
 
     Attributes:
-        by_class: It is a selector of the class; otherwise of the request.
+        by_class: Whether it is a selector of the class; otherwise it is one of the request.
         index: Its place there.
         error: What is wrong.
     """
@@ -46,7 +47,7 @@ class SelectionFailure:
 
 
 Selection = tuple[tuple[int, SelectionFailure | None], ...]
-"""The devices of a slice that are selected, and those for which nobody can tell: (place in the slice, failure)."""
+"""The devices of a slice that are selected, and those for which it is not known: (place in the slice, failure)."""
 
 _REMEMBERED: Final = 200_000
 """Answers, one for each slice and the selectors asked about it: dozens of kinds of claims on thousands of nodes."""
@@ -73,37 +74,34 @@ class Selections:
         self._features = features
         self._compiled: dict[str, Selector | InputError] = {}
         self._length = 0
-        # The devices are kept with the answer, so that their id stays theirs.
-        self._known: dict[_Key, tuple[Selection, tuple[Device, ...]]] = {}
-        self._same: dict[Selection, Selection] = {}
+        # Keys have ids of objects; those are kept beside the result, so that no other object gets their ids.
+        self._known: Memo[_Key, tuple[Selection, tuple[Device, ...]]] = Memo(_REMEMBERED)
+        self._same: Memo[Selection, Selection] = Memo(_REMEMBERED)
         # Slices that agree in all that is read share an answer, and the values that they agree in.
-        self._reads: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[Read, ...] | None] = {}
-        self._columns: dict[tuple[object, ...], Column] = {}
-        self._same_parts: dict[tuple[int, ...], tuple[Sequence[object], Column]] = {}  # kept, for their ids
-        self._by_columns: dict[tuple[object, ...], Selection] = {}
+        self._reads: Memo[tuple[tuple[str, ...], tuple[str, ...]], tuple[Read, ...] | None] = Memo(_ALIKE)
+        self._columns: Memo[tuple[object, ...], Column] = Memo(_ALIKE)
+        self._same_parts: Memo[tuple[int, ...], tuple[Column, Sequence[object]]] = Memo(_ALIKE)
+        self._by_columns: Memo[tuple[object, ...], Selection] = Memo(_ALIKE)
 
     def compile(self, demand: Demand) -> None:
-        """Compile the selectors of a demand, which may take longer than to ask them about a node."""
+        """Compile the selectors of a demand, which may take longer than evaluating them for a node."""
         for expression in (*demand.class_selectors, *demand.selectors):
             with suppress(InputError):  # an answer, when a device is asked about
                 self._selector(expression)
 
     def of(self, demand: Demand, part: SliceDevices) -> Selection:
-        """The devices of ``part`` that ``demand`` and its class select, in order."""
+        """Return the devices of ``part`` that ``demand`` and its class select, in order."""
         key = (demand.class_selectors, demand.selectors, part.driver, id(part.source))
         known = self._known.get(key)
         if known is None:
-            selected = self._looked_up(demand, part)
+            selected = self._by_values(demand, part)
             if not _is_known(selected):
                 return selected
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-                self._same.clear()
             # Slices of nodes of one kind have equal answers: they share one object.
-            known = self._known[key] = (self._same.setdefault(selected, selected), part.source)
+            known = self._known.put(key, (self._same.of(selected, lambda: selected), part.source))
         return known[0]
 
-    def _looked_up(self, demand: Demand, part: SliceDevices) -> Selection:
+    def _by_values(self, demand: Demand, part: SliceDevices) -> Selection:
         reads = self._reads_of(demand)
         if reads is None or not self._is_plain(part):
             return tuple(self._select(demand, part))
@@ -113,28 +111,25 @@ class Selections:
         if known is None:
             known = tuple(self._select(demand, part))
             if _is_known(known):
-                if len(self._by_columns) >= _ALIKE:
-                    self._by_columns.clear()
-                self._by_columns[key] = known
+                self._by_columns.put(key, known)
         return known
 
     def _reads_of(self, demand: Demand) -> tuple[Read, ...] | None:
-        """What all selectors of a demand read; None where one depends on a device as a whole."""
+        """Return what all selectors of a demand read; None where one depends on a device as a whole."""
         key = (demand.class_selectors, demand.selectors)
-        if key not in self._reads:
-            if len(self._reads) >= _ALIKE:
-                self._reads.clear()
-            found: set[Read] = set()
-            whole = False
-            for expression in (*demand.class_selectors, *demand.selectors):
-                try:
-                    reads = self._selector(expression).reads
-                except InputError:
-                    continue  # fails for all devices alike
-                whole = whole or reads is None
-                found.update(reads or ())
-            self._reads[key] = None if whole else tuple(sorted(found))
-        return self._reads[key]
+        return self._reads.of(key, lambda: self._reads_of_all((*demand.class_selectors, *demand.selectors)))
+
+    def _reads_of_all(self, expressions: Sequence[str]) -> tuple[Read, ...] | None:
+        found: set[Read] = set()
+        for expression in expressions:
+            try:
+                reads = self._selector(expression).reads
+            except InputError:
+                continue  # fails for all devices alike
+            if reads is None:
+                return None
+            found.update(reads)
+        return tuple(sorted(found))
 
     def _is_plain(self, part: SliceDevices) -> bool:
         """Whether selectors see nothing of the slice's devices but what they read."""
@@ -155,12 +150,9 @@ class Selections:
         known = self._same_parts.get(same)
         if known is None:
             values = tuple([read_value(read, part.driver, device) for device in part.source])
-            if len(self._columns) >= _ALIKE:
-                self._columns.clear()
-                self._same_parts.clear()
-            known = self._same_parts[same] = (parts, self._columns.setdefault(values, Column(values)))
-        part.read[read] = known[1]
-        return known[1]
+            known = self._same_parts.put(same, (self._columns.of(values, lambda: Column(values)), parts))
+        part.read[read] = known[0]
+        return known[0]
 
     def _select(self, demand: Demand, part: SliceDevices) -> list[tuple[int, SelectionFailure | None]]:
         selected: list[tuple[int, SelectionFailure | None]] = []
@@ -173,7 +165,7 @@ class Selections:
         return selected
 
     def _answer(self, demand: Demand, driver: str, device: Device) -> bool | SelectionFailure:
-        """Class selectors first; the first one that is not true decides."""
+        """Evaluate class selectors first; the first one that is not true decides."""
         for by_class, expressions in ((True, demand.class_selectors), (False, demand.selectors)):
             for index, expression in enumerate(expressions):
                 try:

@@ -1,8 +1,12 @@
-"""What slices have in common that differ in attributes at most: of thousands of nodes, most are of a few kinds.
+"""Gives alike slices and pools the same number, so that work is done once for all of them: hash-consing (interning).
 
-Objects are compared by identity where equal ones mostly are one object (:mod:`driver.explain.known.slice_reading`);
-where
-they are not, two slices of one shape get two numbers, which costs time and is never wrong.
+Of thousands of nodes most are of a few kinds, and their slices differ in names, UUIDs and other attributes only. A
+*shape* is a number for all that selection by attributes does not look at: equal shapes mean equal devices but for their
+attributes. It stands in keys of memos, in place of the slice.
+
+Parts of devices are compared by identity, since equal ones mostly are one object
+(:mod:`driver.explain.known.slice_reading`). Where they are not, two slices of one shape get two numbers, which costs
+time and is never wrong.
 """
 
 from __future__ import annotations
@@ -13,29 +17,28 @@ from typing import Final
 
 from driver.allocator.view import CounterKey, SliceDevices
 from driver.api.resource_v1 import CounterSet, Device, DeviceCounterConsumption, ResourceSlice, ResourceSliceSpec
+from driver.memo import IdMemo, Memo
 
 __all__ = ["Shapes", "pool_problem"]
 
 _MOST: Final = 4096
-"""So many of a kind are remembered; numbers are never given twice."""
+"""So many of a kind are remembered; numbers are never used twice."""
 _NO_COUNTERS: Final[Mapping[CounterKey, int]] = {}
 
 
 class Shapes:
-    """Tells alike slices, and works out once what holds for all of them.
-
-    Whatever has its identity in a key is kept with the answer, so that its id stays its own.
-    """
+    """Numbers the shapes of slices and pools, and remembers what holds for all of one shape."""
 
     def __init__(self) -> None:
         self._next = 0
-        self._numbers: dict[object, tuple[int, object]] = {}
-        self._consumptions: dict[int, tuple[object, Mapping[CounterKey, int]]] = {}
-        self._amounts: dict[tuple[int, ...], tuple[object, Mapping[CounterKey, int]]] = {}
-        self._problems: dict[int, str] = {}
+        # Keys have ids of objects; those are kept beside the result, so that no other object gets their ids.
+        self._numbers: Memo[object, tuple[int, object]] = Memo(_MOST)
+        self._amounts: Memo[tuple[int, ...], tuple[Mapping[CounterKey, int], object]] = Memo(_MOST)
+        self._consumptions: IdMemo[Sequence[DeviceCounterConsumption], Mapping[CounterKey, int]] = IdMemo(_MOST)
+        self._problems: Memo[int, str] = Memo(_MOST)
 
     def of(self, spec: ResourceSliceSpec) -> int | None:
-        """The number of a slice's shape; None for one whose devices select nodes themselves."""
+        """Return the number of a slice's shape; None for one whose devices select nodes themselves."""
         if spec.per_device_node_selection:
             return None
         devices = spec.devices
@@ -62,7 +65,7 @@ class Shapes:
     def of_pool(
         self, slices: Sequence[SliceDevices], elsewhere: Sequence[SliceDevices], counters: Sequence[ResourceSlice]
     ) -> int | None:
-        """The number of the shape of a whole pool; None where a slice has none.
+        """Return the number of the shape of a whole pool; None where a slice has none.
 
         Args:
             slices: Those with devices.
@@ -73,36 +76,29 @@ class Shapes:
         if None in here or None in there:
             return None
         sets = [item.spec.shared_counters for item in counters]
-        # Those elsewhere may have counter sets as well, but then they have no devices; nothing asks for them.
+        # Slices elsewhere may have counter sets as well, but then they have no devices; nothing asks for them.
         return self._number((here, there, tuple(map(id, sets))), sets)
 
     def consumption(self, device: Device) -> Mapping[CounterKey, int]:
-        """What a device consumes of its pool's counters, in nano-units."""
+        """Return what a device consumes of its pool's counters, in nano-units."""
         wanted = device.consumes_counters
         if not wanted:
             return _NO_COUNTERS
-        known = self._consumptions.get(id(wanted))
-        if known is None:
-            if len(self._consumptions) >= _MOST:
-                self._consumptions.clear()
-            known = self._consumptions[id(wanted)] = (wanted, _consumption(wanted))
-        return known[1]
+        return self._consumptions.of(wanted, lambda: _consumption(wanted))
 
     def amounts(self, slices: Sequence[ResourceSlice]) -> Mapping[CounterKey, int]:
-        """What a pool has of each counter, in nano-units; ``slices`` are those with counter sets."""
+        """Return what a pool has of each counter, in nano-units; ``slices`` are those with counter sets."""
         sets = [item.spec.shared_counters for item in slices]
         key = tuple(map(id, sets))
         known = self._amounts.get(key)
         if known is None:
-            if len(self._amounts) >= _MOST:
-                self._amounts.clear()
             amounts = {
                 (part.name, name): counter.value.nano
                 for part in {part.name: part for item in sets for part in item}.values()
                 for name, counter in part.counters.items()
             }
-            known = self._amounts[key] = (sets, amounts)
-        return known[1]
+            known = self._amounts.put(key, (amounts, sets))
+        return known[0]
 
     def problem(
         self,
@@ -112,35 +108,28 @@ class Shapes:
         *,
         counters: bool,
     ) -> str:
-        """What makes a pool of that shape invalid; empty where nothing does.
+        """Return what makes a pool of that shape invalid; empty where nothing does.
 
         Args:
-            pool: Its shape; None where nobody knows.
+            pool: Its shape; None where it is not known.
             current: Its slices that reach the node.
             elsewhere: Its other slices.
-            counters: Counters are looked at.
+            counters: Whether counters are checked.
         """
-        known = self._problems.get(pool) if pool is not None else None
-        if known is None:
-            known = pool_problem(current, elsewhere, counters=counters)
-            if len(self._problems) >= _MOST:
-                self._problems.clear()
-            if pool is not None:
-                self._problems[pool] = known
-        return known
+        if pool is None:
+            return pool_problem(current, elsewhere, counters=counters)
+        return self._problems.of(pool, lambda: pool_problem(current, elsewhere, counters=counters))
 
     def _number(self, key: object, kept: object) -> int:
         known = self._numbers.get(key)
         if known is None:
-            if len(self._numbers) >= _MOST:
-                self._numbers.clear()
             self._next += 1
-            known = self._numbers[key] = (self._next, kept)
+            known = self._numbers.put(key, (self._next, kept))
         return known[0]
 
 
 def pool_problem(current: Sequence[ResourceSlice], elsewhere: Sequence[ResourceSlice], *, counters: bool) -> str:
-    """What makes a pool invalid; empty where nothing does."""
+    """Return what makes a pool invalid; empty where nothing does."""
     problem = _duplicate_device(item for item in current if not item.spec.shared_counters)
     if problem or not counters:
         return problem

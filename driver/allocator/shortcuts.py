@@ -18,10 +18,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from driver.allocator.bounds import ENDLESS, Pending, is_hopeless
-from driver.allocator.candidates import Candidate, Candidates, Request
+from driver.allocator.bounds import ENDLESS, PendingRequest, is_hopeless
+from driver.allocator.candidates import Candidates, RequestCandidates
 from driver.allocator.demands import Constraint
-from driver.allocator.state import State
+from driver.allocator.state import SearchState
+from driver.allocator.view import Candidate
 from driver.budget import check
 
 __all__ = ["Shortcuts", "is_short"]
@@ -30,7 +31,7 @@ _WINDOW: Final = 64
 """How many requests ahead are looked at; a pod's claims hardly ever have more."""
 
 
-def is_short(requests: Sequence[Request], constraints: Sequence[Sequence[Constraint]]) -> bool:
+def is_short(requests: Sequence[RequestCandidates], constraints: Sequence[Sequence[Constraint]]) -> bool:
     """Whether some request has too few candidates to begin with."""
     for request in requests:
         if _may_end_in_error(request, constraints):
@@ -40,7 +41,7 @@ def is_short(requests: Sequence[Request], constraints: Sequence[Sequence[Constra
     return False
 
 
-def _may_end_in_error(request: Request, constraints: Sequence[Sequence[Constraint]]) -> bool:
+def _may_end_in_error(request: RequestCandidates, constraints: Sequence[Sequence[Constraint]]) -> bool:
     for candidates in request.alternatives:
         if candidates.may_fail:
             return True
@@ -58,7 +59,7 @@ class Shortcuts:
         state: What is taken.
     """
 
-    def __init__(self, requests: Sequence[Request], state: State) -> None:
+    def __init__(self, requests: Sequence[RequestCandidates], state: SearchState) -> None:
         self._requests = requests
         self._state = state
         self._any_failed = False
@@ -70,7 +71,7 @@ class Shortcuts:
         self._held_by: dict[int, tuple[int, ...]] = {}
 
     def alike(self, item: Candidate) -> object:
-        """Equal for two devices if nothing can tell them apart."""
+        """Return a key that is equal for two devices if nothing distinguishes them."""
         position = item.position
         return ("taken", position) if position in self._state.owners else self._known_classes().of[position]
 
@@ -93,7 +94,7 @@ class Shortcuts:
         return self._classes
 
     def _known_horizon(self) -> int:
-        """The place of the first request whose search may end in an error."""
+        """Return the place of the first request whose search may end in an error."""
         if self._horizon is None:
             self._horizon = next(
                 (
@@ -106,7 +107,7 @@ class Shortcuts:
         return self._horizon
 
     def _situation(self, place: int) -> object:
-        """Equal for two situations if the requests from ``place`` on have the same prospects in both."""
+        """Return a key that is equal for situations in which the requests from ``place`` on have the same prospects."""
         state, classes = self._state, self._known_classes()
         claim = self._requests[place].claim
         coming = self._coming(place)
@@ -121,7 +122,7 @@ class Shortcuts:
         return (place, held, states, tuple(sorted(taken)))
 
     def _constraints_ahead(self, place: int) -> tuple[int, ...]:
-        """Which constraints of the claim at ``place`` apply to something that is still to be served."""
+        """Return which constraints of the claim at ``place`` apply to something that is still to be served."""
         if place not in self._ahead:
             claim = self._requests[place].claim
             self._ahead[place] = tuple(
@@ -138,7 +139,7 @@ class Shortcuts:
         return self._ahead[place]
 
     def _coming(self, place: int) -> int:
-        """Which demands are still to be served from ``place`` on, as a bit mask."""
+        """Return which demands are still to be served from ``place`` on, as a bit mask."""
         if place not in self._pending_masks:
             mask = 0
             for request in self._requests[place:]:
@@ -147,7 +148,7 @@ class Shortcuts:
             self._pending_masks[place] = mask
         return self._pending_masks[place]
 
-    def _pending(self, place: int) -> list[Pending]:
+    def _pending(self, place: int) -> list[PendingRequest]:
         classes, state = self._known_classes(), self._state
         taken: defaultdict[int, list[int]] = defaultdict(list)
         for position in state.owners:
@@ -173,11 +174,11 @@ class Shortcuts:
             if usable is None:
                 usable = merged[tuple(map(id, supplies))] = _most(supplies)
             held = self._held(request)
-            pending.append(Pending(request, held, tuple(supplies), usable, rooms, classes.representatives))
+            pending.append(PendingRequest(request, held, tuple(supplies), usable, rooms, classes.representatives))
         return pending
 
-    def _held(self, request: Request) -> tuple[int, ...]:
-        """The places of the constraints that hold for a request whichever alternative is taken."""
+    def _held(self, request: RequestCandidates) -> tuple[int, ...]:
+        """Return the places of the constraints that hold for a request with each of its alternatives."""
         known = self._held_by.get(id(request))
         if known is None:
             applying = [
@@ -196,7 +197,7 @@ class Shortcuts:
         applying: Sequence[int],
         taken: Mapping[int, Sequence[int]],
     ) -> dict[int, int]:
-        """How many devices of each class can still be taken for a demand."""
+        """Return how many devices of each class can still be taken for a demand."""
         state, demand = self._state, candidates.demand
         supply: dict[int, int] = {}
         for number, items in classes.members[id(candidates.items)].items():
@@ -214,7 +215,7 @@ class Shortcuts:
 
 
 def _most(supplies: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Of each class, the most that any of them has."""
+    """Return, for each class, the most devices that any of the supplies has."""
     most: dict[int, int] = {}
     for supply in supplies:
         for number, count in supply.items():
@@ -234,7 +235,7 @@ class _Classes:
         members: The candidates of a demand, by the id of their items, by class, by position.
     """
 
-    def __init__(self, requests: Sequence[Request], state: State) -> None:
+    def __init__(self, requests: Sequence[RequestCandidates], state: SearchState) -> None:
         found = {id(candidates.items): candidates for request in requests for candidates in request.alternatives}
         attributes = sorted({constraint.attribute for of_claim in state.constraints for constraint in of_claim})
         traits: defaultdict[int, list[object]] = defaultdict(list)
@@ -281,8 +282,8 @@ class _Classes:
             number: _times(least, state.left(self.representatives[number])) for number, least in self._least.items()
         }
 
-    def rooms(self, state: State, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
-        """How many demands there still is room for on the devices of each class of shareable devices, at most.
+    def rooms(self, state: SearchState, taken: Mapping[int, Sequence[int]]) -> dict[int, int]:
+        """Return how many demands there still is room for on the devices of each class of shareable devices, at most.
 
         A device of which every demand takes more than half has room for one, like a device that is not shareable.
 
@@ -301,7 +302,7 @@ class _Classes:
         return rooms
 
     def _least_amounts(self, number: int) -> dict[str, int]:
-        """In nano-units; without the capacities of which some demand takes nothing."""
+        """Return the least amounts in nano-units, without capacities of which some demand takes nothing."""
         samples = [next(iter(found[number].values())) for found in self.members.values() if number in found]
         names = self.representatives[number].device.device.capacity
         least = {
@@ -311,5 +312,5 @@ class _Classes:
 
 
 def _times(least: Mapping[str, int], left: Mapping[str, int]) -> int:
-    """How often there is enough left for ``least``."""
+    """Return how often there is enough left for ``least``."""
     return min((left[name] // amount for name, amount in least.items()), default=ENDLESS)

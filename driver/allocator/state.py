@@ -1,9 +1,8 @@
-"""What is taken in the course of one search, with exact undo.
+"""Books what one search takes in its course, with exact undo.
 
 Source of what keeps a device from being taken: allocateDevice in k8s.io/dynamic-resource-allocation v0.37.2,
 structured/internal/incubating/allocator_incubating.go. Where upstream errs, this follows the API's words: admin access
-does not take a device from other claims (unless told otherwise), a counter belongs to its driver's pool, and a shared
-device's counters are charged once.
+does not take a device from other claims, unless the caller asks for upstream's way.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
-from driver.allocator.candidates import Candidate, Scene
-from driver.allocator.constraints import Values, column, extend
+from driver.allocator.candidates import Scene
+from driver.allocator.constraints import column, extend
 from driver.allocator.demands import Constraint, Demand
-from driver.allocator.identity import PoolId
-from driver.allocator.view import CounterKey
+from driver.allocator.eligibility import FreeCounters
+from driver.allocator.view import Candidate, Values
 
-__all__ = ["Refusal", "State", "Taken"]
+__all__ = ["Refusal", "SearchState", "Taken"]
 
 
 class Refusal(Enum):
@@ -37,9 +36,9 @@ class Taken(NamedTuple):
 
     Attributes:
         claim: The claim's place.
-        demand: For what.
-        candidate: What.
-        charged: Its counters were charged for it.
+        demand: The demand that it is for.
+        candidate: The candidate.
+        charged: Whether its counters were charged for it.
         before: The states of the claim's constraints before.
     """
 
@@ -50,13 +49,13 @@ class Taken(NamedTuple):
     before: tuple[Values | None, ...]
 
 
-class State:
+class SearchState:
     """Devices, capacity, counters and constraints during one search.
 
     Args:
         scene: The node.
         constraints: Of each claim.
-        admin_blocks: A device that one claim got by admin access is kept from the pod's other claims.
+        admin_blocks: Whether a device that one claim got by admin access is kept from the pod's other claims.
     """
 
     def __init__(
@@ -72,13 +71,12 @@ class State:
         self._ledger = scene.ledger
         self._view = scene.view
         self._used: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self._free: dict[PoolId, dict[CounterKey, int]] = {}
-        self._overdrawn: set[PoolId] = set()
+        self._counters = FreeCounters(scene.view, scene.ledger)
         self._columns: dict[str, tuple[Values | None, ...]] = {}
         self._applying: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
-        """The places of the constraints that apply to ``demand``."""
+        """Return the places of the constraints that apply to ``demand``."""
         key = (claim, demand.name)
         known = self._applying.get(key)
         if known is None:
@@ -88,7 +86,7 @@ class State:
         return known
 
     def values(self, candidate: Candidate, attribute: str) -> Values | None:
-        """The candidate's values for an attribute."""
+        """Return the candidate's values for an attribute."""
         known = self._columns.get(attribute)
         if known is None:
             parts = [column(part, attribute, lists=self._lists) for part in self._view.slices]
@@ -96,7 +94,7 @@ class State:
         return known[candidate.position]
 
     def usable(self, claim: int, demand: Demand, items: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Those that can be taken as things stand, and those that fail; taking some of them frees no other one."""
+        """Return the candidates that can be taken now, or that fail; taking some of them frees no other one."""
         if self.owners:
             items = [item for item in items if self.is_free(claim, demand, item) and self.has_room(item)]
         places = self.applying(claim, demand)
@@ -105,7 +103,7 @@ class State:
         return items
 
     def is_free(self, claim: int, demand: Demand, candidate: Candidate) -> bool:
-        """Whether nobody took the device in a way that keeps it from ``demand``."""
+        """Whether the device was not taken in a way that keeps it from ``demand``."""
         if candidate.device.shareable:
             return True
         owners = self.owners.get(candidate.position)
@@ -122,7 +120,7 @@ class State:
         return all(used[name] + amount.nano <= left[name] for name, amount in candidate.consumed.items())
 
     def left(self, candidate: Candidate) -> dict[str, int]:
-        """What allocated claims left of the device's capacities, in nano-units."""
+        """Return what allocated claims left of the device's capacities, in nano-units."""
         device = candidate.device
         consumed = self._ledger.consumed(device.id)
         return {name: capacity.value.nano - consumed.get(name, 0) for name, capacity in device.device.capacity.items()}
@@ -140,21 +138,25 @@ class State:
         return True
 
     def demanded(self, claim: int, places: Sequence[int]) -> object:
-        """Equal for constraints of a claim that let the same devices in, as things stand."""
+        """Return a key that is equal for constraints of a claim that now let the same devices in."""
         states, constraints = self.states[claim], self.constraints[claim]
         return frozenset(
             [(constraints[place].attribute, constraints[place].distinct, states[place]) for place in places]
         )
 
     def take(self, claim: int, demand: Demand, candidate: Candidate) -> Refusal | None:
-        """Take a candidate, or say why not. ``taken`` tells what was taken, for :meth:`undo`."""
+        """Take a candidate; :meth:`undo` gives it back.
+
+        Returns:
+            Why it cannot be taken; None where it was.
+        """
         device = candidate.device
         if not self.is_free(claim, demand, candidate):
             return Refusal.IN_USE
         charged = bool(device.counters) and not (
             device.shareable and (self._ledger.is_shared(device.id) or self.owners.get(candidate.position))
         )
-        if charged and not self._has_counters(candidate):
+        if charged and self._counters.lacking(device):
             return Refusal.COUNTERS
         states = self._extended(claim, self.applying(claim, demand), candidate)
         if states is None:
@@ -178,7 +180,7 @@ class State:
         self._book(last.candidate, -1, charged=last.charged)
 
     def signature(self, candidate: Candidate) -> tuple[object, ...]:
-        """Equal for two devices that nobody took if they have the same capacities and counters left."""
+        """Return a key that is equal for two free devices with the same capacities and counters left."""
         device = candidate.device
         counters = (device.id.pool_id, *sorted(device.counters.items())) if device.counters else ()
         if not device.shareable:
@@ -188,7 +190,7 @@ class State:
         return (counters, capacity, consumed, self._ledger.is_shared(device.id))
 
     def used(self, position: int) -> tuple[tuple[str, int], ...]:
-        """What was taken of a shared device's capacities, in nano-units."""
+        """Return what this search has taken of a shared device's capacities, in nano-units."""
         return tuple(sorted(item for item in self._used.get(position, {}).items() if item[1]))
 
     def _extended(self, claim: int, places: Sequence[int], candidate: Candidate) -> tuple[Values | None, ...] | None:
@@ -204,26 +206,9 @@ class State:
             states[place] = extended
         return tuple(states)
 
-    def _has_counters(self, candidate: Candidate) -> bool:
-        pool = _pool(candidate)
-        if pool not in self._free:
-            self._free[pool] = self._ledger.free_counters(next(part for part in self._view.pools if part.id == pool))
-            if any(amount < 0 for amount in self._free[pool].values()):
-                self._overdrawn.add(pool)
-        # As upstream: while any counter of a pool is overdrawn, nothing that consumes counters of the pool is given.
-        return pool not in self._overdrawn and all(
-            self._free[pool][key] >= amount for key, amount in candidate.device.counters.items()
-        )
-
     def _book(self, candidate: Candidate, sign: int, *, charged: bool) -> None:
         used = self._used[candidate.position] if candidate.consumed else {}
         for name, consumed in candidate.consumed.items():
             used[name] += sign * consumed.nano
         if charged:
-            free = self._free[_pool(candidate)]
-            for key, amount in candidate.device.counters.items():
-                free[key] -= sign * amount
-
-
-def _pool(candidate: Candidate) -> PoolId:
-    return PoolId(candidate.device.id.driver, candidate.device.id.pool)
+            self._counters.charge(candidate.device, sign)

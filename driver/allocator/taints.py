@@ -40,7 +40,7 @@ _T = TypeVar("_T", bound=_Taint)
 
 
 def refusing_taints(taints: Iterable[_T], tolerations: Iterable[_Toleration]) -> tuple[_T, ...]:
-    """The taints that refuse a request with these tolerations; in order."""
+    """Return the taints that refuse a request with these tolerations; in order."""
     tolerated = tuple(tolerations)
     return tuple(taint for taint in taints if taint.effect in _REFUSING and not _is_tolerated(taint, tolerated))
 

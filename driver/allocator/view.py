@@ -1,4 +1,4 @@
-"""What one node sees of the published devices.
+"""What one node sees of the published devices, and what it offers to demands.
 
 Views and their parts live until a slice changes, so what is found out about them is remembered in them.
 """
@@ -8,20 +8,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from driver.allocator.errors import AllocationError
 from driver.allocator.identity import DeviceId, PoolId
+from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, Node, ResourceSliceSpec
+from driver.memo import Memo
 
-if TYPE_CHECKING:
-    from driver.allocator.candidates import Offers
-    from driver.allocator.constraints import Values
+if TYPE_CHECKING:  # loads cel-python
     from driver.cel import Read
 
-__all__ = ["Column", "CounterKey", "NodeView", "Pool", "PoolState", "PooledDevice", "SliceDevices"]
+__all__ = [
+    "Candidate",
+    "Column",
+    "CounterKey",
+    "NodeView",
+    "Offer",
+    "Offers",
+    "Pool",
+    "PoolState",
+    "PooledDevice",
+    "SliceDevices",
+    "Values",
+]
 
 CounterKey = tuple[str, str]
 """A counter of a pool: its counter set, its name. Of two pools, equal keys are two counters."""
+
+Values = frozenset[tuple[str, int | bool | str]]
+"""The values of an attribute, each with its type."""
+
+_MOST_OFFERS: Final = 8
+"""For how many kinds of demands a view remembers its offers: there are thousands of views."""
 
 
 class PoolState(Enum):
@@ -41,8 +60,9 @@ class PooledDevice:
         device: The device.
         slice: The specification of its slice.
         counters: What it consumes of its pool's shared counters, in nano-units.
-        shareable: Several claims may have it at once (the feature is on, and the device allows it).
-        simple: Nothing but selectors and use decides about it: no taints, counters, sizes or node selection of its own.
+        shareable: Whether several claims may have it at once (the feature is on, and the device allows it).
+        simple: Whether nothing but selectors and use decides about it: it has no taints, counters, sizes or node
+            selection of its own.
     """
 
     id: DeviceId
@@ -55,7 +75,7 @@ class PooledDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """What the devices of a slice have for one thing that selectors read; one object for equal values."""
+    """The values that the devices of a slice have for one thing that selectors read; one object for equal values."""
 
     values: tuple[object, ...]
 
@@ -64,13 +84,14 @@ class SliceDevices:
     """The devices of one slice.
 
     Attributes:
-        driver: Whose they are.
+        driver: The driver that publishes them.
         source: The very tuple that the slice holds, by which selections are cached.
-        columns: What the devices have for an attribute, in order, as far as it was asked for
+        columns: The devices' values for an attribute, in order, for the attributes that were asked for
             (:func:`driver.allocator.constraints.column`).
-        read: What they have for what selectors read, likewise (:mod:`driver.allocator.selection`).
-        plain: Whether selectors see nothing of them but what they read; None as long as nobody asked.
-        shape: Equal for slices whose devices differ in attributes at most; None where nobody can say.
+        read: Their values for what selectors read, likewise (:mod:`driver.allocator.selection`).
+        plain: Whether selectors see nothing of them but what they read; None until it is asked for.
+        shape: Equal for slices whose devices differ in attributes at most (:mod:`driver.allocator.shapes`); None where
+            that is not known.
     """
 
     __slots__ = ("_build", "_devices", "columns", "driver", "plain", "read", "shape", "source")
@@ -94,7 +115,7 @@ class SliceDevices:
 
     @property
     def devices(self) -> tuple[PooledDevice, ...]:
-        """In order; made when somebody asks, for of thousands of nodes that are alike few are looked at closely."""
+        """The devices in order; made on first use, since of thousands of alike nodes few are evaluated."""
         if self._devices is None:
             self._devices = self._build()
         return self._devices
@@ -102,7 +123,7 @@ class SliceDevices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """What a node sees of a pool.
+    """The part of a pool that a node sees.
 
     Attributes:
         id: Driver and name.
@@ -111,8 +132,8 @@ class Pool:
         slices: In the order in which they are tried.
         elsewhere: Slices of the pool that this node does not reach; their devices may hold the pool's counters.
         counters: What the pool has of each counter, in nano-units.
-        comes_last: Some device has binding conditions.
-        shape: Equal for pools whose devices differ in attributes at most; None where nobody can say.
+        comes_last: Whether some device has binding conditions.
+        shape: Equal for pools whose devices differ in attributes at most; None where that is not known.
     """
 
     id: PoolId
@@ -125,15 +146,59 @@ class Pool:
     shape: int | None = None
 
 
+class Candidate(NamedTuple):
+    """A device that a demand selects.
+
+    Attributes:
+        position: Its place in the node's order.
+        device: The device.
+        consumed: The amounts of its capacities that the demand takes.
+        failure: Why it is not known whether it is selected: the search must stop if it comes here. None where it is.
+        refused: Whether it is selected, but not eligible (:mod:`driver.allocator.eligibility`).
+    """
+
+    position: int
+    device: PooledDevice
+    consumed: Mapping[str, Quantity]
+    failure: AllocationError | None = None
+    refused: bool = False
+
+
+class Offer(NamedTuple):
+    """A device that a demand would get if nothing were in use.
+
+    Attributes:
+        name: The device's name in its pool.
+        candidate: The device as a candidate.
+        takes: The amounts of its capacities that must be free; also of a device that is not shared.
+    """
+
+    name: str
+    candidate: Candidate
+    takes: Mapping[str, Quantity]
+
+
+class Offers(NamedTuple):
+    """The devices of a node for all demands that want the same.
+
+    Attributes:
+        pools: The offers of each pool, in the node's order.
+        may_fail: Whether some device has a failure.
+    """
+
+    pools: tuple[tuple[PoolId, tuple[Offer, ...]], ...]
+    may_fail: bool
+
+
 class NodeView:
-    """What can be allocated from one node.
+    """The devices that can be allocated from one node.
 
     Attributes:
         node: The node.
         pools: All pools that are not obsolete, in the order in which they are tried.
         slices: The slices of the usable pools, in order.
         invalid_pool: The first invalid pool, if there is one.
-        offers: What is there for demands of a kind, were nothing in use (:mod:`driver.allocator.candidates`).
+        offers: The offers for demands of a kind, by what they want (:mod:`driver.allocator.candidates`).
     """
 
     __slots__ = ("_devices", "invalid_pool", "node", "offers", "pools", "slices")
@@ -145,12 +210,12 @@ class NodeView:
         self.pools = pools
         self.slices = slices
         self.invalid_pool = invalid_pool
-        self.offers: dict[object, Offers] = {}
+        self.offers: Memo[object, Offers] = Memo(_MOST_OFFERS)
         self._devices: tuple[PooledDevice, ...] | None = None
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return sum([len(part.source) for part in self.slices])
 
     @property

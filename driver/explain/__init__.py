@@ -1,5 +1,6 @@
 """Why is a claim pending? One evaluator for the terminal, the controller and programs; see docs/design/explain.md.
 
-``cluster`` says what is known of a cluster's objects, ``state`` keeps them, ``case`` is what is asked about, and
-``explainer`` answers with an ``explanation``; what it proposes was tried by the allocator before.
+The way of an answer: ``known`` keeps the cluster's objects, ``judge`` evaluates its nodes for a case, ``tell`` puts the
+verdicts into words, ``propose`` tries changes with the allocator. ``explainer`` makes an ``explanation`` of all that,
+and ``reasons`` has the codes.
 """

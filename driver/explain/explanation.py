@@ -1,4 +1,4 @@
-"""What explain answers: plain values, for the terminal, for JSON, for an Event.
+"""The answer of explain: plain values, for the terminal, for JSON, for an Event.
 
 All texts are for people and may change; the codes (:class:`Reason`, :class:`Step`, :class:`ChangeKind`) are stable.
 """
@@ -38,7 +38,7 @@ class ObjectRef:
     uid: str = ""
 
     def __str__(self) -> str:
-        """``claim ml/train``, ``pod ml/train-0``, ``node n1``."""
+        """Write ``claim ml/train``, ``pod ml/train-0``, ``node n1``."""
         kind = {"ResourceClaim": "claim"}.get(self.kind, self.kind.lower())
         return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
 
@@ -155,7 +155,7 @@ class ChangeKind(StrEnum):
     CREATE_OBJECT = "CreateObject"
     """A missing class, claim or template is made."""
     REPAIR_DRIVER = "RepairDriver"
-    """A driver, its plugin on the node or what it publishes needs a look."""
+    """A driver, its plugin on the node or what it publishes must be repaired."""
     WAIT = "Wait"
 
 
@@ -208,14 +208,14 @@ class Explanation:
         findings: The reasons, the deciding one first; at least one.
         nodes: How many nodes there are.
         nodes_fitting: On how many of them everything fits.
-        nodes_unknown: Of how many of them nobody knows: there was no time to look at them to the end, or it depends on
-            what is not looked at.
+        nodes_unknown: For how many of them it is not known: there was no time to evaluate them, or it depends on what
+            is not evaluated.
         requests: The funnels, in order; empty where evaluation did not come that far.
         groups: The nodes by reason, the most promising first.
         proposals: The nearest miss first; may be empty.
         scheduler_message: What kube-scheduler says of the pod (condition PodScheduled); empty where it says nothing.
         notes: What else the reader should know, such as features that are off.
-        is_cut: There was no time to look at all nodes, or to tell all that could be told; ``notes`` say so.
+        is_cut: Whether there was no time for all nodes, or for all details; ``notes`` has a line then.
     """
 
     subject: ObjectRef

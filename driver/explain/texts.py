@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from driver.api.quantity import Quantity
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the controller's notes need a plural, and not the allocator
     from driver.explain.known.cluster import ClaimState, NodeTaint
     from driver.explain.known.state import ClusterState
 
-__all__ = ["amount", "claim_text", "device_names", "holders_text", "taint_text"]
+__all__ = ["amount", "claim_text", "device_names", "holders_text", "joined", "taint_text"]
 
 _SHOWN: Final = 3
 _NANO: Final = 10**9
@@ -22,7 +22,7 @@ _UNITS: Final = (("Ti", 40), ("Gi", 30), ("Mi", 20))
 
 
 def amount(nano: int, like: Quantity) -> str:
-    """An amount of a capacity in the units that a person would write: ``40Gi``, ``79.6Gi``, ``30``.
+    """Write an amount of a capacity in the units that a person would use: ``40Gi``, ``79.6Gi``, ``30``.
 
     Args:
         nano: In nano-units; below zero where more was given than there is.
@@ -39,17 +39,23 @@ def amount(nano: int, like: Quantity) -> str:
 
 
 def taint_text(taint: DeviceTaint | NodeTaint) -> str:
-    """As kubectl writes it: ``key=value:NoSchedule``."""
+    """Write a taint as kubectl does: ``key=value:NoSchedule``."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
+def joined(texts: Sequence[str], *, what: str = "more") -> str:
+    """Join clauses, the first few: ``a; b; c; and 4 more``. Names are joined by :func:`driver.wording.listed`."""
+    shown = "; ".join(texts[:_SHOWN])
+    return shown if len(texts) <= _SHOWN else f"{shown}; and {len(texts) - _SHOWN} {what}"
+
+
 def device_names(devices: Iterable[PooledDevice]) -> str:
-    """The devices' names, the first few."""
+    """Write the names of the first few devices."""
     return listed([device.id.device for device in devices])
 
 
 def claim_text(state: ClusterState, claim: ClaimState, *, holds: int = 0) -> str:
-    """``claim ml/train (pod ml/train-0, 4 devices)``."""
+    """Write ``claim ml/train (pod ml/train-0, 4 devices)``."""
     pods = [f"{claim.namespace}/{name}" for name, _ in claim.pods]
     if not pods:
         pods = [pod.key for pod in state.pods_of(claim.key) if not pod.ended]
@@ -66,7 +72,7 @@ def claim_text(state: ClusterState, claim: ClaimState, *, holds: int = 0) -> str
 
 
 def holders_text(state: ClusterState, devices: Iterable[PooledDevice]) -> str:
-    """Who has the devices: the claims with most of them first; empty where no claim is known to have any."""
+    """Write who has the devices: the claims with most of them first; empty where no claim is known to have any."""
     counts: dict[str, int] = {}
     claims: dict[str, ClaimState] = {}
     for device in devices:

@@ -188,7 +188,7 @@ def cost_of(recipe: Recipe, *, nodes: int = 40, mig: bool = False) -> Cost:
     cpu_s = over_s = 0.0
     for _ in range(3):
         began = time.thread_time()
-        is_done = explainer.look(subject, budget=Budget(PIECE_S))
+        is_done = explainer.judge_nodes(subject, budget=Budget(PIECE_S))
         took = time.thread_time() - began
         cpu_s, over_s = cpu_s + took, max(over_s, took - PIECE_S)
         if is_done:

@@ -18,7 +18,8 @@ from driver.api.validation import FieldError
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError
 from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
-from driver.explain.known.reading import DEFAULT_NAMESPACE, MAX_POD_CLAIMS, UnreadableError, read_pod, reading
+from driver.explain.known.pod_reading import MAX_POD_CLAIMS, read_pod
+from driver.explain.known.reading import DEFAULT_NAMESPACE, UnreadableError, read_safely
 from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
 from driver.simulation import Workload
 
@@ -140,7 +141,7 @@ def _workload(
     path: _Path = (*template.path, "spec")
     claims = (*path, "resourceClaims")
     try:
-        pod = reading(read_pod, wire)
+        pod = read_safely(read_pod, wire)
     except UnreadableError as error:
         raise _WrongError(claims if spec.get("resourceClaims") else path, str(error)) from error
     _check(pod, claims)

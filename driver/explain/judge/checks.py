@@ -1,4 +1,4 @@
-"""What keeps a pod or its claims from being allocated before any node is looked at."""
+"""Checks what keeps a pod or its claims from being allocated, before any node is evaluated."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from driver.explain.known.extended import Extended
 from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import Vocabulary
 from driver.explain.reasons import Reason
+from driver.explain.texts import joined
 from driver.objects.extended_resources import CLASS_PREFIX
 from driver.spelling import is_one_domain, nearest
+from driver.wording import listed
 
 __all__ = [
     "DEFAULT_SCHEDULER",
@@ -31,13 +33,12 @@ __all__ = [
 ]
 
 DEFAULT_SCHEDULER = "default-scheduler"
-_SHOWN = 3
 _MOST_COMPARED = 1_000
 """Of so many names the nearest one is looked for: it takes some 10 µs each."""
 
 
 def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> ClaimState | Finding | None:
-    """The claim of an entry of the pod; why there is none; None where none is needed."""
+    """Return the claim of an entry of the pod, or why there is none; None where none is needed."""
     if entry.needs_none:
         return None
     if not entry.claim:
@@ -77,7 +78,7 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
 
 
 def check_extended(state: ClusterState, pod: PodState, extended: Extended) -> Iterator[Finding]:
-    """What is wrong with the extended resources of a pod: a DeviceClass that one names is not there."""
+    """Yield what is wrong with a pod's extended resources: a DeviceClass that one names is not there."""
     for name in extended.missing_classes:
         asks = f"pod {pod.key} asks for {CLASS_PREFIX}{name}"
         if why := state.left_out.why(Kind.CLASS, name):
@@ -89,7 +90,7 @@ def check_extended(state: ClusterState, pod: PodState, extended: Extended) -> It
 
 
 def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) -> ClaimDemand | Finding | None:
-    """What a claim asks for; why it can be allocated nowhere, or not for ``pod``; None where it is allocated for it."""
+    """Return what a claim asks for, or why it cannot be allocated for ``pod`` anywhere; None where it is allocated."""
     ref = claim.ref
     if claim.deleting:
         return Finding(
@@ -109,7 +110,7 @@ def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) ->
 
 
 def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
-    """What is wrong with the parameters for Rootport in a claim and its classes: no node would prepare it."""
+    """Return what is wrong with the parameters for Rootport in a claim and its classes: no node would prepare it."""
     if claim.claim is None:
         return None
     problems: list[str] = []
@@ -141,13 +142,13 @@ def check_parameters(state: ClusterState, claim: ClaimState) -> Finding | None:
         return None
     return Finding(
         reason=Reason.PARAMETERS_INVALID,
-        message=f"claim {claim.key} has parameters that no node will prepare: {_some(problems)}",
+        message=f"claim {claim.key} has parameters that no node will prepare: {joined(problems)}",
         claim=claim.ref,
     )
 
 
 def prepare_problem(state: ClusterState, pod: PodState) -> str:
-    """What keeps a placed pod from starting, as far as its claims do; what a started one met before is past."""
+    """Return what keeps a placed pod from starting, as far as its claims do; a started one has no such problem."""
     if not pod.node or not pod.waiting:
         return ""
     # Prepared, but the runtime does not find what was prepared: no event of the kubelet's says more.
@@ -190,7 +191,7 @@ def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: Ob
 
 
 def _classes_meant(state: ClusterState, missing: Sequence[str]) -> str:
-    """What to say of classes that are not there, behind their names."""
+    """Write a hint about classes that are not there, to follow their names."""
     vocabulary = Vocabulary(state.classes)
     near = [hint for name in missing if (hint := vocabulary.class_hint(name))]
     if near:
@@ -201,7 +202,7 @@ def _classes_meant(state: ClusterState, missing: Sequence[str]) -> str:
 
 
 def _features_off(spec: ResourceClaim, features: Features) -> Iterator[str]:
-    """What the claim uses of features that are off."""
+    """Yield what the claim uses of features that are off."""
     for request in spec.spec.devices.requests:
         where = f"(request {request.name}) uses"
         if not features.prioritized_list and (request.first_available or request.exactly is None):
@@ -219,7 +220,7 @@ def _features_off(spec: ResourceClaim, features: Features) -> Iterator[str]:
 
 
 def _class_names(spec: ResourceClaim) -> Iterator[tuple[str, str]]:
-    """(request or alternative, class) of all of them."""
+    """Yield (request or alternative, class) of all requests."""
     for request in spec.spec.devices.requests:
         if request.exactly is not None:
             yield request.name, request.exactly.device_class_name
@@ -228,7 +229,7 @@ def _class_names(spec: ResourceClaim) -> Iterator[tuple[str, str]]:
 
 
 def fewest_devices(spec: ResourceClaim) -> int:
-    """The fewest devices that serve the claim on any node."""
+    """Return the fewest devices that serve the claim on any node."""
     total = 0
     for request in spec.spec.devices.requests:
         parts = (*request.first_available, *([request.exactly] if request.exactly is not None else ()))
@@ -237,7 +238,7 @@ def fewest_devices(spec: ResourceClaim) -> int:
 
 
 def _meant(name: str, what: str, known: Sequence[str]) -> str:
-    """What to say of a claim or template that is not there, behind its name."""
+    """Write a hint about a claim or template that is not there, to follow its name."""
     names = [key.rpartition("/")[2] for key in known]
     near = nearest(name, names) if len(names) <= _MOST_COMPARED else None
     return f" (did you mean {near}?)" if near is not None else _there_are(what, known)
@@ -248,9 +249,4 @@ def _there_are(what: str, known: Sequence[str]) -> str:
     plural = f"{what}es" if what.endswith("s") else f"{what}s"
     if not names:
         return f" (there are no {plural} at all)" if what == "class" else ""
-    return f" ({plural} there: {_some(names, separator=', ')})"
-
-
-def _some(texts: Sequence[str], *, separator: str = "; ") -> str:
-    shown = separator.join(texts[:_SHOWN])
-    return shown if len(texts) <= _SHOWN else f"{shown}{separator}and {len(texts) - _SHOWN} more"
+    return f" ({plural} there: {listed(names)})"

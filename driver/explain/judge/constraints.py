@@ -1,32 +1,35 @@
-"""Why a constraint leaves too few devices where each request has enough: the best group of devices, and what it lacks.
+"""Finds why a constraint leaves too few devices where each request has enough: the best group, and what it lacks.
 
-A group is what has one value of a matchAttribute. Each constraint is looked at alone, so that what is told of it is
-true whatever the others say; where all of them could be met alone, the requests compete.
+A group is the devices with one value of a matchAttribute. Each constraint is checked alone, so that the result is true
+whatever the others are; where all of them could be met alone, the requests compete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from driver.allocator.constraints import Values, attribute_values
+from driver.allocator.constraints import attribute_values
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
-from driver.allocator.pools import PooledDevice
+from driver.allocator.view import PooledDevice, Values
 from driver.api.resource_v1 import DeviceAttribute
 from driver.budget import check
-from driver.explain.judge.funnel import Sieve
+from driver.explain.judge.device_filter import FilteredDevices
 from driver.explain.reasons import Reason
+from driver.memo import IdMemo
 
 __all__ = ["ConstraintChecker", "ConstraintProblem"]
 
-Sieves = Mapping[tuple[int, str], Sieve]
+ByDemand = Mapping[tuple[int, str], FilteredDevices]
 """What each demand finds on a node, by the claim's place and the demand's name."""
 
 _Value = tuple[str, int | bool | str]
 _NONE: Final[Values] = frozenset()
-_REMEMBERED: Final = 65_536
-_HELD: Final = 64
+_Held = tuple[Constraint, Sequence[RequestDemand]]
+_MOST_VALUES: Final = 65_536
+_MOST_CLAIMS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,8 +42,7 @@ class ConstraintProblem:
         reason: ATTRIBUTE_MISSING, CONSTRAINT or CONSTRAINT_IN_USE.
         lacks: How many devices are missing, in the best group.
         value: The value of the best group; empty where there is none, or where the values must differ.
-        short: The requests that lack devices there: (request, how many it needs, how many are free, how many there
-            are).
+        short: The requests that lack devices there: (request, devices it needs, free devices, all devices).
         taken: The devices of the best group that are not free.
         without: Devices that lack the attribute, for ATTRIBUTE_MISSING.
         kinds: The types that the attribute has in the requests' devices, where they differ.
@@ -76,7 +78,7 @@ class _Alternative:
     devices: Sequence[tuple[PooledDevice, Values, bool]]
 
     def have(self, value: _Value | None, *, free: bool) -> int:
-        """How many devices of ``value`` (None: of any value) there are."""
+        """Return the number of devices of ``value`` (None: of any value)."""
         if value is None:
             return self.valued[free]
         return (self.free if free else self.there).get(value, 0)
@@ -90,7 +92,7 @@ class _Member:
     alternatives: tuple[_Alternative, ...]
 
     def best(self, value: _Value | None, *, free: bool) -> tuple[int, int, int]:
-        """(lack, need, have) of the alternative that lacks least with devices of ``value`` (None: of any value)."""
+        """Return (lack, need, have) of the alternative that lacks least, with devices of ``value`` (None: of any)."""
         found = []
         for item in self.alternatives:
             have = item.have(value, free=free)
@@ -99,43 +101,43 @@ class _Member:
 
 
 class ConstraintChecker:
-    """Checks constraints, remembering attributes' values.
+    """Checks constraints, and remembers the values of attributes.
 
     Args:
-        lists: Attributes may be lists.
+        lists: Whether attributes may be lists.
     """
 
     def __init__(self, *, lists: bool) -> None:
         self._lists = lists
-        # By the value's identity; the value is kept, so that its id stays its own.
-        self._known: dict[int, tuple[DeviceAttribute, Values]] = {}
-        # The same for every node, likewise by identity.
-        self._last_held: dict[int, tuple[ClaimDemand, Sequence[tuple[Constraint, Sequence[RequestDemand]]]]] = {}
+        self._values: IdMemo[DeviceAttribute, Values] = IdMemo(_MOST_VALUES)
+        self._held: IdMemo[ClaimDemand, Sequence[_Held]] = IdMemo(_MOST_CLAIMS)
 
-    def problem(self, demands: Sequence[ClaimDemand], sieves: Sieves) -> ConstraintProblem | None:
-        """The constraint that is farthest from being met; None where each could be met if it were alone.
+    def problem(self, demands: Sequence[ClaimDemand], by_demand: ByDemand) -> ConstraintProblem | None:
+        """Return the constraint that is farthest from being met; None where each could be met if it were alone.
 
         Args:
             demands: What the claims ask for.
-            sieves: What the demands find on the node.
+            by_demand: What the demands find on the node.
         """
         problems = []
-        # Alternatives of one kind share a sieve; and many constraints are on one attribute.
+        # Alternatives of one kind share their devices; and many constraints are on one attribute.
         known: dict[tuple[int, str], _Alternative] = {}
         for place, demand in enumerate(demands):
             seen: set[object] = set()
-            for constraint, requests in self._held(demand):
-                # What was said of one pair of requests holds for the next that ask for the same.
-                ids = [tuple([id(sieves[place, part.name]) for part in request.alternatives]) for request in requests]
+            for constraint, requests in self._held.of(demand, partial(_held, demand)):
+                # What holds for one pair of requests holds for the next that asks for the same.
+                ids = [
+                    tuple([id(by_demand[place, part.name]) for part in request.alternatives]) for request in requests
+                ]
                 kind = (constraint.attribute, constraint.distinct, tuple(ids))
                 if kind in seen:
                     continue
                 seen.add(kind)
                 check()
                 members = [
-                    self._member(place, request, constraint, sieves, known)
+                    self._member(place, request, constraint, by_demand, known)
                     for request in requests
-                    if any(sieves[place, part.name].need > 0 for part in request.alternatives)
+                    if any(by_demand[place, part.name].need > 0 for part in request.alternatives)
                 ]
                 if members:
                     problem = _problem(place, constraint, members)
@@ -146,24 +148,8 @@ class ConstraintChecker:
         order = [Reason.ATTRIBUTE_MISSING, Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE]
         return min(problems, key=lambda item: (order.index(item.reason), -item.lacks), default=None)
 
-    def _held(self, demand: ClaimDemand) -> Sequence[tuple[Constraint, Sequence[RequestDemand]]]:
-        """Each constraint with the requests that it forces; an alternative that goes free forces nothing."""
-        last, held = self._last_held.get(id(demand), (None, ()))
-        if last is not demand:
-            held = [
-                (
-                    constraint,
-                    [item for item in demand.requests if all(map(constraint.applies_to, item.alternatives))],
-                )
-                for constraint in demand.constraints
-            ]
-            if len(self._last_held) >= _HELD:
-                self._last_held.clear()
-            self._last_held[id(demand)] = (demand, held)
-        return held
-
     def values(self, device: PooledDevice, attribute: str) -> Values:
-        """What the device has for an attribute; nothing where it has none, or one of no known type."""
+        """Return the device's values for an attribute; none where it has no such attribute, or one of no known type."""
         attributes = device.device.attributes
         found = attributes.get(attribute)
         if found is None:
@@ -171,38 +157,35 @@ class ConstraintChecker:
             found = attributes.get(name) if domain == device.id.driver else None
             if found is None:
                 return _NONE
-        known = self._known.get(id(found))
+        known = self._values.get(found)
         if known is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            values = attribute_values(device, attribute, lists=self._lists) or _NONE
-            known = self._known[id(found)] = (found, values)
-        return known[1]
+            known = self._values.put(found, attribute_values(device, attribute, lists=self._lists) or _NONE)
+        return known
 
     def _member(
         self,
         place: int,
         request: RequestDemand,
         constraint: Constraint,
-        sieves: Sieves,
+        by_demand: ByDemand,
         known: dict[tuple[int, str], _Alternative],
     ) -> _Member:
         found: dict[int, _Alternative] = {}
         for demand in request.alternatives:
-            sieve = sieves[place, demand.name]
-            key = (id(sieve), constraint.attribute)
+            filtered = by_demand[place, demand.name]
+            key = (id(filtered), constraint.attribute)
             if key not in known:
-                known[key] = self._alternative(sieve, constraint.attribute)
-            found[id(sieve)] = known[key]
+                known[key] = self._alternative(filtered, constraint.attribute)
+            found[id(filtered)] = known[key]
         return _Member(request.name, tuple(found.values()))
 
-    def _alternative(self, sieve: Sieve, attribute: str) -> _Alternative:
+    def _alternative(self, filtered: FilteredDevices, attribute: str) -> _Alternative:
         there: dict[_Value, int] = {}
         free: dict[_Value, int] = {}
         valued = [0, 0]
         devices = []
-        for found in (sieve.free, sieve.in_use, sieve.no_room, sieve.no_counters):
-            is_free = found is sieve.free
+        for found in (filtered.free, filtered.in_use, filtered.no_room, filtered.no_counters):
+            is_free = found is filtered.free
             for device in found:
                 values = self.values(device, attribute)
                 devices.append((device, values, is_free))
@@ -213,7 +196,15 @@ class ConstraintChecker:
                     there[value] = there.get(value, 0) + 1
                     if is_free:
                         free[value] = free.get(value, 0) + 1
-        return _Alternative(sieve.need, there, free, (valued[0], valued[1]), devices)
+        return _Alternative(filtered.need, there, free, (valued[0], valued[1]), devices)
+
+
+def _held(demand: ClaimDemand) -> Sequence[_Held]:
+    """Return each constraint with the requests that it forces; an alternative that goes free forces nothing."""
+    return [
+        (constraint, [item for item in demand.requests if all(map(constraint.applies_to, item.alternatives))])
+        for constraint in demand.constraints
+    ]
 
 
 def _problem(place: int, constraint: Constraint, members: Sequence[_Member]) -> ConstraintProblem | None:
@@ -286,7 +277,7 @@ def _match_problem(place: int, constraint: Constraint, members: Sequence[_Member
 
 
 def _lack(members: Sequence[_Member], value: _Value, *, free: bool) -> int:
-    """How many devices of ``value`` are missing; also where requests would have to share them."""
+    """Return how many devices of ``value`` are missing; also where requests would have to share them."""
     check()
     bests = [member.best(value, free=free) for member in members]
     lack = sum(lack for lack, _, _ in bests)

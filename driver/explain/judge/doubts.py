@@ -1,4 +1,4 @@
-"""Whether objects that were not read could change an answer: then it is not certain, and says so."""
+"""Checks whether objects that were not read could change an answer: then it is not certain, and has a note."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _REFUTED_BY: Final = {
 def with_doubts(
     state: ClusterState, case: Case, findings: tuple[Finding, ...], verdicts: Sequence[NodeVerdict], *, fits: bool
 ) -> tuple[tuple[Finding, ...], bool]:
-    """The findings and whether it fits for certain, with what is not certain of them.
+    """Return the findings and whether it fits for certain, with what is not certain of them.
 
     Args:
         state: The cluster.
-        case: What was asked about.
-        findings: What was found of it, the deciding one first.
-        verdicts: Of all nodes.
-        fits: What was concluded of the objects that were read.
+        case: The case.
+        findings: Its findings, the deciding one first.
+        verdicts: The verdicts of all nodes.
+        fits: Whether it fits by the objects that were read.
     """
     if fits:
         if why := _why(state, _COULD_REFUSE):
@@ -70,7 +70,7 @@ def with_missing_kinds(state: ClusterState, explanation: Explanation) -> Explana
 
 
 def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
-    """Which objects of these kinds were not read, and what they may do; empty where all were.
+    """Write which objects of these kinds were not read, and what they may do; empty where all were.
 
     Why an object could not be read stands in the notes: of others' objects not everybody may know it.
     """
@@ -84,7 +84,7 @@ def _why(state: ClusterState, effects: dict[Kind, str]) -> str:
 
 
 def unread(state: ClusterState, kind: Kind) -> str:
-    """Which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
+    """Write which objects of a kind could not be read and may change an answer, as a clause; empty where none is."""
     count, first = state.left_out.mattering(kind)
     return f"{_named(kind, count, first)} could not be read" if count else ""
 

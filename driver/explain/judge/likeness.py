@@ -1,7 +1,7 @@
-"""Which nodes say the same to a case: those that differ in nothing but names, and in attributes that nobody asks for.
+"""Recognizes nodes with the same judgement: those that differ only in names, and in attributes that are not asked for.
 
-Of thousands of nodes most are of a few kinds, and used in a few ways. What one of them says holds for all of them, and
-to tell that they are alike is much less work than to judge each.
+Of thousands of nodes most are of a few kinds, and used in a few ways. The judgement of one of them holds for all, and
+to recognize that they are alike is much less work than to judge each.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Likeness"]
 
 
 class Likeness:
-    """Of one case.
+    """Recognizes alike nodes for one case.
 
     Args:
         state: The cluster.
-        demands: What is asked for.
+        demands: The demands of the case.
     """
 
     def __init__(self, state: ClusterState, demands: Sequence[ClaimDemand]) -> None:
@@ -42,7 +42,7 @@ class Likeness:
         )
 
     def of(self, node: NodeState) -> tuple[object, ...] | None:
-        """Equal for nodes that say the same, errors apart; None for a node that has to be looked at by itself."""
+        """Return a key that is equal for nodes with the same judgement, errors apart; None for a node by itself."""
         state = self._state
         try:
             view = state.index.view(node.node)

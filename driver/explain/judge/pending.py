@@ -1,4 +1,4 @@
-"""What is pending in a cluster: pods that wait for devices, and claims that no pod waits for."""
+"""Finds what is pending in a cluster: pods that wait for devices, and claims that no pod waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["pending_subjects"]
 
 
 def pending_subjects(state: ClusterState, *, namespace: str | None = None, kind: str = "") -> tuple[ObjectRef, ...]:
-    """Whom to explain, so that all that is pending is: pods first, by namespace and name.
+    """Return the objects to explain for everything that is pending: pods first, by namespace and name.
 
     Args:
         state: The cluster.

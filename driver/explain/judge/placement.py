@@ -1,4 +1,4 @@
-"""Whether a pod could be on a node, whatever its devices.
+"""Decides whether a pod could be on a node, apart from its devices.
 
 Sources: k8s.io/kubernetes v1.36.3, pkg/scheduler/framework/plugins: nodeunschedulable, tainttoleration (NoSchedule and
 NoExecute refuse), nodeaffinity (terms that cannot be parsed match nothing), and dynamicresources (a claim that is
@@ -38,11 +38,11 @@ _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.
 def placement(
     pod: PodState | None, node: NodeState, allocated: Sequence[ClaimState], extended: Extended | None = None
 ) -> Finding | None:
-    """Why ``pod`` cannot be on ``node``; None where it can.
+    """Return why ``pod`` cannot be on ``node``; None where it can.
 
     Args:
-        pod: The pod; None where a claim is asked about that no pod uses. Nobody knows what taints that pod would
-            tolerate, then, so only a node that is cordoned or not ready refuses.
+        pod: The pod; None for a claim that no pod uses. What taints its pod would tolerate is not known then, so only
+            a node that is cordoned or not ready refuses.
         node: The node.
         allocated: The pod's claims that are allocated already.
         extended: What the pod asks for of extended resources; None for nothing.
@@ -87,7 +87,7 @@ def _taints(node: NodeState, tolerations: Sequence[PodToleration]) -> Finding | 
 
 def _affinity(pod: PodState, node: NodeState) -> Finding | None:
     name, labels = node.node.metadata.name, node.node.metadata.labels
-    # One more than is shown, for every node keeps what is said of it, and a pod's author writes the selector.
+    # One more than is shown, for every node keeps its message, and a pod's author writes the selector.
     all_wrong = ((key, value) for key, value in pod.node_selector.items() if labels.get(key) != value)
     wrong = dict(islice(all_wrong, _LABELS_SHOWN + 1))
     if wrong:
@@ -104,7 +104,7 @@ def _affinity(pod: PodState, node: NodeState) -> Finding | None:
 
 
 def _extended(node: NodeState, extended: Extended) -> Finding | None:
-    """Too little of what a device plugin would have to give; else that nobody knows whether it is in use."""
+    """Return that a device plugin has too little, or that it is not known whether what it has is in use."""
     name = node.node.metadata.name
     of_plugin: list[str] = []
     for resource, amount in extended.amounts.items():
@@ -134,7 +134,7 @@ def _elsewhere(node: NodeState, allocated: Sequence[ClaimState]) -> Finding | No
 
 
 def _where(selector: NodeSelector) -> str:
-    """`` on node n1``, where the selector says so by name."""
+    """Write `` on node n1`` where the selector names nodes."""
     names = [
         value
         for term in selector.node_selector_terms
@@ -146,7 +146,7 @@ def _where(selector: NodeSelector) -> str:
 
 
 def _matches(node: Node, selector: NodeSelector) -> bool:
-    """Term by term, because one that is invalid does not spoil the others (LazyErrorNodeSelector)."""
+    """Match term by term, because an invalid one does not spoil the others (LazyErrorNodeSelector)."""
     return any(_usable(node, NodeSelector(node_selector_terms=(term,))) for term in selector.node_selector_terms)
 
 

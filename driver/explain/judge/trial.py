@@ -1,4 +1,4 @@
-"""Would it fit? Asked of the allocator itself, with claims ended or taints tolerated for the time of the question."""
+"""Asks the allocator itself whether claims would fit, with claims ended or taints tolerated for that one question."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from driver.api.resource_v1 import DeviceToleration, Node, ResourceClaim
 from driver.budget import check
 from driver.explain.known.cluster import ClaimState, NodeState
 from driver.explain.known.state import ClusterState
+from driver.memo import Memo
 
 __all__ = ["MAX_STEPS", "Trial"]
 
@@ -38,7 +39,7 @@ _ANSWERS: Final = 4096
 
 
 class _Answer(NamedTuple):
-    """What was said, and of what the node was then."""
+    """An answer, and the node as it was then."""
 
     version: int
     node: Node
@@ -47,7 +48,7 @@ class _Answer(NamedTuple):
     problem: str
 
 
-_REMEMBERED: Final[WeakKeyDictionary[ClusterState, dict[object, _Answer]]] = WeakKeyDictionary()
+_REMEMBERED: Final[WeakKeyDictionary[ClusterState, Memo[object, _Answer]]] = WeakKeyDictionary()
 
 
 class Trial:
@@ -56,19 +57,19 @@ class Trial:
     What no search can decide counts as "does not fit": a wrong claim, a selector that fails, too many combinations.
 
     Args:
-        state: What is known of the cluster.
-        remembers: The same questions will be asked again of nodes on which nothing changed.
+        state: The cluster.
+        remembers: Whether the same questions will be asked again about nodes on which nothing has changed.
 
     Attributes:
-        trials: How often it was asked, to bound the work.
-        gave_up: How many searches took more than :data:`MAX_STEPS`; less for claims of very many alternatives and
-            constraints.
-        problem: Why the last answer was no where it is more than a lack of devices; empty otherwise.
+        trials: The number of questions, to bound the work.
+        gave_up: How many searches took more than :data:`MAX_STEPS`; fewer steps for claims of very many alternatives
+            and constraints.
+        problem: The error behind the last answer; empty where the claims fit, or only devices are lacking.
     """
 
     def __init__(self, state: ClusterState, *, remembers: bool = False) -> None:
         self._state = state
-        self._answers = _REMEMBERED.setdefault(state, {}) if remembers else None
+        self._answers = _REMEMBERED.setdefault(state, Memo(_ANSWERS)) if remembers else None
         self.trials = 0
         self.gave_up = 0
         self.problem = ""
@@ -122,9 +123,7 @@ class Trial:
         key = (who, demands, node.node.metadata.name, frozenset([claim.key for claim in ended]))
         known = self._answers.get(key)
         if known is None or known.version != version or known.node is not node.node:
-            if len(self._answers) >= _ANSWERS:
-                self._answers.clear()
-            known = self._answers[key] = self._asked(node, claims, demands, ended, version)
+            known = self._answers.put(key, self._asked(node, claims, demands, ended, version))
         return known
 
     def _asked(
@@ -162,7 +161,7 @@ class Trial:
 
 
 def _weight(demands: Sequence[ClaimDemand]) -> int:
-    """How much there is to ask about each device: for each alternative, and each constraint on it."""
+    """Return how much is to be checked for each device: for each alternative, and each constraint on it."""
     return sum(
         _ALTERNATIVE + sum(constraint.applies_to(demand) for constraint in claim.constraints)
         for claim in demands
@@ -185,7 +184,7 @@ def _is(one: ResourceClaim, other: ResourceClaim) -> bool:
 
 @contextmanager
 def _without(ledger: Ledger, ended: Collection[ClaimState]) -> Iterator[None]:
-    """What ``ended`` hold is free in the meantime."""
+    """Free what ``ended`` hold in the meantime."""
     held = [item for claim in {claim.key: claim for claim in ended}.values() for item in claim.holds]
     ledger.remove(held)
     try:

@@ -1,10 +1,11 @@
-"""What explain knows of a cluster's objects: only what decides about devices, for there are many.
+"""The objects of a cluster as explain keeps them: only what decides about devices, for there are many.
 
 Read from the API's JSON by :mod:`driver.explain.known.reading`, kept by :mod:`driver.explain.known.state`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,7 +20,7 @@ __all__ = [
     "EXTENDED_CLAIM",
     "ClaimState",
     "ContainerRequests",
-    "InventoryWord",
+    "InventoryReport",
     "Kind",
     "NodeState",
     "NodeTaint",
@@ -30,6 +31,8 @@ __all__ = [
     "TaintRule",
 ]
 
+
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}-[0-9a-f]{2}-[0-9a-f]{2}-[0-9a-f](?![0-9a-z])")
 
 EXTENDED_CLAIM: Final = "<extended-resources>"
 """What kube-scheduler calls the claim that it makes of a pod's extended resources, until it is stored; no object can be
@@ -248,8 +251,8 @@ class ClaimState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryWord:
-    """What the status of a NodeInventory says.
+class InventoryReport:
+    """The part of a NodeInventory's status that explains something.
 
     Attributes:
         problem: What is wrong, such as ``Published: False, NodeSilent: …``; empty where all is well.
@@ -261,6 +264,23 @@ class InventoryWord:
     remark: str = ""
     faults: tuple[Fault, ...] = ()
 
+    def fault_behind(self, device: str, reason: str) -> Fault | None:
+        """Return the fault for which Rootport has tainted a device: its own, or that of the device it is a part of.
+
+        A part has its device's PCI address in its name. A VF has one of its own, and NICs alone have VFs: where several
+        NICs have the fault, the name does not show which of them the VF is of.
+
+        Args:
+            device: The device's name in the slices.
+            reason: The taint's value.
+        """
+        found = [fault for fault in self.faults if fault.reason == reason]
+        for fault in found:
+            if _address(fault.device) == _address(device):
+                return fault
+        nics = [fault for fault in found if fault.device.startswith("rdma-")]
+        return nics[0] if device.startswith("rdma-vf-") and len(nics) == 1 else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRule:
@@ -271,3 +291,8 @@ class TaintRule:
     pool: str = ""
     device: str = ""
     taint: DeviceTaint
+
+
+def _address(name: str) -> str:
+    found = _ADDRESS.search(name)
+    return name if found is None else found.group()

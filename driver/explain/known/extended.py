@@ -60,7 +60,7 @@ class Extended:
 
 
 def extended_of(pod: PodState, classes: Mapping[str, DeviceClass]) -> Extended:
-    """What the pod asks for.
+    """Return what the pod asks for of extended resources.
 
     Args:
         pod: The pod.
@@ -86,7 +86,7 @@ def extended_of(pod: PodState, classes: Mapping[str, DeviceClass]) -> Extended:
 
 
 def _by_precedence(classes: Iterable[DeviceClass]) -> list[DeviceClass]:
-    """Of two classes with one resource the later in this order counts: the newer one, of equals that of the lower name.
+    """Sort classes so that of two with one resource the later counts: the newer one, of equals that of the lower name.
 
     Source: ExtendedResourceCache of k8s.io/dynamic-resource-allocation, deviceclass/extendedresourcecache. A class that
     no API server has stored yet is new.
@@ -96,12 +96,12 @@ def _by_precedence(classes: Iterable[DeviceClass]) -> list[DeviceClass]:
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
-    """``nvidia.com/gpu: 1, example.com/fpga: 2``."""
+    """Write ``nvidia.com/gpu: 1, example.com/fpga: 2``."""
     return ", ".join(f"{name}: {amount}" for name, amount in amounts.items())
 
 
 def note_of_claim(extended: Extended) -> tuple[str, ...]:
-    """Which claim no object stands behind; empty where there is none."""
+    """Return a note on the claim behind which there is no object; none where there is none."""
     if extended.claim is None:
         return ()
     amounts = {name: amount for name, amount in extended.amounts.items() if name in extended.classes}
@@ -113,7 +113,7 @@ def note_of_claim(extended: Extended) -> tuple[str, ...]:
 
 
 def for_pod(proposals: Sequence[Proposal], extended: Extended) -> tuple[Proposal, ...]:
-    """The proposals without changes to a claim that is not there: of its pod only the amounts can be changed."""
+    """Return the proposals without changes to a claim that is not there: of its pod only the amounts can be changed."""
     if extended.claim is None:
         return tuple(proposals)
     ref = extended.claim.ref
@@ -128,7 +128,7 @@ def for_pod(proposals: Sequence[Proposal], extended: Extended) -> tuple[Proposal
 
 
 def _amount(containers: Sequence[ContainerRequests], name: str) -> int:
-    """What the pod needs at once: all that run together, or what an init container needs beside the sidecars so far."""
+    """Return what the pod needs at once: all that run together, or an init container beside the sidecars so far."""
     together = most = 0
     for container in containers:
         _, amount = container.asked.get(name, (0, 0))
@@ -156,7 +156,7 @@ def _claim(pod: PodState, behind: Mapping[str, str]) -> ClaimState:
 
 
 def _requests(containers: Sequence[ContainerRequests], name: str, device_class: str) -> Iterator[DeviceRequest]:
-    """One for each container that runs on, and the largest of those that end first and find too few with the others."""
+    """Yield a request for each container that runs on, and the largest of init containers that find too little."""
     asking = [container for container in containers if name in container.asked]
     lasting = [(container.place, container.asked[name][1]) for container in asking if not container.is_first]
     first: DeviceRequest | None = None

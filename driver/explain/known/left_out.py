@@ -1,6 +1,6 @@
 """Objects that are there and were not read: nothing else is known of them, and they may change an answer.
 
-What is said without them is not certain: :mod:`driver.explain.judge.doubts` says when.
+An answer without them is not certain: :mod:`driver.explain.judge.doubts` decides when.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LeftOut:
         self._unnamed[kind] += count
 
     def forget(self, kind: Kind, key: str) -> bool:
-        """The object was read, or is gone; whether it had been left out."""
+        """Forget an object that was read, or is gone; whether it had been left out."""
         if self._objects.pop((kind, key), None) is None:
             return False
         self._noted.pop((kind, key), None)
@@ -76,21 +76,21 @@ class LeftOut:
         return True
 
     def why(self, kind: Kind, key: str) -> str:
-        """Why the object was left out; empty where it was not."""
+        """Return why the object was left out; empty where it was not."""
         found = self._objects.get((kind, key))
         return found.why if found is not None else ""
 
     def mattering(self, kind: Kind) -> tuple[int, str]:
-        """How many objects of the kind may change an answer, and the key of the first; empty where it has none."""
+        """Return how many objects of the kind may change an answer, and the key of the first; empty if it has none."""
         keys = self._mattering.get(kind, {})
         return len(keys) + self._unnamed.get(kind, 0), next(iter(keys), "")
 
     def has(self, kind: Kind) -> bool:
-        """Whether an object of the kind was left out, whatever it may change."""
+        """Whether an object of the kind was left out, even if it can change nothing."""
         return self._unnamed.get(kind, 0) > 0 or any(each is kind for each, _ in self._objects)
 
     def notes(self, most: int) -> list[str]:
-        """A line for each object that has one, up to so many, and one for the rest."""
+        """Return a line for each object that has one, up to so many, and one for the others."""
         shown = islice(self._noted.items(), most)
         lines = [f"{kind.value} {key} is left out: {why}" for (kind, key), why in shown]
         if len(self._noted) > most:

@@ -1,13 +1,13 @@
-"""What is said of a claim or pod that is not there: which one may be meant."""
+"""Makes the error for a claim or pod that is not there: which one may be meant."""
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 from driver.errors import InputError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
+from driver.spelling import close_matches
 
 __all__ = ["not_there"]
 
@@ -17,7 +17,7 @@ _RESOURCES: Final = {Kind.CLAIM: "resourceclaims", Kind.POD: "pods"}
 
 
 def not_there(state: ClusterState, kind: Kind, key: str) -> InputError:
-    """The error, with a hint.
+    """Return the error for a claim or pod that is not there, with a hint.
 
     Args:
         state: The cluster.
@@ -28,7 +28,7 @@ def not_there(state: ClusterState, kind: Kind, key: str) -> InputError:
     keys = {Kind.CLAIM: state.claim_keys(), Kind.POD: state.pod_keys()}
     other = Kind.POD if kind is Kind.CLAIM else Kind.CLAIM
     known = sorted(keys[kind])
-    near = difflib.get_close_matches(key, known, n=_NAMES, cutoff=0.6)
+    near = close_matches(key, known, count=_NAMES)
     near += [each for each in known if each.partition("/")[2] == name and each not in near][:_NAMES]
     if key in keys[other]:
         hint = f"there is a {_COMMANDS[other]} of that name: explain {_COMMANDS[other]} {key}"

@@ -1,4 +1,9 @@
-"""The ResourceSlices of a cluster: as they are published, and with the taints of DeviceTaintRules in an index."""
+"""The ResourceSlices of a cluster: as they are published, and with the taints of DeviceTaintRules in an index.
+
+Source of what a DeviceTaintRule does: k8s.io/dynamic-resource-allocation v0.36.3, resourceslice/tracker (applyPatches):
+a rule's taint comes behind those that the driver published, on every device that all parts of its selector name; a rule
+without a selector names them all. Several rules apply in no particular order there; here by name.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,12 @@ from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
-from driver.api.resource_v1 import DeviceTaint, ResourceSlice
+from driver.api.resource_v1 import Device, DeviceTaint, ResourceSlice
 from driver.explain.known.cluster import TaintRule
-from driver.explain.known.reading import reading
+from driver.explain.known.reading import read_safely
 from driver.explain.known.slice_reading import SliceReader
-from driver.explain.known.taint_rules import concerns, selects, with_rules
 
-__all__ = ["PublishedSlices"]
+__all__ = ["PublishedSlices", "with_rules"]
 
 _CHURN: Final = 4096
 
@@ -64,7 +68,7 @@ class PublishedSlices:
         version = wire["metadata"].get("resourceVersion")
         if former is not None and version and former.metadata.resource_version == version:
             return False
-        self.add(reading(self._reader.read, wire))
+        self.add(read_safely(self._reader.read, wire))
         return True
 
     def add(self, item: ResourceSlice) -> None:
@@ -108,16 +112,16 @@ class PublishedSlices:
         return True
 
     def nodes_of(self, pool: PoolId) -> Collection[str]:
-        """The nodes for which slices of the pool are; an empty name where several nodes may reach one."""
+        """Return the nodes for which slices of the pool are; an empty name where several nodes may reach one."""
         counts = self._nodes.get(pool)
         return counts.keys() if counts is not None else ()
 
     def pools_of(self, node: str) -> Collection[PoolId]:
-        """The pools that have slices for this very node."""
+        """Return the pools that have slices for this very node."""
         return self._pools.get(node, ())
 
     def rule_behind(self, device: DeviceId, taint: DeviceTaint) -> str:
-        """The name of the rule that put ``taint`` on a device; empty where its driver did."""
+        """Return the name of the rule that put ``taint`` on a device; empty where its driver did."""
         published = (
             there
             for name in self._names.get(PoolId(device.driver, device.pool), ())
@@ -132,7 +136,7 @@ class PublishedSlices:
                 rule.name
                 for rule in sorted(self.rules.values(), key=lambda rule: rule.name)
                 if _same(rule.taint, taint)
-                and selects(rule, driver=device.driver, pool=device.pool, device=device.device)
+                and _selects(rule, driver=device.driver, pool=device.pool, device=device.device)
             ),
             "",
         )
@@ -144,7 +148,7 @@ class PublishedSlices:
 
     def _reached_by(self, rules: Iterable[TaintRule]) -> list[ResourceSlice]:
         changed = list(rules)
-        return [item for item in self._slices.values() if any(concerns(rule, item) for rule in changed)]
+        return [item for item in self._slices.values() if any(_concerns(rule, item) for rule in changed)]
 
     def _uncount(self, item: ResourceSlice) -> None:
         pool, node = _pool(item), item.spec.node_name or ""
@@ -175,3 +179,40 @@ def _pool(item: ResourceSlice) -> PoolId:
 
 def _same(one: DeviceTaint, other: DeviceTaint) -> bool:
     return (one.key, one.value, one.effect) == (other.key, other.value, other.effect)
+
+
+def _selects(rule: TaintRule, *, driver: str, pool: str, device: str) -> bool:
+    """Whether a rule taints a device."""
+    return (
+        (not rule.driver or rule.driver == driver)
+        and (not rule.pool or rule.pool == pool)
+        and (not rule.device or rule.device == device)
+    )
+
+
+def _concerns(rule: TaintRule, item: ResourceSlice) -> bool:
+    """Whether a rule taints some device of a slice."""
+    driver, pool, devices = item.spec.driver, item.spec.pool.name, item.spec.devices
+    if not devices or not _selects(rule, driver=driver, pool=pool, device=rule.device):
+        return False
+    return not rule.device or any(device.name == rule.device for device in devices)
+
+
+def with_rules(item: ResourceSlice, rules: Iterable[TaintRule]) -> ResourceSlice:
+    """Return the slice with the rules' taints on its devices; the very same one where no rule concerns it."""
+    applying = sorted((rule for rule in rules if _concerns(rule, item)), key=lambda rule: rule.name)
+    if not applying:
+        return item
+    driver, pool = item.spec.driver, item.spec.pool.name
+    devices = tuple(
+        _with_taints(
+            device,
+            tuple(rule.taint for rule in applying if _selects(rule, driver=driver, pool=pool, device=device.name)),
+        )
+        for device in item.spec.devices
+    )
+    return item.model_copy(update={"spec": item.spec.model_copy(update={"devices": devices})})
+
+
+def _with_taints(device: Device, taints: tuple[DeviceTaint, ...]) -> Device:
+    return device.model_copy(update={"taints": (*device.taints, *taints)}) if taints else device

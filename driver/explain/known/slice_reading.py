@@ -60,7 +60,7 @@ class SliceReader:
         self._no_labels: dict[str, str] = {}
 
     def read(self, wire: Mapping[str, Any]) -> ResourceSlice:
-        """The slice; fields that this version does not know are passed over, as Kubernetes' own clients do.
+        """Read a slice; fields that this version does not know are skipped, as Kubernetes' own clients do.
 
         Raises:
             pydantic.ValidationError: A known field is of another type, or a required one is missing.
@@ -119,7 +119,7 @@ class SliceReader:
         return self._tuples.setdefault(tuple(map(id, devices)), devices)
 
     def _device(self, wire: Mapping[str, Any]) -> tuple[Device, bool]:
-        """The device, and whether it is one that is found again."""
+        """Return the device, and whether it is one that is found again."""
         name = intern(_text(wire["name"]))  # claims name it, and other nodes have it too
         attributes, kept = self._attributes_of(wire.get("attributes") or {})
         resources = self._resources_of(name, wire.get("capacity"), wire.get("consumesCounters"))
@@ -140,7 +140,7 @@ class SliceReader:
         return device, kept
 
     def _attributes_of(self, wire: Mapping[str, Any]) -> tuple[dict[str, DeviceAttribute], bool]:
-        """The attributes, and whether they are a mapping that is found again."""
+        """Return the attributes, and whether they are a mapping that is found again."""
         known, new = self._attributes, self._new_attribute
         before = len(known)
         try:
@@ -183,7 +183,7 @@ _FIELDS_OF_SLICE: Final = {"metadata", "spec"}
 def _plain_device(
     name: str, attributes: dict[str, DeviceAttribute], resources: _Resources, *, shareable: bool | None
 ) -> Device:
-    """A device of parts that are checked already; all other fields are as pydantic would default them."""
+    """Return a device of parts that are checked already; all other fields are as pydantic would default them."""
     device = _TEMPLATE.model_copy()
     _fill(
         device,

@@ -1,7 +1,7 @@
-"""What explain knows of a cluster, kept current object by object.
+"""The state of a cluster, as far as it decides about devices, kept current object by object.
 
-Fed by a watch, by lists, or from files: what comes in is the API's JSON. Nothing that comes in raises: an object that
-cannot be read is left out; ``notes`` says so, and so does an answer that it could change (``left_out``).
+It is fed by a watch, by lists, or from files with the API's JSON. No object makes it raise: one that cannot be read is
+left out; ``notes`` has a line for it, and so has an answer that it could change (``left_out``).
 """
 
 from __future__ import annotations
@@ -14,15 +14,21 @@ from typing import Any, Final
 from driver import DRIVER_NAME
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Features
-from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.identity import DeviceId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PoolIndex
 from driver.allocator.selection import Selections
 from driver.api.resource_v1 import DeviceClass, DeviceTaint, ResourceSlice
-from driver.explain.known.cluster import ClaimState, InventoryWord, Kind, NodeState, PodState, PrepareFailure, TaintRule
-from driver.explain.known.device_faults import fault_behind
-from driver.explain.known.holders import Holders
+from driver.explain.known.cluster import (
+    ClaimState,
+    InventoryReport,
+    Kind,
+    NodeState,
+    PodState,
+    TaintRule,
+)
 from driver.explain.known.left_out import LeftOut
+from driver.explain.known.pod_reading import read_pod, read_prepare_failure
 from driver.explain.known.published import PublishedSlices
 from driver.explain.known.reading import (
     UnreadableError,
@@ -32,18 +38,17 @@ from driver.explain.known.reading import (
     read_class,
     read_inventory,
     read_node,
-    read_pod,
-    read_prepare_failure,
+    read_safely,
     read_taint_rule,
-    reading,
 )
+from driver.explain.known.workloads import Workloads
 from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
 
 __all__ = ["ClusterState"]
 
 _NOTES_SHOWN: Final = 5
 
-_NO_WORD: Final = InventoryWord()
+_NO_REPORT: Final = InventoryReport()
 _ROOTPORT: Final = "Rootport"
 
 
@@ -51,7 +56,7 @@ class ClusterState:
     """The objects that decide about devices. Not thread-safe: whoever shares it locks.
 
     Args:
-        features: What is on in the cluster; Kubernetes' defaults if not given.
+        features: The feature gates of the cluster; by default Kubernetes' own defaults.
 
     Attributes:
         features: The same.
@@ -83,13 +88,8 @@ class ClusterState:
         self.nodes: dict[str, NodeState] = {}
         self.taint_rules: dict[str, TaintRule] = self._slices.rules
         self.templates: set[str] = set()
-        self._claims: dict[str, ClaimState] = {}
-        self._pods: dict[str, PodState] = {}
-        self._pending: set[str] = set()
-        self._inventories: dict[str, InventoryWord] = {}
-        self._prepare_failures: dict[str, PrepareFailure] = {}
-        self._held = Holders()
-        self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
+        self._workloads = Workloads(self.ledger)
+        self._inventories: dict[str, InventoryReport] = {}
         self._versions: defaultdict[str, int] = defaultdict(int)
         self._version = 0
         self._room: dict[str, tuple[int, object, int]] = {}
@@ -147,65 +147,58 @@ class ClusterState:
         self.generation += self._remove(kind, key)
 
     def claim(self, key: str) -> ClaimState | None:
-        """The claim ``namespace/name``."""
-        return self._claims.get(key)
+        """Return the claim ``namespace/name``."""
+        return self._workloads.claims.get(key)
 
     def pod(self, key: str) -> PodState | None:
-        """The pod ``namespace/name``."""
-        return self._pods.get(key)
+        """Return the pod ``namespace/name``."""
+        return self._workloads.pods.get(key)
 
     def claim_keys(self) -> Collection[str]:
-        """All claims there are."""
-        return self._claims.keys()
+        """Return the keys of all claims."""
+        return self._workloads.claims.keys()
 
     def pod_keys(self) -> Collection[str]:
-        """All pods that are known."""
-        return self._pods.keys()
+        """Return the keys of all pods."""
+        return self._workloads.pods.keys()
 
     def pending(self) -> tuple[str, ...]:
-        """The keys of all claims without an allocation, sorted."""
-        return tuple(sorted(self._pending))
+        """Return the keys of all claims without an allocation, sorted."""
+        return self._workloads.pending()
 
     def pods_of(self, claim_key: str) -> tuple[PodState, ...]:
-        """The pods that name the claim or own it: those not placed first, those that have ended last."""
-        found = {key: self._pods[key] for key in self._pods_naming.get(claim_key, ())}
-        claim = self._claims.get(claim_key)
-        if claim is not None and claim.owner_pod is not None:
-            name, uid = claim.owner_pod
-            owner = self._pods.get(f"{claim.namespace}/{name}")
-            if owner is not None and owner.uid == uid:
-                found[owner.key] = owner
-        return tuple(sorted(found.values(), key=lambda pod: (pod.ended, pod.node != "", pod.name)))
+        """Return the pods that name the claim or own it: those not placed first, those that have ended last."""
+        return self._workloads.pods_of(claim_key)
 
     def pod_with_more_claims(self, namespace: str) -> PodState | None:
-        """A pod of the namespace of whose claims not all are looked at, if there is one."""
-        found = (pod for pod in self._pods.values() if pod.has_more_claims and pod.namespace == namespace)
+        """Return a pod of the namespace that names more claims than are read, if there is one."""
+        found = (pod for pod in self._workloads.pods.values() if pod.has_more_claims and pod.namespace == namespace)
         return next(found, None)
 
     def holders(self, device: DeviceId) -> tuple[ClaimState, ...]:
-        """The claims that have the device, or shares of it; admin access holds nothing."""
-        return tuple(self._claims[key] for key in self._held.of_device(device))
+        """Return the claims that have the device, or shares of it; admin access holds nothing."""
+        return self._workloads.holders(device)
 
     def held_on(self, node: str) -> tuple[ClaimState, ...]:
-        """The claims that hold something of a pool that only this node has, by key.
+        """Return the claims that hold something of a pool that only this node has, by key.
 
         A pool is a node's by what its slices say, or by its name where none of its slices are there any more.
         """
         pools = [pool for pool in self._slices.pools_of(node) if self._slices.nodes_of(pool) == {node}]
-        pools += [pool for pool in self._held.pools_named(node) if not self._slices.nodes_of(pool)]
-        keys = {key for pool in pools for key in self._held.of_pool(pool)}
-        return tuple(self._claims[key] for key in sorted(keys))
+        pools += [pool for pool in self._workloads.held_pools(node) if not self._slices.nodes_of(pool)]
+        keys = {key for pool in pools for key in self._workloads.holders_of_pool(pool)}
+        return tuple(self._workloads.claims[key] for key in sorted(keys))
 
     def nodes_of_slices(self) -> set[str]:
-        """The names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
+        """Return the names of nodes that ResourceSlices are for, whether their Node objects are there or not."""
         return self._slices.nodes
 
     def version(self, node: str) -> int:
-        """Grows when what the node sees of devices, taints and holdings, or its inventory's state, may have changed."""
+        """Return a number that grows when the node's devices, taints, holdings or inventory may have changed."""
         return self.index.version(node) + self._versions.get(node, 0) + self._version
 
     def room(self, node: NodeState) -> int:
-        """How many devices the node sees of which nobody has anything; none where a slice's node selector is invalid.
+        """Return how many unused devices the node sees; 0 where a slice's node selector is invalid.
 
         Remembered until what the node sees changes: it is asked of thousands of nodes.
         """
@@ -229,7 +222,7 @@ class ClusterState:
         return room
 
     def taint_source(self, device: DeviceId, taint: DeviceTaint) -> str:
-        """Who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for another one.
+        """Return who put a taint on a device: ``DeviceTaintRule NAME``, ``Rootport``, or ``its driver`` for others.
 
         Of Rootport's slices the controller keeps what an administrator has written into them.
         """
@@ -249,21 +242,20 @@ class ClusterState:
         return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
-        """What the node's plugin tells of why a device has Rootport's taint; None where it tells nothing any more."""
-        return fault_behind(self._inventories.get(device.pool, _NO_WORD).faults, device.device, taint.value)
+        """Return the fault for which a device has Rootport's taint; None where the plugin no longer reports it."""
+        return self._inventories.get(device.pool, _NO_REPORT).fault_behind(device.device, taint.value)
 
     def prepare_problem(self, pod: PodState) -> str:
-        """Why the pod's kubelet could not prepare its claims the last time; empty where no event says so."""
-        failures = [item for item in self._prepare_failures.values() if item.pod_uid == pod.uid]
-        return max(failures, key=lambda item: item.when).message if failures else ""
+        """Return why the pod's kubelet could not prepare its claims the last time; empty where no Event says so."""
+        return self._workloads.prepare_problem(pod)
 
     def inventory_problem(self, node: str) -> str:
-        """What the conditions of the node's NodeInventory say is wrong; empty where all is well or there is none."""
-        return self._inventories.get(node, _NO_WORD).problem
+        """Return what the conditions of the node's NodeInventory name as wrong; empty if nothing, or there is none."""
+        return self._inventories.get(node, _NO_REPORT).problem
 
     def inventory_remark(self, node: str) -> str:
-        """What the controller left out of what it published for the node, and why; empty for nothing."""
-        return self._inventories.get(node, _NO_WORD).remark
+        """Return what the controller left out of what it published for the node, and why; empty for nothing."""
+        return self._inventories.get(node, _NO_REPORT).remark
 
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
         """Whether something changed."""
@@ -271,19 +263,19 @@ class ClusterState:
             case Kind.SLICE:
                 return self._slices.put(key, wire)
             case Kind.TAINT_RULE:
-                return self._slices.put_rule(reading(read_taint_rule, wire))
+                return self._slices.put_rule(read_safely(read_taint_rule, wire))
             case Kind.CLASS:
-                return _replaced(self.classes, key, reading(read_class, wire))
+                return _replaced(self.classes, key, read_safely(read_class, wire))
             case Kind.CLAIM:
-                return self._put_claim(key, reading(read_claim_state, wire))
+                return self._put_claim(key, read_safely(read_claim_state, wire))
             case Kind.POD:
-                return self._put_pod(key, reading(read_pod, wire))
+                return self._workloads.put_pod(key, read_safely(read_pod, wire))
             case Kind.NODE:
-                return self._put_node(key, reading(read_node, wire))
+                return self._put_node(key, read_safely(read_node, wire))
             case Kind.INVENTORY:
-                return self._put_inventory(key, reading(read_inventory, wire))
+                return self._put_inventory(key, read_safely(read_inventory, wire))
             case Kind.EVENT:
-                return self._put_prepare_failure(key, reading(read_prepare_failure, wire))
+                return self._workloads.put_prepare_failure(key, read_safely(read_prepare_failure, wire))
             case Kind.TEMPLATE:
                 is_new = key not in self.templates
                 self.templates.add(key)
@@ -300,64 +292,32 @@ class ClusterState:
             case Kind.CLAIM:
                 return self._put_claim(key, None)
             case Kind.POD:
-                return self._put_pod(key, None)
+                return self._workloads.put_pod(key, None)
             case Kind.NODE:
                 self._room.pop(key, None)
                 return self.nodes.pop(key, None) is not None
             case Kind.INVENTORY:
-                return self._put_inventory(key, _NO_WORD)
+                return self._put_inventory(key, _NO_REPORT)
             case Kind.EVENT:
-                return self._put_prepare_failure(key, None)
+                return self._workloads.put_prepare_failure(key, None)
             case Kind.TEMPLATE:
                 was_there = key in self.templates
                 self.templates.discard(key)
                 return was_there
 
     def _put_claim(self, key: str, claim: ClaimState | None) -> bool:
-        former = self._claims.get(key)
-        if former == claim:
-            return False
-        held, holds = former.holds if former else (), claim.holds if claim else ()
-        if held != holds:
-            self.ledger.remove(held)
-            self.ledger.add(holds)
-            self._held.replace(key, held, holds)
-            for pool in {PoolId(item.device.driver, item.device.pool) for item in (*held, *holds)}:
-                for node in self._slices.nodes_of(pool):
-                    self._touch(node)
-        if claim is None:
-            del self._claims[key]
-        else:
-            self._claims[key] = claim
-        if claim is not None and not claim.allocated:
-            self._pending.add(key)
-        else:
-            self._pending.discard(key)
-        return True
+        touched = self._workloads.put_claim(key, claim)
+        for pool in touched or ():
+            for node in self._slices.nodes_of(pool):
+                self._touch(node)
+        return touched is not None
 
     def _touch(self, node: str) -> None:
-        """What ``node`` sees has changed; the empty name stands for any node."""
+        """Note that what ``node`` sees has changed; the empty name stands for any node."""
         if node:
             self._versions[node] += 1
         else:
             self._version += 1
-
-    def _put_pod(self, key: str, pod: PodState | None) -> bool:
-        former = self._pods.get(key)
-        if former == pod:
-            return False
-        for claim in _claims_of(former):
-            naming = self._pods_naming[claim]
-            naming.discard(key)
-            if not naming:
-                del self._pods_naming[claim]
-        for claim in _claims_of(pod):
-            self._pods_naming[claim].add(key)
-        if pod is None:
-            del self._pods[key]
-        else:
-            self._pods[key] = pod
-        return True
 
     def _put_node(self, key: str, node: NodeState) -> bool:
         former = self.nodes.get(key)
@@ -368,20 +328,11 @@ class ClusterState:
         self.nodes[key] = node
         return True
 
-    def _put_prepare_failure(self, key: str, failure: PrepareFailure | None) -> bool:
-        if self._prepare_failures.get(key) == failure:
-            return False
-        if failure is not None:
-            self._prepare_failures[key] = failure
-        else:
-            del self._prepare_failures[key]
-        return True
-
-    def _put_inventory(self, key: str, word: InventoryWord) -> bool:
-        if self._inventories.get(key, _NO_WORD) == word:
+    def _put_inventory(self, key: str, word: InventoryReport) -> bool:
+        if self._inventories.get(key, _NO_REPORT) == word:
             return False
         self._inventories[key] = word
-        if word == _NO_WORD:
+        if word == _NO_REPORT:
             del self._inventories[key]
         self._touch(key)
         return True
@@ -390,8 +341,8 @@ class ClusterState:
         known: Mapping[Kind, Container[str]] = {
             Kind.SLICE: self._slices.names,
             Kind.CLASS: self.classes,
-            Kind.CLAIM: self._claims,
-            Kind.POD: self._pods,
+            Kind.CLAIM: self._workloads.claims,
+            Kind.POD: self._workloads.pods,
             Kind.NODE: self.nodes,
             Kind.TAINT_RULE: self.taint_rules,
             Kind.TEMPLATE: self.templates,
@@ -403,7 +354,7 @@ class ClusterState:
             self._note_left_out()
 
     def _is_read(self, kind: Kind, key: str) -> None:
-        """An object that had been left out was read by now, or is gone."""
+        """Note that an object which had been left out was read by now, or is gone."""
         if self.left_out.forget(kind, key):
             self._note_left_out()
 
@@ -416,7 +367,7 @@ class ClusterState:
 
 
 def _matters(kind: Kind, wire: Mapping[str, Any] | None) -> bool:
-    """Whether an object that is not read may change what is said of others."""
+    """Whether an object that is not read may change an answer about others."""
     return kind is not Kind.CLAIM or wire is None or may_hold_devices(wire)
 
 
@@ -425,9 +376,3 @@ def _replaced(into: dict[str, DeviceClass], key: str, new: DeviceClass) -> bool:
         return False
     into[key] = new
     return True
-
-
-def _claims_of(pod: PodState | None) -> set[str]:
-    if pod is None:
-        return set()
-    return {f"{pod.namespace}/{item.claim}" for item in pod.claims if item.claim}

@@ -1,4 +1,4 @@
-"""Which names and values there are, and which of them a wrong one was meant to be.
+"""Collects the names and values that there are, and finds which of them a wrong one was meant to be.
 
 Of what is published; and, for what a node may publish that none does now, of what Rootport's layout can publish.
 """
@@ -13,7 +13,7 @@ from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
 from driver.layout import attributes as published
 from driver.model.devices import DeviceType
-from driver.spelling import alike, is_one_domain, is_part, nearest, plain
+from driver.spelling import alike, close_matches, is_one_domain, is_part, nearest, plain
 
 __all__ = [
     "CAPACITIES",
@@ -23,6 +23,7 @@ __all__ = [
     "Vocabulary",
     "attribute_text",
     "kinds_with_capacity",
+    "misspelled_class",
     "of_other_kinds",
     "suggest",
 ]
@@ -76,6 +77,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "vram": "memory",
 }
 _SHORTEST_PART: Final = 3
+_SURELY_NEAR: Final = 0.75
 _MOST_COMPARED: Final = 2000
 """How many values difflib looks at: it takes 20 µs each, and serial numbers are as many as devices."""
 
@@ -101,7 +103,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, devices: Iterable[tuple[str, Device]], classes: Collection[str] = ()) -> Vocabulary:
-        """The vocabulary of what is published; about 2 µs a device where equal values are one object.
+        """Return the vocabulary of what is published; takes about 2 µs a device where equal values are one object.
 
         Args:
             devices: Each with the driver that publishes it, whose domain its short names have.
@@ -130,7 +132,7 @@ class Vocabulary:
         return found
 
     def values(self, attribute: str) -> tuple[tuple[str, int], ...]:
-        """The values of an attribute as texts, with how many devices have each, the most frequent first.
+        """Return the values of an attribute as texts, with how many devices have each, the most frequent first.
 
         Args:
             attribute: Its full name.
@@ -145,7 +147,7 @@ class Vocabulary:
         return name in self.attributes or name in OWN_ATTRIBUTES
 
     def suggest_attribute(self, name: str) -> str | None:
-        """The attribute that was meant: its full name; None where ``name`` is one, or nothing is near.
+        """Return the full name of the attribute that was meant; None where ``name`` is one, or none is near.
 
         Args:
             name: A full name; without a domain, any domain will do.
@@ -156,7 +158,7 @@ class Vocabulary:
         return suggest(name, self.attributes) or suggest(name, OWN_ATTRIBUTES)
 
     def suggest_capacity(self, name: str) -> str | None:
-        """The capacity that was meant, in the form of ``name``: with a domain or without.
+        """Return the capacity that was meant, in the form of ``name``: with a domain or without.
 
         In a claim's ``capacity.requests`` a short name is the one that the device has.
         """
@@ -171,7 +173,7 @@ class Vocabulary:
         return None
 
     def suggest_value(self, attribute: str, value: str) -> str | None:
-        """The value of an attribute that was meant; None where a device has ``value``, or nothing is near.
+        """Return the value of an attribute that was meant; None where a device has ``value``, or none is near.
 
         Args:
             attribute: Its full name.
@@ -192,7 +194,7 @@ class Vocabulary:
         return nearest(value, known[:_MOST_COMPARED])
 
     def suggest_class(self, name: str) -> str | None:
-        """The DeviceClass of its domain that was meant; None where ``name`` is there or should be, or none is near."""
+        """Return the DeviceClass of its domain that was meant; None if ``name`` exists or should, or none is near."""
         if name in self.classes or name in OWN_CLASSES:
             return None
         known = [text for text in sorted(self.classes) if is_one_domain(name, text)]
@@ -200,15 +202,24 @@ class Vocabulary:
         return alike(name, known) or by_start.get(name.partition(".")[0].lower()) or nearest(name, known)
 
     def class_hint(self, name: str) -> str:
-        """What to say of a DeviceClass that is not there; empty where nothing is known of it."""
+        """Write a hint about a DeviceClass that is not there; empty where nothing is known of it."""
         if name in OWN_CLASSES:
             return f"{name} is one of Rootport's own: kubectl apply -k resourceclasses/ makes it"
         meant = self.suggest_class(name)
         return f"did you mean {meant}?" if meant is not None else ""
 
 
+def misspelled_class(name: str, known: Collection[str]) -> str | None:
+    """Return the DeviceClass that is surely meant, also where there may be classes that are not known; or None.
+
+    :meth:`Vocabulary.suggest_class` finds more: it is for names that no class has.
+    """
+    near = close_matches(name.lower(), sorted(known), cutoff=_SURELY_NEAR)
+    return near[0] if near and is_one_domain(name, near[0]) else None
+
+
 def suggest(name: str, known: Collection[str]) -> str | None:
-    """The name that was meant: by case and separators, by a wrong domain, by another word for it, by spelling.
+    """Return the name that was meant: by case and separators, by a wrong domain, by another word, by spelling.
 
     Args:
         name: A name, with its domain or without.
@@ -236,7 +247,7 @@ def suggest(name: str, known: Collection[str]) -> str | None:
 def of_other_kinds(
     name: str, of_kind: Collection[str], anywhere: Mapping[DeviceType, frozenset[str]]
 ) -> tuple[str, str] | None:
-    """A name that devices of other kinds have: as it is spelled, and ``gpu-ratio devices have it``; None of no such.
+    """Return a name that devices of other kinds have, as it is spelled, and ``gpu-ratio devices have it``; else None.
 
     Args:
         name: A full name, perhaps misspelled.
@@ -264,7 +275,7 @@ def kinds_with_capacity(name: str, of_kind: Collection[str], types: Collection[s
 
 
 def attribute_text(value: DeviceAttribute) -> str:
-    """The value as a plain text: of a string the string itself."""
+    """Return the value as plain text: of a string the string itself."""
     if value.string_value is not None:
         return value.string_value
     if value.int_value is not None:

@@ -1,4 +1,4 @@
-"""The findings in the order in which they are told, and whether it fits."""
+"""Puts the findings in order, and concludes whether it fits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from driver.explain.explanation import Finding
-from driver.explain.judge.case import Case, NodeVerdict
-from driver.explain.judge.look import Judgement
+from driver.explain.judge.case import Case, Judgement, NodeVerdict
 from driver.explain.known.cluster import PodState
 from driver.explain.known.extended import amounts_text
 from driver.explain.reasons import UNKNOWN_REASONS, Reason
@@ -16,7 +15,7 @@ __all__ = ["conclude", "nothing_known"]
 
 
 def nothing_known() -> Finding:
-    """Of a cluster without nodes."""
+    """Return the finding for a cluster without nodes."""
     return Finding(reason=Reason.NO_DEVICES, message="no node is known, so that nothing can be allocated")
 
 
@@ -28,22 +27,22 @@ def conclude(
     verdicts: Sequence[NodeVerdict],
     judged: Iterable[Judgement],
 ) -> tuple[tuple[Finding, ...], bool]:
-    """All findings, the deciding one first, and whether it fits.
+    """Return all findings, the deciding one first, and whether it fits.
 
     Args:
-        case: What is asked about.
-        before: What keeps the pod from being looked at at all.
+        case: The case.
+        before: What keeps kube-scheduler from trying the pod at all.
         beside: What may be in the way besides; it decides where nothing else is wrong.
-        of_nodes: What the nodes that do not fit say, the nearest first.
-        verdicts: Of all nodes.
-        judged: What the nodes' devices say.
+        of_nodes: The findings of the nodes that do not fit, the nearest first.
+        verdicts: The verdicts of all nodes.
+        judged: The judgements of the nodes' devices.
     """
     if before:
         return (*before, *beside, *of_nodes), False
     fitting = [verdict for verdict in verdicts if verdict.fits]
     if not fitting:
         if any(verdict.is_unknown for verdict in verdicts):
-            # Nobody knows whether it fits: what the other nodes lack does not decide.
+            # It is not known whether it fits: what the other nodes lack does not decide.
             of_nodes = sorted(of_nodes, key=lambda item: item.reason not in UNKNOWN_REASONS)
             if case.pod is not None and of_nodes[0].reason is Reason.EXTENDED_RESOURCE_NOT_EVALUATED:
                 of_nodes = [_of_plugin(case, case.pod, of_nodes[0]), *of_nodes[1:]]
@@ -61,16 +60,16 @@ def conclude(
     what = "all devices are free" if case.claims else "all claims are allocated, and can be used"
     text = f"{what} {where}: kube-scheduler has not come to it yet"
     found = Finding(reason=Reason.FITS, message=text, nodes=len(fitting))
-    said = case.pod.scheduler_message if case.pod is not None else ""
+    scheduler_message = case.pod.scheduler_message if case.pod is not None else ""
     other: list[Finding] = []
-    if said and not _is_about_claims(said):
-        message = f"{what} {where}; what the pod lacks is something else, kube-scheduler says: {said}"
+    if scheduler_message and not _is_about_claims(scheduler_message):
+        message = f"{what} {where}; what the pod lacks is something else, kube-scheduler says: {scheduler_message}"
         other.append(Finding(reason=Reason.OTHER_SCHEDULER_REASON, message=message))
     return (*other, *beside, found, *of_nodes), True
 
 
 def _of_plugin(case: Case, pod: PodState, of_nodes: Finding) -> Finding:
-    """What is said of the pod where it depends on a device plugin's devices."""
+    """Return the finding for a pod that depends on a device plugin's devices."""
     claims = "the devices of its claims are free, and it" if case.claims or case.allocated else "it"
     who = f"pod {pod.key} names no ResourceClaim; {claims}" if not pod.claims else f"pod {pod.key}: {claims}"
     amounts = case.extended.by_plugin_alone or case.extended.amounts

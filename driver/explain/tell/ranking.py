@@ -1,6 +1,6 @@
-"""Which reason speaks first: the one of the nearest miss that blames the claim least.
+"""Ranks reasons: first the one of the nearest miss that blames the claim least.
 
-See docs/design/explain.md, "What is said first". A node is the nearer the less has to happen before it would do, and
+See docs/design/explain.md, "Which reason comes first". A node is the nearer, the less has to happen before it fits, and
 what time or others can change comes before what only the claim's author can.
 """
 
@@ -62,19 +62,19 @@ PLACEMENT_REASONS: Final = frozenset(_PLACEMENT_TIERS)
 
 
 def reason_of(verdict: NodeVerdict) -> Reason:
-    """What decides on a node that does not fit: that the pod cannot be there, else its devices."""
+    """Return what decides on a node that does not fit: that the pod cannot be there, else its devices."""
     decides = verdict.placement or verdict.devices
     return decides.reason if decides is not None else Reason.FITS
 
 
 def ranked_groups(verdicts: Sequence[NodeVerdict], *, examples: int) -> list[tuple[Reason, int, list[NodeVerdict]]]:
-    """The nodes that do not fit, by reason: (reason, how many nodes, the nearest of them).
+    """Return the nodes that do not fit, by reason: (reason, how many nodes, the nearest of them).
 
-    The reason to be told first comes first. Of the nodes on which the pod cannot be, those whose devices would do stand
-    before those whose would not.
+    The reason to be shown first comes first. Nodes on which the pod cannot be come first where their devices would
+    serve.
 
     Args:
-        verdicts: What the nodes say.
+        verdicts: The verdicts of all nodes.
         examples: How many nodes of each reason, at most.
     """
     groups: dict[Reason, list[NodeVerdict]] = {}
@@ -99,7 +99,7 @@ def _nearness(verdict: NodeVerdict) -> tuple[int, int, str]:
 
 
 def _depth(verdict: NodeVerdict) -> int:
-    """Where devices are in use, the fewest lacking; where claims can never be served, what came furthest."""
+    """Return how far a node is from a fit: the devices it lacks if they are in use, else also the step it came to."""
     reason = reason_of(verdict)
     tier = _TIERS.get(reason, _NEVER)
     return verdict.lacks if tier == _IN_USE else _order(reason) * 1000 + min(verdict.lacks, 999)

@@ -64,12 +64,12 @@ class Line:
 
 
 def report_text(explanation: Explanation, *, width: int = WIDTH) -> str:
-    """The report as plain text with a closing line end."""
+    """Return the report as plain text with a closing line end."""
     return "".join(f"{line.text}\n" for line in report(explanation, width=width))
 
 
 def report(explanation: Explanation, *, width: int = WIDTH) -> tuple[Line, ...]:
-    """The answer, why, and what would help; about 24 to 40 lines.
+    """Return the answer, why, and what would help, in about 24 to 40 lines.
 
     Args:
         explanation: The answer. Control characters in its texts come out as spaces.
@@ -78,7 +78,7 @@ def report(explanation: Explanation, *, width: int = WIDTH) -> tuple[Line, ...]:
     width = max(width, _LEAST_WIDTH)
     parts = (
         _answer(explanation, width),
-        _funnels(explanation, width),
+        _filter(explanation, width),
         _groups(explanation, width),
         _proposals(explanation, width),
         _remarks(explanation, width),
@@ -98,14 +98,14 @@ def _answer(explanation: Explanation, width: int) -> Iterator[Line]:
         yield from _wrapped(about, width, indent=2, tone=Tone.FAINT)
     in_groups = {group.reason for group in explanation.groups}
     first, *others = explanation.findings
-    # The end of what a kubelet says is what helps.
+    # The end of a kubelet's message is what helps.
     limit = len(first.message) if first.reason is Reason.PREPARE_FAILS else _REASON_SHOWN
     yield from _wrapped(first.message, width, indent=2, limit=limit)
-    # What a kind of node says stands below, with the nodes.
-    told = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
-    for finding in told[:_FINDINGS]:
+    # The findings of nodes stand below, with the nodes.
+    beside = [finding for finding in others if finding.reason not in in_groups or not finding.nodes]
+    for finding in beside[:_FINDINGS]:
         yield from _wrapped(f"{finding.reason}: {finding.message}", width, indent=2, hang=2)
-    yield from _rest(len(told) - _FINDINGS, "finding", indent=2)
+    yield from _rest(len(beside) - _FINDINGS, "finding", indent=2)
 
 
 def _headline(explanation: Explanation) -> str:
@@ -137,14 +137,14 @@ def _nowhere(explanation: Explanation) -> str:
 
 
 def _uncertain(explanation: Explanation) -> str:
-    """What can be said where something was not read, or is not looked at."""
+    """Write what is known where something was not read, or not evaluated."""
     if explanation.nodes_decide and explanation.reason not in UNKNOWN_REASONS:
         return f" does not fit {_nowhere(explanation)}, as far as is known"
     return ": not known whether it fits"
 
 
 def _about(explanation: Explanation) -> str:
-    """Whose claims these are, where the subject does not say it already."""
+    """Write whose claims these are, where the subject does not show it already."""
     subject = str(explanation.subject)
     others = [str(claim) for claim in explanation.claims if str(claim) != subject]
     pod = explanation.pod if explanation.pod != explanation.subject else None
@@ -156,7 +156,7 @@ def _about(explanation: Explanation) -> str:
     return f"for {pod}{together}" if pod else f"together with {_listed(others)}"
 
 
-def _funnels(explanation: Explanation, width: int) -> Iterator[Line]:
+def _filter(explanation: Explanation, width: int) -> Iterator[Line]:
     alike: dict[tuple[object, ...], list[RequestFunnel]] = {}
     for request in explanation.requests:
         key = (request.claim, request.device_class, request.need, request.steps)
@@ -177,7 +177,7 @@ def _funnels(explanation: Explanation, width: int) -> Iterator[Line]:
 
 
 def _asked(explanation: Explanation) -> int:
-    """Of how many nodes the devices were counted: those where the pod may be, or if it may be on none, all."""
+    """Return of how many nodes the devices were counted: those where the pod may be, or if there are none, all."""
     closed = sum(group.count for group in explanation.groups if group.reason in PLACEMENT_REASONS)
     return explanation.nodes - closed or explanation.nodes
 
@@ -189,7 +189,7 @@ def _is_short(request: RequestFunnel) -> bool:
 def _funnel(
     alike: list[RequestFunnel], width: int, columns: str, details: int, *, several_claims: bool
 ) -> Iterator[Line]:
-    """One table for requests that ask alike."""
+    """Yield one table for requests that ask alike."""
     request = alike[0]
     need = "all devices" if request.need is None else plural(request.need, "device")
     names = [each.request for each in alike]
@@ -206,7 +206,7 @@ def _funnel(
         fallen = fallen or falls
         yield _step(step, label, tone=Tone.BAD if falls else Tone.PLAIN)
         if step.step is Step.CLASS and not falls:
-            continue  # that a GPU is no NIC teaches nobody
+            continue  # everybody knows that a GPU is no NIC
         for detail in step.details[:details]:
             yield from _wrapped(detail, width, indent=6, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
         yield from _rest(len(step.details) - details, "detail", indent=6)
@@ -228,7 +228,7 @@ def _groups(explanation: Explanation, width: int) -> Iterator[Line]:
     first = explanation.findings[0]
     for group in explanation.groups[:_GROUPS]:
         yield from _wrapped(f"{group.count:>6}  {group.reason}: {_examples(group)}", width, indent=0, hang=8, keep=True)
-        # The deciding reason has been told at the top.
+        # The deciding reason stands at the top.
         if group.message and group.message != first.message:
             yield from _wrapped(group.message, width, indent=8, tone=Tone.FAINT)
     hidden = sum(group.count for group in explanation.groups[_GROUPS:])
@@ -266,8 +266,8 @@ def _proposal(proposal: Proposal) -> str:
 
 def _remarks(explanation: Explanation, width: int) -> Iterator[Line]:
     if explanation.scheduler_message:
-        said = f"kube-scheduler says: {explanation.scheduler_message}"
-        yield from _wrapped(said, width, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
+        message = f"kube-scheduler says: {explanation.scheduler_message}"
+        yield from _wrapped(message, width, hang=2, tone=Tone.FAINT, limit=_DETAIL_SHOWN)
     for note in explanation.notes[:_NOTES]:
         yield from _wrapped(f"note: {note}", width, hang=2, tone=Tone.FAINT)
     yield from _rest(len(explanation.notes) - _NOTES, "note")
@@ -288,7 +288,7 @@ def _wrapped(
     keep: bool = False,
     limit: int = _TEXT_SHOWN,
 ) -> Iterator[Line]:
-    """The text, up to a number of characters, in lines of that width; ``keep`` keeps its leading spaces."""
+    """Wrap the text, cut to a number of characters, into lines of that width; ``keep`` keeps its leading spaces."""
     cleaned = _cut(_clean(text, keep=keep), limit)
     lines = textwrap.wrap(
         cleaned,
@@ -306,7 +306,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _clean(text: str, *, keep: bool = False) -> str:
-    """Without what a terminal would act on, which a selector or a driver's message may hold."""
+    """Remove what a terminal would act on, which a selector or a driver's message may hold."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     return printable.rstrip() if keep else " ".join(printable.split())
 

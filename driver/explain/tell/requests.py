@@ -1,4 +1,4 @@
-"""The funnels: for each request, how many devices each step leaves, and who took the others out."""
+"""Makes the funnels: for each request, how many devices each step leaves, and why the others are filtered out."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.budget import SpentError, check
 from driver.explain.explanation import FunnelStep, RequestFunnel, Step
 from driver.explain.judge.case import Case, NodeVerdict
-from driver.explain.judge.funnel import STEPS, Sieve
-from driver.explain.judge.look import Look, demands_of
-from driver.explain.judge.verdicts import Verdicts
+from driver.explain.judge.device_filter import STEPS, FilteredDevices
+from driver.explain.judge.evaluation import Evaluations, NodeEvaluation, demands_of, remembered
 from driver.explain.known.state import ClusterState
-from driver.explain.tell.selector_texts import Refused, refused_by, told
+from driver.explain.tell.selector_texts import Refused, refusal_lines, refused_by
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import Fragment, counters_text, fragment_text, held_by, largest_fragment
 from driver.explain.texts import amount
@@ -24,40 +24,38 @@ from driver.wording import plural
 
 __all__ = ["request_funnels"]
 
-_ALL_LOOKS: Final = 512
-"""Of a claim of few demands; of others fewer."""
-_FEW_DEMANDS: Final = 16
-_MOST_LOOKS: Final = 32
-"""Nodes looked at closely for details; the numbers of a funnel are of all nodes."""
+_MOST_IN_DETAIL: Final = 32
+"""The nodes of which a funnel's details are; its numbers are of all nodes."""
+
+_Found = tuple[str, NodeEvaluation, FilteredDevices]
+"""A node's name, its evaluation, and what a demand finds there."""
 
 
 def request_funnels(
-    state: ClusterState, verdicts: Verdicts, case: Case, nodes: Sequence[NodeVerdict]
+    state: ClusterState, evaluations: Evaluations, case: Case, nodes: Sequence[NodeVerdict]
 ) -> tuple[RequestFunnel, ...]:
-    """One for each demand, of the nodes on which the pod could be; of all nodes where it could be on none.
+    """Return a funnel for each demand, of the nodes on which the pod could be; of all nodes where it could be on none.
 
-    Nodes that were not looked at do not count. When the budget in force is spent, details and further funnels are left
+    Nodes that were not evaluated do not count. When the budget in force is spent, details and further funnels are left
     out.
 
     Args:
         state: The cluster.
-        verdicts: What judged the nodes.
-        case: What is asked about.
-        nodes: What they say.
+        evaluations: The evaluations of nodes.
+        case: The case.
+        nodes: The verdicts of all nodes.
     """
     known = [verdict for verdict in nodes if verdict.left]
     considered = [verdict for verdict in known if verdict.placement is None] or known
-    looks = _Looks(verdicts, case)
     funnels = []
     alike: dict[object, tuple[FunnelStep, ...]] = {}  # of the eight GPUs of eight pairs, one is counted
     for number, (place, _, demand) in enumerate(demands_of(case.demands)):
         if demand.kind not in alike:
-            key = (place, demand.name)
             try:
                 check()
             except SpentError:
                 break
-            alike[demand.kind] = _steps(state, looks, considered, key, number)
+            alike[demand.kind] = _Funnel(state, evaluations, case, considered, (place, demand.name), number).steps()
         funnels.append(
             RequestFunnel(
                 claim=case.claims[place].ref,
@@ -70,104 +68,99 @@ def request_funnels(
     return tuple(funnels)
 
 
-def _steps(
-    state: ClusterState, looks: _Looks, considered: Sequence[NodeVerdict], key: tuple[int, str], number: int
-) -> tuple[FunnelStep, ...]:
-    """How many devices each step leaves for a demand, where it takes some out."""
-    rows = [verdict.left[number] for verdict in considered]
-    steps = []
-    before: int | None = None
-    for index, step in enumerate(STEPS):
-        column = [row[index] for row in rows]
-        left = sum(column)
-        if left == before:
-            continue
-        best = max(column, default=0)
-        node = considered[column.index(best)].node.node.metadata.name if best else ""
-        details: tuple[str, ...] = ()
-        if before is not None:
-            with suppress(SpentError):
-                details = _details(state, looks, considered, key, number, step)
-        before = left
-        steps.append(FunnelStep(step=step, left=left, best=best, best_node=node, details=details))
-    return tuple(steps)
-
-
-class _Looks:
-    """Close looks at nodes, each made once.
+@dataclass(frozen=True, slots=True)
+class _Funnel:
+    """Makes the funnel of one demand.
 
     Attributes:
-        most: At so many nodes may be looked where that tells more; the fewer, the more is asked for.
+        state: The cluster.
+        evaluations: The evaluations of nodes.
+        case: The case.
+        nodes: The verdicts of the nodes that count.
+        key: The claim's place and the demand's name.
+        number: The place of the demand among those of the case.
     """
 
-    def __init__(self, verdicts: Verdicts, case: Case) -> None:
-        self._verdicts, self._case = verdicts, case
-        self._known: dict[str, Look | None] = {}
-        # A look finds the devices of every demand, and is kept.
-        self.most = _ALL_LOOKS // max(1, sum(1 for _ in demands_of(case.demands)) // _FEW_DEMANDS)
+    state: ClusterState
+    evaluations: Evaluations
+    case: Case
+    nodes: Sequence[NodeVerdict]
+    key: tuple[int, str]
+    number: int
 
-    def at(self, nodes: Iterable[NodeVerdict], key: tuple[int, str]) -> list[tuple[str, Look, Sieve]]:
+    def steps(self) -> tuple[FunnelStep, ...]:
+        """Return the steps that take devices out, with how many they leave."""
+        rows = [verdict.left[self.number] for verdict in self.nodes]
+        steps = []
+        before: int | None = None
+        for index, step in enumerate(STEPS):
+            column = [row[index] for row in rows]
+            left = sum(column)
+            if left == before:
+                continue
+            best = max(column, default=0)
+            node = self.nodes[column.index(best)].node.node.metadata.name if best else ""
+            details: tuple[str, ...] = ()
+            if before is not None:
+                with suppress(SpentError):
+                    details = self._details(step)
+            before = left
+            steps.append(FunnelStep(step=step, left=left, best=best, best_node=node, details=details))
+        return tuple(steps)
+
+    def _details(self, step: Step) -> tuple[str, ...]:
+        """Write why devices are filtered out at a step; of many nodes, on those that came furthest."""
+        state, number, index = self.state, self.number, STEPS.index(step)
+        touched = [node for node in self.nodes if node.left[number][index] < node.left[number][index - 1]]
+        furthest = heapq.nsmallest(
+            _MOST_IN_DETAIL, touched, key=lambda node: (node.lacks, -node.left[number][index - 1])
+        )
+        close = self._found(furthest)
+        are_more = len(touched) > _MOST_IN_DETAIL
+        note = (f"on the {_MOST_IN_DETAIL} nearest of {len(touched)} nodes",) if are_more else ()
+        match step:
+            case Step.CLASS | Step.SELECTOR:
+                found: defaultdict[str, list[Refused]] = defaultdict(list)
+                for _, evaluation, filtered in close:
+                    for text, devices in refused_by(evaluation, filtered, by_class=step is Step.CLASS):
+                        found[text] += devices
+                details = refusal_lines(found)
+            case Step.SIZE:
+                details = _sizes(close)
+            case Step.TAINTS:
+                tainted = [device for _, _, filtered in close for device in filtered.tainted]
+                details = (taints_text(state, tainted, close[0][2].demand),) if close else ()
+            case Step.IN_USE:
+                in_use = [device for _, _, filtered in close for device in filtered.in_use]
+                details = (f"in use by {held_by(state, in_use)}",)
+            case Step.ROOM:
+                # Exact, and so of all nodes: the largest free part is what an author can ask for.
+                is_exact = len(touched) <= remembered(self.case.demands)
+                are_left = any(node.left[number][index] for node in self.nodes)
+                details, note = _room(state, self._found(touched) if is_exact else close, are_left=are_left), ()
+            case Step.COUNTERS:
+                details = tuple(
+                    f"node {name}: {text}"
+                    for name, evaluation, filtered in close[:3]
+                    if (text := counters_text(state, evaluation, filtered.no_counters))
+                )
+            case _:
+                return ()
+        return (*details, *note) if details else ()
+
+    def _found(self, nodes: Iterable[NodeVerdict]) -> list[_Found]:
+        """Return what the demand finds on each of the nodes, but for those whose slices are invalid."""
         found = []
         for verdict in nodes:
-            name = verdict.node.node.metadata.name
-            if name not in self._known:
-                try:
-                    self._known[name] = self._verdicts.look(verdict.node, self._case.demands)
-                except AllocationError:
-                    self._known[name] = None
-            look = self._known[name]
-            if look is not None:
-                found.append((name, look, look.sieves[key]))
+            with suppress(AllocationError):
+                evaluation = self.evaluations.of(verdict.node, self.case.demands)
+                found.append((verdict.node.node.metadata.name, evaluation, evaluation.by_demand[self.key]))
         return found
 
 
-def _details(
-    state: ClusterState,
-    looks: _Looks,
-    nodes: Sequence[NodeVerdict],
-    key: tuple[int, str],
-    number: int,
-    step: Step,
-) -> tuple[str, ...]:
-    """Who took devices out at a step; of many nodes, on those that came furthest."""
-    index = STEPS.index(step)
-    touched = [node for node in nodes if node.left[number][index] < node.left[number][index - 1]]
-    nearest = heapq.nsmallest(_MOST_LOOKS, touched, key=lambda node: (node.lacks, -node.left[number][index - 1]))
-    close = looks.at(nearest, key)
-    note = (f"on the {_MOST_LOOKS} nearest of {len(touched)} nodes",) if len(touched) > _MOST_LOOKS else ()
-    match step:
-        case Step.CLASS | Step.SELECTOR:
-            found: defaultdict[str, list[Refused]] = defaultdict(list)
-            for _, look, sieve in close:
-                for text, devices in refused_by(look, sieve, by_class=step is Step.CLASS):
-                    found[text] += devices
-            details = told(found)
-        case Step.SIZE:
-            details = _sizes(close)
-        case Step.TAINTS:
-            tainted = [device for _, _, sieve in close for device in sieve.tainted]
-            details = (taints_text(state, tainted, close[0][2].demand),) if close else ()
-        case Step.IN_USE:
-            details = (f"in use by {held_by(state, [device for _, _, sieve in close for device in sieve.in_use])}",)
-        case Step.ROOM:
-            # Exact, and so of all nodes: the largest free part is what an author can ask for.
-            at = looks.at(touched, key) if len(touched) <= looks.most else close
-            are_left = any(node.left[number][index] for node in nodes)
-            details, note = _room(state, at, are_left=are_left), ()
-        case Step.COUNTERS:
-            details = tuple(
-                f"node {name}: {text}"
-                for name, look, sieve in close[:3]
-                if (text := counters_text(state, look, sieve.no_counters))
-            )
-        case _:
-            return ()
-    return (*details, *note) if details else ()
-
-
-def _sizes(close: Sequence[tuple[str, Look, Sieve]]) -> tuple[str, ...]:
+def _sizes(close: Sequence[_Found]) -> tuple[str, ...]:
     details = []
-    devices = [device for _, _, sieve in close for device in sieve.size]
+    devices = [device for _, _, filtered in close for device in filtered.size]
     wanted = close[0][2].demand.capacity if close else ()
     for name, asked in wanted:
         values = [device.device.capacity[name].value for device in devices if name in device.device.capacity]
@@ -180,10 +173,10 @@ def _sizes(close: Sequence[tuple[str, Look, Sieve]]) -> tuple[str, ...]:
     return tuple(details)
 
 
-def _room(state: ClusterState, close: Sequence[tuple[str, Look, Sieve]], *, are_left: bool) -> tuple[str, ...]:
+def _room(state: ClusterState, close: Sequence[_Found], *, are_left: bool) -> tuple[str, ...]:
     best: tuple[Fragment, str] | None = None
-    for name, look, sieve in close:
-        fragment = largest_fragment(look.scene.ledger, sieve)
+    for name, evaluation, filtered in close:
+        fragment = largest_fragment(evaluation.scene.ledger, filtered)
         if fragment is not None and (best is None or fragment.part > best[0].part):
             best = (fragment, name)
     if best is None:

@@ -1,4 +1,4 @@
-"""Which term of a selector leaves devices out, with the values that it saw."""
+"""Writes which term of a selector leaves devices out, with the values that it saw."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from driver.budget import check
 from driver.cel import CelEvaluationError, CelLimitError
 from driver.cel.terms import ABSENT, compile_terms
 from driver.errors import InputError
-from driver.explain.judge.funnel import Sieve
-from driver.explain.judge.look import Look
+from driver.explain.judge.device_filter import FilteredDevices
+from driver.explain.judge.evaluation import NodeEvaluation
 from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, suggest
 from driver.wording import listed, plural, short
 
-__all__ = ["Refused", "error_text", "refusals", "refused_by", "told"]
+__all__ = ["Refused", "error_text", "refusal_lines", "refusals", "refused_by"]
 
 Refused = tuple[str, str, frozenset[str]]
 """Why a term has no answer (empty where it is false), the values that it saw, attributes that may have been meant."""
@@ -30,23 +30,25 @@ _MOST_DEVICES: Final = 4096
 _COMPILING_S: Final = 20e-6  # a character, with each term by itself
 
 
-def refusals(look: Look, sieve: Sieve, *, by_class: bool) -> tuple[str, ...]:
-    """Which terms are false for how many devices of a node, and what these have; most devices first.
+def refusals(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool) -> tuple[str, ...]:
+    """Return which terms are false for how many devices of a node, and what these have; most devices first.
 
     Args:
-        look: The node.
-        sieve: The demand.
+        evaluation: The node.
+        filtered: The demand.
         by_class: What the class's selectors leave out; otherwise what the request's own do.
     """
-    return told(dict(refused_by(look, sieve, by_class=by_class)))
+    return refusal_lines(dict(refused_by(evaluation, filtered, by_class=by_class)))
 
 
-def refused_by(look: Look, sieve: Sieve, *, by_class: bool) -> Iterator[tuple[str, list[Refused]]]:
-    """By term: what it says to each device that it leaves out."""
-    demand = sieve.demand
+def refused_by(
+    evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool
+) -> Iterator[tuple[str, list[Refused]]]:
+    """Yield each term with its answers for the devices that it leaves out."""
+    demand = filtered.demand
     found: defaultdict[str, list[Refused]] = defaultdict(list)
     count = 0
-    for device in _asked(look, sieve, by_class=by_class):
+    for device in _asked(evaluation, filtered, by_class=by_class):
         count += 1
         if count > _MOST_DEVICES:
             break
@@ -66,8 +68,8 @@ def refused_by(look: Look, sieve: Sieve, *, by_class: bool) -> Iterator[tuple[st
     yield from found.items()
 
 
-def told(found: dict[str, list[Refused]]) -> tuple[str, ...]:
-    """A line for each term, most devices first."""
+def refusal_lines(found: dict[str, list[Refused]]) -> tuple[str, ...]:
+    """Return a line for each term, most devices first."""
     lines = []
     for text, devices in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
         counts: dict[str, int] = {}
@@ -83,17 +85,17 @@ def told(found: dict[str, list[Refused]]) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def error_text(look: Look, sieve: Sieve) -> str:
-    """Which selector has no answer for which device."""
-    device, failure = sieve.failures[0]
-    name = f"device {device.id.device} of node {look.scene.view.node.metadata.name}"
+def error_text(evaluation: NodeEvaluation, filtered: FilteredDevices) -> str:
+    """Write which selector has no answer for which device."""
+    device, failure = filtered.failures[0]
+    name = f"device {device.id.device} of node {evaluation.scene.view.node.metadata.name}"
     if isinstance(failure, CapacityError):
         return f"what is asked of {name} cannot be reckoned: {failure.message} (kube-scheduler stops at such an error)"
     if not isinstance(failure, SelectionFailure):
         return f"the node selector of {name} is invalid: {failure}"
-    expressions = sieve.demand.class_selectors if failure.by_class else sieve.demand.selectors
+    expressions = filtered.demand.class_selectors if failure.by_class else filtered.demand.selectors
     expression = expressions[failure.index]
-    owner = f"the selector of class {sieve.demand.device_class}" if failure.by_class else "its selector"
+    owner = f"the selector of class {filtered.demand.device_class}" if failure.by_class else "its selector"
     if isinstance(failure.error, CelLimitError):
         return f"{owner} is not known for {name}: {short(failure.error.problem)}"
     try:
@@ -114,20 +116,20 @@ def error_text(look: Look, sieve: Sieve) -> str:
     )
 
 
-def _asked(look: Look, sieve: Sieve, *, by_class: bool) -> Iterator[PooledDevice]:
-    """The devices that come to the class's selectors, or to the request's own."""
-    of_class = replace(sieve.demand, selectors=())
-    for part in look.scene.view.slices:
+def _asked(evaluation: NodeEvaluation, filtered: FilteredDevices, *, by_class: bool) -> Iterator[PooledDevice]:
+    """Yield the devices for which the class's selectors are evaluated, or the request's own."""
+    of_class = replace(filtered.demand, selectors=())
+    for part in evaluation.scene.view.slices:
         if by_class:
             yield from part.devices
             continue
-        for place, failure in look.scene.selections.of(of_class, part):
+        for place, failure in evaluation.scene.selections.of(of_class, part):
             if failure is None:
                 yield part.devices[place]
 
 
 def _near(device: PooledDevice, name: str) -> str | None:
-    """An attribute of the device that may have been meant."""
+    """Return an attribute of the device that may have been meant."""
     known = {
         text if "/" in text else f"{device.id.driver}/{text}"
         for text in (*device.device.attributes, *device.device.capacity)

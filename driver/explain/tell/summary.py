@@ -1,4 +1,4 @@
-"""An explanation in a few sentences: for an Event's note, an annotation, a log line."""
+"""Writes an explanation in a few sentences: for an Event's note, an annotation, a log line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_SHARE: Final = 60  # bytes: of a shorter text nothing is left but the cod
 
 
 def summary(explanation: Explanation, *, max_bytes: int = NOTE_BYTES) -> str:
-    """What kind of nodes refuse why, then the nearest miss: one line of printable text.
+    """Write what kind of nodes refuse why, then the nearest miss: one line of printable text.
 
     Args:
         explanation: The answer.
@@ -33,14 +33,14 @@ def summary(explanation: Explanation, *, max_bytes: int = NOTE_BYTES) -> str:
 
 
 def short_answer(explanation: Explanation, *, most: int) -> str:
-    """What decides, in so many characters: one line beside the reason's code, for a table."""
+    """Write what decides, in so many characters: one line beside the reason's code, for a table."""
     is_of_nodes = explanation.nodes_decide and explanation.reason not in UNKNOWN_REASONS
     line = _line(_nodes(explanation) if is_of_nodes else explanation.findings[0].message)
     return line if len(line) <= most else f"{line[: max(0, most - len(_ELLIPSIS))].rstrip()}{_ELLIPSIS}"
 
 
 def shortened(text: str, max_bytes: int) -> str:
-    """The text on one line, without control characters, and where it is longer than that cut, with an ellipsis."""
+    """Return the text on one line, without control characters; a longer one is cut, with an ellipsis."""
     encoded = _line(text).encode("utf-8", "replace")
     if len(encoded) <= max_bytes:
         return encoded.decode()
@@ -49,7 +49,7 @@ def shortened(text: str, max_bytes: int) -> str:
 
 
 def _nodes(explanation: Explanation) -> str:
-    """``0 of 3 nodes fit, gpu-1 lacks 1 device; 1 NodeUnschedulable``: the deciding reason stands beside it."""
+    """Write ``0 of 3 nodes fit, gpu-1 lacks 1 device; 1 NodeUnschedulable``: the deciding reason stands beside it."""
     first, *others = sorted(explanation.groups, key=lambda group: group.reason is not explanation.reason)
     nearest = f", {_nearest(first, first.examples[0])}" if first.lacks and first.examples else ""
     counts = [f"{group.count} {group.reason}" for group in others]

@@ -1,4 +1,4 @@
-"""What messages say of the taints of devices: which, who set them, and what is wrong with an unhealthy device."""
+"""Writes about the taints of devices: which, who set them, and what is wrong with an unhealthy device."""
 
 from __future__ import annotations
 
@@ -11,39 +11,38 @@ from driver.allocator.pools import PooledDevice
 from driver.allocator.taints import refusing_taints
 from driver.api.resource_v1 import DeviceTaint
 from driver.explain.known.state import ClusterState
-from driver.explain.texts import device_names, taint_text
+from driver.explain.texts import device_names, joined, taint_text
 from driver.wording import plural, short
 
 __all__ = ["taints_text", "unhealthy_text"]
 
-_SHOWN: Final = 3
 _LONGEST: Final = 240
 
 
 def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: Demand) -> str:
-    """Which taints keep the devices away, and who set them."""
+    """Write which taints keep the devices away, and who set them."""
     found: dict[str, list[PooledDevice]] = {}
     for device in devices:
         taints = refusing_taints(device.device.taints, demand.tolerations)
         if taints:
-            # What is wrong with a device tells more than any other of its taints.
+            # What is wrong with a device explains more than any other of its taints.
             first = min(taints, key=lambda taint: not state.is_unhealthy(device.id, taint))
             found.setdefault(_taint(state, device, first), []).append(device)
     texts = [
         f"{plural(len(tainted), 'device')} ({device_names(tainted)}) {text if len(tainted) > 1 else _of_one(text)}"
         for text, tainted in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
-    return "; ".join(texts[:_SHOWN]) + (f"; and {len(texts) - _SHOWN} more taints" if len(texts) > _SHOWN else "")
+    return joined(texts, what="more taints")
 
 
 def unhealthy_text(state: ClusterState, device: DeviceId, taint: DeviceTaint) -> str:
-    """``unhealthy, Xid79: …`` of a device with Rootport's taint; the reason alone where no more is told of it."""
+    """Write ``unhealthy, Xid79: …`` of a device with Rootport's taint; only the reason if no fault is reported."""
     fault = state.fault_behind(device, taint)
     return f"unhealthy, {taint.value}: {short(fault.message, _LONGEST)}" if fault else f"unhealthy, {taint.value}"
 
 
 def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str:
-    """What follows on ``2 devices``."""
+    """Write what follows on ``2 devices``."""
     set_by = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
     if state.is_unhealthy(device.id, taint):
         return f"are {unhealthy_text(state, device.id, taint)} (taint {set_by})"

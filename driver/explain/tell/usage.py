@@ -1,4 +1,4 @@
-"""What is left of a device, and in which mode its card is given."""
+"""Writes what is left of a device, who holds it, and in which mode its card is allocated."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.allocator.identity import DeviceId, PoolId
+from driver.allocator.capacity import consumption
+from driver.allocator.identity import DeviceId
 from driver.allocator.ledger import Ledger
 from driver.allocator.pools import PooledDevice
 from driver.budget import check
-from driver.explain.judge.funnel import Sieve, lacking_counters, whole_amounts
-from driver.explain.judge.look import Look
+from driver.explain.judge.device_filter import FilteredDevices
+from driver.explain.judge.evaluation import NodeEvaluation
 from driver.explain.known.state import ClusterState
 from driver.explain.texts import amount, holders_text
 from driver.layout.attributes import TYPE
@@ -37,12 +38,13 @@ _MODES: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """What is left of a shared device, compared with what a demand takes of it.
+    """The free part of a shared device, compared with what a demand takes of it.
 
     Attributes:
         device: The device.
-        part: The smallest part of what is needed that is there; 1 and more where it is enough.
-        lacking: (capacity, needed, free, asked for by name), in nano-units, where there is too little.
+        part: The smallest part of what is needed that is free; 1 and more where it is enough.
+        lacking: The capacities of which too little is free: (name, needed, free, whether it is asked for by name), in
+            nano-units.
     """
 
     device: PooledDevice
@@ -50,16 +52,16 @@ class Fragment:
     lacking: tuple[tuple[str, int, int, bool], ...]
 
 
-def largest_fragment(ledger: Ledger, sieve: Sieve) -> Fragment | None:
-    """Of the devices with too little room, the one that is nearest to enough; None where there is none."""
+def largest_fragment(ledger: Ledger, filtered: FilteredDevices) -> Fragment | None:
+    """Return the device that is nearest to enough, of those with too little room; None where there is none."""
     best: Fragment | None = None
-    asked = {name for name, _ in sieve.demand.capacity}
-    for device in sieve.no_room:
-        needed = whole_amounts(sieve.demand, device.device) or {}
+    asked = {name for name, _ in filtered.demand.capacity}
+    for device in filtered.no_room:
+        needed = consumption(filtered.demand, device.device) or {}
         used = ledger.consumed(device.id)
         lacking, part = [], 1.0
-        for name, need in needed.items():
-            free = device.device.capacity[name].value.nano - used.get(name, 0)
+        for name, quantity in needed.items():
+            need, free = quantity.nano, device.device.capacity[name].value.nano - used.get(name, 0)
             if free < need:
                 lacking.append((name, need, free, name in asked))
                 part = min(part, free / need)
@@ -69,25 +71,21 @@ def largest_fragment(ledger: Ledger, sieve: Sieve) -> Fragment | None:
 
 
 def fragment_text(fragment: Fragment, node: str) -> str:
-    """``the most that is free is on device gpu-… of node n1: 30Gi of memory, where 40Gi is asked for``."""
+    """Write ``the most that is free is on device gpu-… of node n1: 30Gi of memory, where 40Gi is asked for``."""
     parts = []
     for name, need, free, by_name in fragment.lacking:
         value = fragment.device.device.capacity[name].value
         there = f"{amount(free, value)} of {name}" if free > 0 else f"no {name}"
-        wish = "is asked for" if by_name else f"is taken by a request that names no {name}"
-        parts.append(f"{there}, where {amount(need, value)} {wish}")
+        why = "is asked for" if by_name else f"is taken by a request that names no {name}"
+        parts.append(f"{there}, where {amount(need, value)} {why}")
     return f"the most that is free is on device {fragment.device.id.device} of node {node}: {', and '.join(parts)}"
 
 
-def counter_holders(look: Look, device: PooledDevice) -> list[PooledDevice]:
-    """The devices in use that hold what ``device`` lacks of its pool's counters."""
-    keys = set(lacking_counters(look.scene, device, look.free_counters))
-    pool = next(
-        (pool for pool in look.scene.view.pools if pool.id == PoolId(device.id.driver, device.id.pool)), None
-    )  # fmt: skip
-    if pool is None:
-        return []
-    ledger = look.scene.ledger
+def counter_holders(evaluation: NodeEvaluation, device: PooledDevice) -> list[PooledDevice]:
+    """Return the devices in use that hold what ``device`` lacks of its pool's counters."""
+    keys = set(evaluation.counters.lacking(device))
+    pool = next(pool for pool in evaluation.scene.view.pools if pool.id == device.id.pool_id)
+    ledger = evaluation.scene.ledger
     there = [item for part in (*pool.slices, *pool.elsewhere) for item in part.devices]
     return [
         item
@@ -97,7 +95,7 @@ def counter_holders(look: Look, device: PooledDevice) -> list[PooledDevice]:
 
 
 def mode_of(ledger: Ledger, device: PooledDevice) -> str:
-    """How the card of a device in use is given, in words."""
+    """Write how the card of a device in use is allocated, such as ``in shares``."""
     attribute = device.device.attributes.get(TYPE)
     kind = attribute.string_value if attribute is not None else None
     used = ledger.consumed(device.id)
@@ -111,16 +109,16 @@ def mode_of(ledger: Ledger, device: PooledDevice) -> str:
     return _MODES.get(kind or "", f"as device {device.id.device}")
 
 
-def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevice]) -> str:
-    """In which mode the cards of ``devices`` are given, and who has them."""
+def counters_text(state: ClusterState, evaluation: NodeEvaluation, devices: Sequence[PooledDevice]) -> str:
+    """Write in which mode the cards of ``devices`` are allocated, and who has them."""
     by_mode: dict[str, tuple[set[tuple[str, str]], dict[str, PooledDevice]]] = {}
     overdrawn = 0
     for device in devices:
         check()
-        holders = counter_holders(look, device)
+        holders = counter_holders(evaluation, device)
         overdrawn += not holders
         for holder in holders:
-            cards, items = by_mode.setdefault(mode_of(look.scene.ledger, holder), (set(), {}))
+            cards, items = by_mode.setdefault(mode_of(evaluation.scene.ledger, holder), (set(), {}))
             # A card is a counter set; many of the devices may be parts of it.
             common = {name for name, _ in device.counters.keys() & holder.counters.keys()} or {device.id.device}
             cards.update((device.id.pool, name) for name in common)
@@ -136,16 +134,16 @@ def counters_text(state: ClusterState, look: Look, devices: Sequence[PooledDevic
 
 
 def held_by(state: ClusterState, devices: Iterable[PooledDevice]) -> str:
-    """Who has the devices, or that nobody knows."""
+    """Write who has the devices, or that it is not known."""
     return holders_text(state, devices) or "claims that are not known here"
 
 
-def taken_by(state: ClusterState, look: Look, devices: Iterable[PooledDevice]) -> str:
-    """Who has the devices, or what they share with them: a GPU in shares is taken in every other mode."""
+def taken_by(state: ClusterState, evaluation: NodeEvaluation, devices: Iterable[PooledDevice]) -> str:
+    """Write who has the devices, or what excludes them: a GPU in shares is taken in every other mode."""
     held: dict[DeviceId, PooledDevice] = {}
     for device in devices:
         check()
         by_counters = device.counters and not state.holders(device.id)
-        for item in counter_holders(look, device) if by_counters else [device]:
+        for item in counter_holders(evaluation, device) if by_counters else [device]:
             held[item.id] = item
     return held_by(state, held.values())

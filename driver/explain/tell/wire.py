@@ -1,6 +1,6 @@
-"""An explanation as JSON for programs: ``rootport explain -o json`` and the controller's ``…/explain``.
+"""Makes an explanation JSON for programs: ``rootport explain -o json`` and the controller's ``…/explain``.
 
-The shape is part of Rootport's API, ``rootport.dev/v1alpha1``: docs/user/explain.md tells each field. Reasons, steps
+The shape is part of Rootport's API, ``rootport.dev/v1alpha1``: docs/user/explain.md has each field. Reasons, steps
 and kinds of changes are codes that stay; texts are for people and may change. Lists are always there, if empty; of
 texts and references only those that say something.
 """
@@ -21,7 +21,7 @@ KIND: Final = "Explanation"
 
 
 def to_wire(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON types, with ``apiVersion`` and ``kind``."""
+    """Return the explanation as JSON types, with ``apiVersion`` and ``kind``."""
     return _filled(
         {
             "apiVersion": API_VERSION,
@@ -51,18 +51,20 @@ def to_wire(explanation: Explanation) -> dict[str, Any]:
 def list_to_wire(
     explanations: Sequence[Explanation], *, not_explained: Sequence[ObjectRef], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """All that is pending, as JSON types.
+    """Return the explanations of all that is pending, as JSON types.
 
     Args:
         explanations: The answers.
         not_explained: What is pending as well, and there was no time for.
         notes: What is to be known of all of them; the answers' own notes are without these.
     """
-    said = set(notes)
+    common = set(notes)
     return {
         "apiVersion": API_VERSION,
         "kind": f"{KIND}List",
-        "items": [to_wire(replace(each, notes=tuple(n for n in each.notes if n not in said))) for each in explanations],
+        "items": [
+            to_wire(replace(each, notes=tuple(n for n in each.notes if n not in common))) for each in explanations
+        ],
         "notExplained": [_reference(ref) for ref in not_explained],
         "notes": list(notes),
     }
@@ -142,5 +144,5 @@ def _proposal(proposal: Proposal) -> dict[str, Any]:
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not told; a count of 0, False and an empty list say something."""
+    """Return the fields that have a value; a count of 0, False and an empty list are values."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}

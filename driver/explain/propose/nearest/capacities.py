@@ -15,9 +15,9 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import CapacityRequestPolicy, DeviceCapacity
 from driver.explain.explanation import Step
 from driver.explain.judge.case import NodeVerdict
-from driver.explain.propose.nearest.bench import Bench, Wish
 from driver.explain.propose.nearest.edits import put
 from driver.explain.propose.nearest.options import Change, Effort, Option
+from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 
 __all__ = ["smaller_capacities"]
 
@@ -36,42 +36,42 @@ class _Part:
     amounts: Mapping[str, Quantity]
 
 
-def smaller_capacities(bench: Bench) -> Iterator[Option]:
-    """For each request, and for all of one kind together: the largest amounts that its number of devices still has."""
-    groups: defaultdict[object, list[Wish]] = defaultdict(list)
-    for wish in bench.wishes:
-        if not wish.demand.admin:
-            groups[wish.demand.kind].append(wish)
-    for wishes in groups.values():
-        parts = _parts(bench, wishes[0])
-        for some in [*([wish] for wish in wishes), *([wishes] if len(wishes) > 1 else [])]:
+def smaller_capacities(search: ProposalSearch) -> Iterator[Option]:
+    """Yield, for each request and for all of one kind, the largest amounts that its number of devices still has."""
+    groups: defaultdict[object, list[DemandEntry]] = defaultdict(list)
+    for entry in search.entries:
+        if not entry.demand.admin:
+            groups[entry.demand.kind].append(entry)
+    for entries in groups.values():
+        parts = _parts(search, entries[0])
+        for some in [*([entry] for entry in entries), *([entries] if len(entries) > 1 else [])]:
             option = _option(some, parts)
             if option is not None:
                 yield option
 
 
-def _parts(bench: Bench, wish: Wish) -> list[tuple[NodeVerdict, list[_Part]]]:
-    """Per node: what its devices have, the largest first."""
+def _parts(search: ProposalSearch, entry: DemandEntry) -> list[tuple[NodeVerdict, list[_Part]]]:
+    """Return for each node the free parts of its devices, the largest first."""
     found: list[tuple[NodeVerdict, list[_Part]]] = []
     known: dict[object, _Part | None] = {}
     # As many as possible of those where nothing but the amount is in the way: which has most left, no verdict tells.
-    nodes = [item for item in bench.open if bench.after(item, wish, Step.IN_USE) >= wish.need][:_NODES]
-    for verdict in nodes or bench.nearest(_NODES, lambda item: -bench.after(item, wish, Step.SELECTOR)):
+    nodes = [item for item in search.open if search.after(item, entry, Step.IN_USE) >= entry.need][:_NODES]
+    for verdict in nodes or search.nearest(_NODES, lambda item: -search.after(item, entry, Step.SELECTOR)):
         parts = [
             part
-            for device in _usable(bench, verdict, wish.demand)
-            if (part := _known_part(bench, device, wish.demand, known)) is not None
+            for device in _usable(search, verdict, entry.demand)
+            if (part := _known_part(search, device, entry.demand, known)) is not None
         ]
         if parts:
             found.append((verdict, sorted(parts, key=lambda part: -part.share)))
     return found
 
 
-def _usable(bench: Bench, verdict: NodeVerdict, demand: Demand) -> Iterator[PooledDevice]:
-    """The devices that only a smaller amount may keep from the demand."""
-    ledger, view = bench.state.ledger, bench.view(verdict)
+def _usable(search: ProposalSearch, verdict: NodeVerdict, demand: Demand) -> Iterator[PooledDevice]:
+    """Yield the devices that only a smaller amount may keep from the demand."""
+    ledger, view = search.state.ledger, search.view(verdict)
     free: dict[PoolId, dict[CounterKey, int]] = {}
-    for device in bench.selected(view, demand):
+    for device in search.selected(view, demand):
         if ledger.is_whole(device.id) or refusing_taints(device.device.taints, demand.tolerations):
             continue
         if device.counters and not ledger.is_shared(device.id):
@@ -82,19 +82,21 @@ def _usable(bench: Bench, verdict: NodeVerdict, demand: Demand) -> Iterator[Pool
         yield device
 
 
-def _known_part(bench: Bench, device: PooledDevice, demand: Demand, known: dict[object, _Part | None]) -> _Part | None:
-    """Of devices of the same capacities, used alike, one is looked at."""
-    key = (id(device.device.capacity), device.shareable, frozenset(bench.state.ledger.consumed(device.id).items()))
+def _known_part(
+    search: ProposalSearch, device: PooledDevice, demand: Demand, known: dict[object, _Part | None]
+) -> _Part | None:
+    """Return the free part of a device; the same for devices of the same capacities that are used alike."""
+    key = (id(device.device.capacity), device.shareable, frozenset(search.state.ledger.consumed(device.id).items()))
     if key not in known:
-        known[key] = _part(bench, device, demand)
+        known[key] = _part(search, device, demand)
     return known[key]
 
 
-def _part(bench: Bench, device: PooledDevice, demand: Demand) -> _Part | None:
+def _part(search: ProposalSearch, device: PooledDevice, demand: Demand) -> _Part | None:
     wanted = dict(demand.capacity)
     if not wanted.keys() <= device.device.capacity.keys():
         return None
-    used = bench.state.ledger.consumed(device.id)
+    used = search.state.ledger.consumed(device.id)
     share, amounts = 1.0, {}
     for name, capacity in device.device.capacity.items():
         if name not in wanted and not device.shareable:
@@ -112,7 +114,7 @@ def _part(bench: Bench, device: PooledDevice, demand: Demand) -> _Part | None:
 
 
 def _largest(asked: Quantity, room: int, capacity: DeviceCapacity) -> Quantity | None:
-    """The largest amount within ``room`` (nano-units) that the policy has; what it is rounded to fits as well."""
+    """Return the largest amount within ``room`` (nano-units) that the policy has; rounded up it fits as well."""
     policy = capacity.request_policy
     if policy is None:
         return _quantity(room, capacity.value) if room > 0 else None
@@ -141,21 +143,23 @@ def _in_range(policy: CapacityRequestPolicy, room: int, whole: Quantity) -> Quan
 
 
 def _quantity(nano: int, like: Quantity) -> Quantity:
-    """Whole units, written as the device's own amount is."""
+    """Return whole units, written as the device's own amount is."""
     if nano % _NANO:
         return Quantity.from_nano(nano, like.format)
     return Quantity.of(nano // _NANO, binary=like.format == "BinarySI")
 
 
-def _option(wishes: Sequence[Wish], parts_of_nodes: Sequence[tuple[NodeVerdict, Sequence[_Part]]]) -> Option | None:
-    """The best of what the nodes have for all of ``wishes`` together."""
-    need = sum(wish.need for wish in wishes)
+def _option(
+    entries: Sequence[DemandEntry], parts_of_nodes: Sequence[tuple[NodeVerdict, Sequence[_Part]]]
+) -> Option | None:
+    """Return the best option that the nodes have for all of ``entries`` together."""
+    need = sum(entry.need for entry in entries)
     best: _Part | None = None
     near: list[NodeVerdict] = []
     for verdict, parts in parts_of_nodes:
         # Shares of one device may serve several requests; whether they do is the allocator's to say.
-        taken = parts[: max(1, min(need, len(parts)))] if len(wishes) > 1 else parts[:need]
-        if len(taken) < need and len(wishes) == 1:
+        taken = parts[: max(1, min(need, len(parts)))] if len(entries) > 1 else parts[:need]
+        if len(taken) < need and len(entries) == 1:
             continue
         names = {name for part in taken for name in part.amounts}
         amounts = {name: min(part.amounts[name] for part in taken if name in part.amounts) for name in names}
@@ -165,24 +169,24 @@ def _option(wishes: Sequence[Wish], parts_of_nodes: Sequence[tuple[NodeVerdict, 
             near = [verdict, *near]
     if best is None:
         return None
-    demand = wishes[0].demand
+    demand = entries[0].demand
     asked = dict(demand.capacity)
     changes = []
-    for wish in wishes:
-        if wish.demand.capacity:
+    for entry in entries:
+        if entry.demand.capacity:
             operations = tuple(
-                put(str(amount), *wish.path, "capacity", "requests", name)
+                put(str(amount), *entry.path, "capacity", "requests", name)
                 for name, amount in sorted(best.amounts.items())
             )
         else:
             written = {name: str(amount) for name, amount in sorted(best.amounts.items())}
-            operations = (put({"requests": written}, *wish.path, "capacity"),)
-        changes.append(Change(place=wish.claim, operations=operations))
-    told = ", ".join(f"{name} {amount}" for name, amount in sorted(best.amounts.items()))
+            operations = (put({"requests": written}, *entry.path, "capacity"),)
+        changes.append(Change(place=entry.claim, operations=operations))
+    shown = ", ".join(f"{name} {amount}" for name, amount in sorted(best.amounts.items()))
     instead = ", ".join(str(asked[name]) for name in sorted(best.amounts) if name in asked)
-    names_of = ", ".join(wish.demand.name for wish in wishes)
-    which = f"request {names_of}" if len(wishes) == 1 else f"each of the requests {names_of}"
-    text = f"ask for {told} in {which} instead of {instead or 'the whole device'}"
+    names_of = ", ".join(entry.demand.name for entry in entries)
+    which = f"request {names_of}" if len(entries) == 1 else f"each of the requests {names_of}"
+    text = f"ask for {shown} in {which} instead of {instead or 'the whole device'}"
     return Option(
         effort=Effort.LESS if best.share * 2 >= 1 else Effort.GIVE_UP,
         cost=max(1, round(100 * (1 - best.share))),

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from driver.explain.propose.nearest.bench import Bench
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
+from driver.explain.propose.nearest.search import ProposalSearch
 from driver.model.alignment import NUMA_NODE, PCIE_ROOT, PCIE_SWITCH
 
 __all__ = ["looser_constraints"]
@@ -23,17 +23,17 @@ _Place = tuple[int, int]
 """A claim's and a constraint's."""
 
 
-def looser_constraints(bench: Bench) -> Iterator[Option]:
-    """For each constraint, and for all on one attribute at once: a wider attribute, then none."""
+def looser_constraints(search: ProposalSearch) -> Iterator[Option]:
+    """Yield for each constraint, and for all on one attribute at once, a wider attribute, then none."""
     groups: defaultdict[tuple[bool, str], list[_Place]] = defaultdict(list)
-    for place, claim in enumerate(bench.claims):
+    for place, claim in enumerate(search.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints[:_MOST]):
             attribute = constraint.match_attribute or constraint.distinct_attribute
             if attribute:
                 groups[constraint.match_attribute is None, attribute].append((place, index))
-    nodes = bench.nearest(_NODES)
+    nodes = search.nearest(_NODES)
     for (distinct, attribute), places in groups.items():
-        if bench.works(_without(places, attribute, distinct=distinct), nodes) is None:
+        if search.works(_without(places, attribute, distinct=distinct), nodes) is None:
             # Nothing that is done to these constraints is enough; something may be, beside another change.
             yield _without(places, attribute, distinct=distinct)
             continue

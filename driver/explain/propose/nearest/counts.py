@@ -9,9 +9,9 @@ from driver.allocator.candidates import MAX_RESULTS
 from driver.api.resource_v1 import ResourceClaim
 from driver.explain.explanation import Step
 from driver.explain.judge.case import NodeVerdict
-from driver.explain.propose.nearest.bench import Bench, Wish
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Operation, Option
+from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 
 __all__ = ["fewer_devices", "fewer_requests"]
 
@@ -19,41 +19,41 @@ _NODES = 2
 """On how many nodes each number is tried."""
 
 
-def fewer_devices(bench: Bench) -> Iterator[Option]:
-    """Smaller counts: the largest that the allocator finds, or one that may do together with another change."""
-    groups: defaultdict[tuple[int, int], list[Wish]] = defaultdict(list)
-    for wish in bench.wishes:
-        if wish.demand.count is None or wish.demand.count > 1:
-            yield from _fewer(bench, [wish])
-        if wish.demand.count is not None and wish.demand.count > 1:
-            groups[wish.claim, wish.demand.count].append(wish)
+def fewer_devices(search: ProposalSearch) -> Iterator[Option]:
+    """Yield smaller counts: the largest that the allocator finds, or one that may do together with another change."""
+    groups: defaultdict[tuple[int, int], list[DemandEntry]] = defaultdict(list)
+    for entry in search.entries:
+        if entry.demand.count is None or entry.demand.count > 1:
+            yield from _fewer(search, [entry])
+        if entry.demand.count is not None and entry.demand.count > 1:
+            groups[entry.claim, entry.demand.count].append(entry)
     for group in groups.values():
         if len(group) > 1:
-            yield from _fewer(bench, group)
+            yield from _fewer(search, group)
 
 
-def _fewer(bench: Bench, wishes: Sequence[Wish]) -> Iterator[Option]:
-    nodes = bench.nearest(_NODES, lambda item: -_least_left(bench, item, wishes))
+def _fewer(search: ProposalSearch, entries: Sequence[DemandEntry]) -> Iterator[Option]:
+    nodes = search.nearest(_NODES, lambda item: -_least_left(search, item, entries))
     if not nodes:
         return
-    asked = wishes[0].demand.count
+    asked = entries[0].demand.count
     known = any(item.left for item in nodes)
-    there = max(_least_left(bench, item, wishes) for item in nodes)
+    there = max(_least_left(search, item, entries) for item in nodes)
     most = (MAX_RESULTS if asked is None else asked - 1) if not known else there
     if asked is not None:
         most = min(most, asked - 1)
     most = min(most, MAX_RESULTS)
-    found = _largest(most, lambda count: bench.works(_count(wishes, count), nodes) is not None)
+    found = _largest(most, lambda count: search.works(_count(entries, count), nodes) is not None)
     if found or most > 0:
-        yield _count(wishes, found or most)
+        yield _count(entries, found or most)
 
 
-def _least_left(bench: Bench, verdict: NodeVerdict, wishes: Sequence[Wish]) -> int:
-    return min(bench.after(verdict, wish, Step.COUNTERS) for wish in wishes)
+def _least_left(search: ProposalSearch, verdict: NodeVerdict, entries: Sequence[DemandEntry]) -> int:
+    return min(search.after(verdict, entry, Step.COUNTERS) for entry in entries)
 
 
 def _largest(most: int, works: Callable[[int], bool]) -> int:
-    """The largest number of 1 to ``most`` that works, where those below one that works do too; 0 where none does."""
+    """Return the largest number of 1 to ``most`` that works, if all below one that works do too; 0 where none does."""
     if most < 1 or works(most):
         return max(most, 0)
     low, high = 0, most  # low works (nothing always does), high does not
@@ -66,31 +66,31 @@ def _largest(most: int, works: Callable[[int], bool]) -> int:
     return low
 
 
-def _count(wishes: Sequence[Wish], count: int) -> Option:
+def _count(entries: Sequence[DemandEntry], count: int) -> Option:
     changes = []
-    for wish in wishes:
-        operations: list[Operation] = [put(count, *wish.path, "count")]
-        if wish.demand.count is None:
-            operations.insert(0, put("ExactCount", *wish.path, "allocationMode"))
-        changes.append(Change(place=wish.claim, operations=tuple(operations)))
-    asked = wishes[0].demand.count
-    names = ", ".join(wish.demand.name for wish in wishes)
-    requests = f"request {names}" if len(wishes) == 1 else f"each of the requests {names}"
+    for entry in entries:
+        operations: list[Operation] = [put(count, *entry.path, "count")]
+        if entry.demand.count is None:
+            operations.insert(0, put("ExactCount", *entry.path, "allocationMode"))
+        changes.append(Change(place=entry.claim, operations=tuple(operations)))
+    asked = entries[0].demand.count
+    names = ", ".join(entry.demand.name for entry in entries)
+    requests = f"request {names}" if len(entries) == 1 else f"each of the requests {names}"
     devices = "device" if count == 1 else "devices"
     if asked is None:
         text = f"ask for {count} {devices} in {requests} instead of all"
         return Option(effort=Effort.LESS, cost=1, text=text, changes=tuple(changes))
     return Option(
         effort=Effort.LESS if count * 2 >= asked else Effort.GIVE_UP,
-        cost=(asked - count) * len(wishes),
+        cost=(asked - count) * len(entries),
         text=f"ask for {count} {devices} in {requests} instead of {asked}",
         changes=tuple(changes),
     )
 
 
-def fewer_requests(bench: Bench) -> Iterator[Option]:
-    """Without some of several alike requests, or of several alike groups of requests (GPU-NIC pairs)."""
-    for place, (claim, demand) in enumerate(zip(bench.claims, bench.demands, strict=False)):
+def fewer_requests(search: ProposalSearch) -> Iterator[Option]:
+    """Yield the claim without some of several alike requests, or groups of requests (GPU-NIC pairs)."""
+    for place, (claim, demand) in enumerate(zip(search.claims, search.demands, strict=False)):
         groups = _joined(claim)
         kinds: defaultdict[object, list[tuple[int, ...]]] = defaultdict(list)
         for group in groups:
@@ -99,11 +99,11 @@ def fewer_requests(bench: Bench) -> Iterator[Option]:
             )
         for alike in kinds.values():
             if len(alike) > 1:
-                yield from _without(bench, place, claim, alike)
+                yield from _without(search, place, claim, alike)
 
 
 def _joined(claim: ResourceClaim) -> list[tuple[int, ...]]:
-    """The requests, those together that a constraint joins by name; empty where one joins all."""
+    """Return the requests, those together that a constraint joins by name."""
     numbers = {request.name: number for number, request in enumerate(claim.spec.devices.requests)}
     group_of = {number: {number} for number in numbers.values()}
     for constraint in claim.spec.devices.constraints:
@@ -116,10 +116,12 @@ def _joined(claim: ResourceClaim) -> list[tuple[int, ...]]:
     return sorted({tuple(sorted(group)) for group in group_of.values()})
 
 
-def _without(bench: Bench, place: int, claim: ResourceClaim, alike: Sequence[tuple[int, ...]]) -> Iterator[Option]:
-    nodes = bench.nearest(_NODES)
+def _without(
+    search: ProposalSearch, place: int, claim: ResourceClaim, alike: Sequence[tuple[int, ...]]
+) -> Iterator[Option]:
+    nodes = search.nearest(_NODES)
     options = {stay: _dropped(place, claim, alike[stay:], len(alike)) for stay in range(1, len(alike))}
-    found = _largest(len(alike) - 1, lambda stay: bench.works(options[stay], nodes) is not None)
+    found = _largest(len(alike) - 1, lambda stay: search.works(options[stay], nodes) is not None)
     if found:
         yield options[found]
 

@@ -24,13 +24,13 @@ _Json = dict[str, Any] | list[Any]
 
 
 def pointer(*tokens: str | int) -> str:
-    """A JSON pointer (RFC 6901) into a claim, from ``/spec/devices`` on."""
+    """Return a JSON pointer (RFC 6901) into a claim, from ``/spec/devices`` on."""
     escaped = (str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
     return "/".join((DEVICES, *escaped))
 
 
 def demand_path(claim: ResourceClaim, request: int, alternative: int) -> tuple[str | int, ...]:
-    """Where a request, or one of its alternatives, stands in a claim."""
+    """Return where a request, or one of its alternatives, stands in a claim."""
     if claim.spec.devices.requests[request].first_available:
         return ("requests", request, "firstAvailable", alternative)
     return ("requests", request, "exactly")
@@ -47,7 +47,7 @@ def drop(*tokens: str | int) -> Operation:
 
 
 def claim_patches(claims: Sequence[ClaimState], changes: Iterable[Change]) -> tuple[ClaimPatch, ...]:
-    """The patches of the claims that change, in the claims' order."""
+    """Return the patches of the claims that change, in the claims' order."""
     return tuple(
         ClaimPatch(
             claim=claim.ref,
@@ -59,7 +59,7 @@ def claim_patches(claims: Sequence[ClaimState], changes: Iterable[Change]) -> tu
 
 
 def edited(claims: Sequence[ResourceClaim], changes: Iterable[Change]) -> tuple[ResourceClaim, ...]:
-    """The claims with the changes made.
+    """Return the claims with the changes made.
 
     Raises:
         ValueError: What comes out is no claim.
@@ -71,7 +71,7 @@ def edited(claims: Sequence[ResourceClaim], changes: Iterable[Change]) -> tuple[
 
 
 def _ordered(place: int, changes: Iterable[Change]) -> tuple[Operation, ...]:
-    """Of one claim; removals at the end, the last item of a list first."""
+    """Return the operations on one claim; removals at the end, the last item of a list first."""
     of_claim = [item for change in changes if change.place == place for item in change.operations]
     sets = [item for item in of_claim if item["op"] != "remove"]
     removals = [item for item in of_claim if item["op"] == "remove"]

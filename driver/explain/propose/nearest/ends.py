@@ -1,18 +1,18 @@
-"""Which other claims would have to end: as few as possible, on the nodes that lack least."""
+"""Proposes which other claims would have to end: as few as possible, on the nodes that lack least."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
-from driver.allocator.view import NodeView
 from driver.budget import check
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.judge.case import NodeVerdict
 from driver.explain.known.cluster import ClaimState
-from driver.explain.propose.nearest.bench import Bench
+from driver.explain.propose.nearest.search import ProposalSearch
+from driver.wording import listed
 
 __all__ = ["Ends", "ends", "ends_of"]
 
@@ -40,11 +40,11 @@ class Ends:
         return len(self.claims), sum(not claim.pods for claim in self.claims)
 
 
-def ends(bench: Bench) -> Ends | None:
-    """The fewest claims, of those that were found; None where nothing that may end is enough."""
+def ends(search: ProposalSearch) -> Ends | None:
+    """Return the fewest claims found that are enough when they end; None where nothing that may end is enough."""
     best: Ends | None = None
-    for verdict in bench.near(_NODES):
-        found = _on_node(bench, verdict, fewer_than=len(best.claims) if best is not None else _MOST_ENDED + 1)
+    for verdict in search.near(_NODES):
+        found = _on_node(search, verdict, fewer_than=len(best.claims) if best is not None else _MOST_ENDED + 1)
         if found is not None and (best is None or found.rank < best.rank):
             best = found
         if best is not None and len(best.claims) == 1:
@@ -52,17 +52,17 @@ def ends(bench: Bench) -> Ends | None:
     return best
 
 
-def ends_of(bench: Bench, found: Ends) -> Proposal:
-    """The proposal; claims that are ending already are only waited for."""
+def ends_of(search: ProposalSearch, found: Ends) -> Proposal:
+    """Return the proposal; it only waits for claims that are ending already."""
     claims, node = found.claims, found.node
     names = [item.ref for item in claims]
     pods = [pod for item in claims for pod in item.pod_refs]
-    listed = _listed([*map(str, pods)] if pods else [*map(str, names)])
+    ending = _names(pods or names)
     devices = "its devices" if len(claims) == 1 else "their devices"
-    if all(_is_ending(bench, item) for item in claims):
+    if all(_is_ending(search, item) for item in claims):
         return Proposal(
             kind=ChangeKind.WAIT,
-            text=f"wait until {listed} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
+            text=f"wait until {ending} {'is' if len(pods or names) == 1 else 'are'} gone from node {node}:"
             f" what is being deleted gives {devices} back",
             node=node,
             cost=len(claims),
@@ -74,7 +74,7 @@ def ends_of(bench: Bench, found: Ends) -> Proposal:
     who = f"{names[0]} uses" if len(names) == 1 else f"{len(names)} claims use"
     return Proposal(
         kind=ChangeKind.END_CLAIMS,
-        text=f"end {listed} on node {node}: {who} {_listed(held)}",
+        text=f"end {ending} on node {node}: {who} {_names(held)}",
         node=node,
         cost=len(claims),
         ends=tuple(names),
@@ -84,29 +84,27 @@ def ends_of(bench: Bench, found: Ends) -> Proposal:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    names = list(dict.fromkeys(names))
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _names(texts: Iterable[object]) -> str:
+    return listed(list(dict.fromkeys(map(str, texts))), shown=_SHOWN)
 
 
-def _is_ending(bench: Bench, claim: ClaimState) -> bool:
+def _is_ending(search: ProposalSearch, claim: ClaimState) -> bool:
     if claim.deleting:
         return True
-    found = [bench.state.pod(f"{claim.namespace}/{name}") for name, _ in claim.pods]
+    found = [search.state.pod(f"{claim.namespace}/{name}") for name, _ in claim.pods]
     return bool(found) and all(pod is not None and (pod.deleting or pod.ended) for pod in found)
 
 
-def _on_node(bench: Bench, verdict: NodeVerdict, *, fewer_than: int) -> Ends | None:
-    holders = _holders(bench, bench.view(verdict))
+def _on_node(search: ProposalSearch, verdict: NodeVerdict, *, fewer_than: int) -> Ends | None:
+    holders = _holders(search, verdict)
 
     def enough(ended: Sequence[ClaimState]) -> bool:
-        return bench.fits(verdict.node, ended=ended)
+        return search.fits(verdict.node, ended=ended)
 
     if not holders or not enough(holders):
         return None
     name = verdict.node.node.metadata.name
-    ending = [item for item in holders if _is_ending(bench, item)]
+    ending = [item for item in holders if _is_ending(search, item)]
     if ending and (len(ending) == len(holders) or enough(ending)):
         return Ends(node=name, claims=_needed(ending, enough))
     for item in holders[:_MOST_SINGLE]:
@@ -125,7 +123,7 @@ def _on_node(bench: Bench, verdict: NodeVerdict, *, fewer_than: int) -> Ends | N
 
 
 def _needed(holders: Sequence[ClaimState], enough: Callable[[Sequence[ClaimState]], bool]) -> tuple[ClaimState, ...]:
-    """Those of ``holders``, which together are enough, of which none can stay: claims that hold much rather than many.
+    """Return those of ``holders``, enough together, of which none can stay: rather claims that hold much than many.
 
     Half of them are left out at once while that works, then fewer.
     """
@@ -143,16 +141,18 @@ def _needed(holders: Sequence[ClaimState], enough: Callable[[Sequence[ClaimState
     return tuple(sorted(ended, key=lambda item: item.key))
 
 
-def _holders(bench: Bench, view: NodeView) -> list[ClaimState]:
-    """The claims that have something of what is asked for, or of what excludes it; those that pods use first."""
-    state = bench.state
-    wanted = [device for wish in bench.wishes for device in bench.selected(view, wish.demand)]
+def _holders(search: ProposalSearch, verdict: NodeVerdict) -> list[ClaimState]:
+    """Return the claims that have selected devices, or what excludes these; those that pods use first."""
+    state = search.state
+    evaluation = search.evaluations.of(verdict.node, search.demands)
+    # A set, for requests that ask alike share one object.
+    wanted = [device for filtered in set(evaluation.by_demand.values()) for device in filtered.devices]
     identities = {device.id for device in wanted}
     counters = {(device.id[:2], key) for device in wanted for key in device.counters}
     check()
-    mine = {item.key for item in (*bench.case.claims, *bench.case.allocated)}
+    mine = {item.key for item in (*search.case.claims, *search.case.allocated)}
     found: dict[str, ClaimState] = {}
-    for device in view.devices:
+    for device in evaluation.scene.view.devices:
         if not (state.ledger.is_whole(device.id) or state.ledger.is_shared(device.id)):
             continue
         if device.id in identities or any((device.id[:2], key) in counters for key in device.counters):

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from driver.api.resource_v1 import DeviceSubRequest, ExactDeviceRequest
 from driver.budget import check
 from driver.explain.known.vocabulary import Vocabulary
-from driver.explain.propose.nearest.bench import Bench
 from driver.explain.propose.nearest.edits import demand_path, drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Operation, Option
+from driver.explain.propose.nearest.search import ProposalSearch
 
 __all__ = ["meant_names"]
 
 
-def meant_names(bench: Bench, vocabulary: Vocabulary) -> Iterator[Option]:
-    """One option a wrong name, wherever it stands in the claims, and one for all of them together."""
+def meant_names(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[Option]:
+    """Yield one option for each wrong name, wherever it stands in the claims, and one for all of them together."""
     found: defaultdict[str, list[Change]] = defaultdict(list)
-    for place, claim in enumerate(bench.claims):
-        for text, operations in _of_claim(bench, place, vocabulary):
+    for place, claim in enumerate(search.claims):
+        for text, operations in _of_claim(search, place, vocabulary):
             found[text].append(Change(place=place, operations=operations))
         for index, constraint in enumerate(claim.spec.devices.constraints):
             for kind, attribute in (
@@ -43,8 +43,10 @@ def meant_names(bench: Bench, vocabulary: Vocabulary) -> Iterator[Option]:
         )
 
 
-def _of_claim(bench: Bench, place: int, vocabulary: Vocabulary) -> Iterator[tuple[str, tuple[Operation, ...]]]:
-    claim = bench.claims[place]
+def _of_claim(
+    search: ProposalSearch, place: int, vocabulary: Vocabulary
+) -> Iterator[tuple[str, tuple[Operation, ...]]]:
+    claim = search.claims[place]
     for number, request in enumerate(claim.spec.devices.requests):
         parts: tuple[DeviceSubRequest | ExactDeviceRequest, ...] = request.first_available
         if request.exactly is not None:
@@ -52,7 +54,7 @@ def _of_claim(bench: Bench, place: int, vocabulary: Vocabulary) -> Iterator[tupl
         check()
         for index, part in enumerate(parts):
             path = demand_path(claim, number, index)
-            if part.device_class_name not in bench.state.classes:
+            if part.device_class_name not in search.state.classes:
                 meant = vocabulary.suggest_class(part.device_class_name)
                 if meant is not None:
                     text = f"write device class {meant} instead of {part.device_class_name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,21 +9,22 @@ from driver.allocator.pools import PoolState
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.known.cluster import Kind, PodState
 from driver.explain.known.state import ClusterState
-from driver.explain.propose.nearest.bench import Bench
+from driver.explain.propose.nearest.search import ProposalSearch
+from driver.spelling import close_matches
 
 __all__ = ["missing_objects", "unfinished_pools"]
 
 _NODES: Final = 16
 
 
-def missing_objects(bench: Bench) -> Iterator[Proposal]:
-    """Classes, claims and templates that are named and not there."""
-    state, pod = bench.state, bench.case.pod
+def missing_objects(search: ProposalSearch) -> Iterator[Proposal]:
+    """Yield proposals for classes, claims and templates that are named and not there."""
+    state, pod = search.state, search.case.pod
     if pod is not None:
-        yield from _of_pod(bench, pod)
+        yield from _of_pod(search, pod)
     classes = (
         part.device_class_name
-        for claim in bench.claims
+        for claim in search.claims
         for request in claim.spec.devices.requests
         for part in (*request.first_available, *((request.exactly,) if request.exactly is not None else ()))
     )
@@ -38,8 +38,8 @@ def missing_objects(bench: Bench) -> Iterator[Proposal]:
             )
 
 
-def _of_pod(bench: Bench, pod: PodState) -> Iterator[Proposal]:
-    state = bench.state
+def _of_pod(search: ProposalSearch, pod: PodState) -> Iterator[Proposal]:
+    state = search.state
     for item in pod.claims:
         if item.template and not item.claim and f"{pod.namespace}/{item.template}" not in state.templates:
             there = [key.partition("/")[2] for key in state.templates if key.startswith(f"{pod.namespace}/")]
@@ -54,7 +54,7 @@ def _is_there(state: ClusterState, claim: str) -> bool:
 
 
 def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -> Iterator[Proposal]:
-    near = difflib.get_close_matches(name, sorted(there), n=1)
+    near = close_matches(name, sorted(there))
     if near:
         text = f"name {kind} {near[0]} instead of {name} in pod {pod}"
         yield Proposal(kind=ChangeKind.CHANGE_POD, text=text, verified=False)
@@ -66,12 +66,12 @@ def _missing(kind: str, namespace: str, name: str, there: list[str], pod: str) -
     )
 
 
-def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
-    """Pools that are incomplete or invalid, and nodes without devices, near a fit."""
+def unfinished_pools(search: ProposalSearch) -> Iterator[Proposal]:
+    """Yield proposals for incomplete or invalid pools, and nodes without devices, near a fit."""
     seen: set[object] = set()
     anything = False
-    for verdict in bench.nearest(_NODES):
-        view, name = bench.view(verdict), verdict.node.node.metadata.name
+    for verdict in search.nearest(_NODES):
+        view, name = search.view(verdict), verdict.node.node.metadata.name
         anything = anything or bool(view.devices)
         for pool in view.pools:
             if pool.state is PoolState.USABLE or pool.id in seen:
@@ -83,7 +83,7 @@ def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
             else:
                 text = f"driver {pool.id.driver} must repair its pool {pool.id.pool}: {pool.reason}"
                 yield Proposal(kind=ChangeKind.REPAIR_DRIVER, text=text, node=name, verified=False)
-        problem = bench.state.inventory_problem(name)
+        problem = search.state.inventory_problem(name)
         if problem:
             text = f"look after Rootport's plugin on node {name}: {problem}"
             yield Proposal(
@@ -93,7 +93,7 @@ def unfinished_pools(bench: Bench) -> Iterator[Proposal]:
                 verified=False,
                 commands=(f"kubectl get nodeinventory {name} -o yaml",),
             )
-    if bench.open and not anything and not seen:
+    if search.open and not anything and not seen:
         yield Proposal(
             kind=ChangeKind.REPAIR_DRIVER,
             text="find out why no driver publishes devices for these nodes: is its plugin running there?",

@@ -29,7 +29,7 @@ class Effort(IntEnum):
     OTHERS = 3
     """Somebody else has to give way, or an administrator to act."""
     GIVE_UP = 4
-    """A wish is dropped, or more than half of what is asked for."""
+    """A requirement is dropped, or more than half of what is asked for."""
     UNSURE = 5
     """It cannot be tried."""
 
@@ -66,7 +66,7 @@ class Option:
 
 
 def together(options: Sequence[Option]) -> Option | None:
-    """All of the options at once; None where they change the same."""
+    """Return all of the options at once; None where they change the same."""
     changes = [change for option in options for change in option.changes]
     paths = [(change.place, str(item["path"])) for change in changes for item in change.operations]
     for index, (place, path) in enumerate(paths):

@@ -12,7 +12,7 @@ from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.judge.case import NodeVerdict
 from driver.explain.judge.placement import placement
 from driver.explain.known.cluster import NodeState, NodeTaint, PodState, PodToleration
-from driver.explain.propose.nearest.bench import Bench
+from driver.explain.propose.nearest.search import ProposalSearch
 from driver.explain.reasons import Reason
 from driver.explain.texts import taint_text
 
@@ -38,23 +38,23 @@ class _Step:
     command: str = ""
 
 
-def other_places(bench: Bench) -> Iterator[Proposal]:
-    """For each reason that keeps the pod from a node whose devices would do: the fewest changes that let it there."""
+def other_places(search: ProposalSearch) -> Iterator[Proposal]:
+    """Yield, for each reason that keeps the pod from a node with suitable devices, the fewest changes against it."""
     by_reason: defaultdict[Reason, list[NodeVerdict]] = defaultdict(list)
-    for item in bench.verdicts:
+    for item in search.verdicts:
         if item.placement is not None and item.devices is None:
             by_reason[item.placement.reason].append(item)
     for reason, nodes in by_reason.items():
         for verdict in nodes[:_NODES]:
-            found = _elsewhere(bench, verdict) if reason is Reason.CLAIM_ELSEWHERE else _there(bench, verdict)
+            found = _elsewhere(search, verdict) if reason is Reason.CLAIM_ELSEWHERE else _there(search, verdict)
             if found:
                 yield from found
                 break
 
 
-def _there(bench: Bench, verdict: NodeVerdict) -> list[Proposal]:
-    """The fewest changes after which the pod may go to the node; of each kind the first."""
-    pod, allocated = bench.case.pod, bench.case.allocated
+def _there(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
+    """Return the fewest changes after which the pod may go to the node; of each kind the first."""
+    pod, allocated = search.case.pod, search.case.allocated
     steps = _steps(pod, verdict.node)
     for size in range(1, len(steps) + 1):
         found: dict[ChangeKind, Proposal] = {}
@@ -72,7 +72,7 @@ def _there(bench: Bench, verdict: NodeVerdict) -> list[Proposal]:
                 )
                 found.setdefault(proposal.kind, proposal)
         if found:
-            return list(found.values()) if bench.fits(verdict.node) else []
+            return list(found.values()) if search.fits(verdict.node) else []
     return []
 
 
@@ -83,8 +83,8 @@ def _steps(pod: PodState | None, node: NodeState) -> list[_Step]:
         wrong = {key: value for key, value in pod.node_selector.items() if labels.get(key) != value}
         if wrong:
             right = {key: value for key, value in pod.node_selector.items() if key not in wrong}
-            told = ", ".join(f"{key}: {value}" for key, value in sorted(wrong.items()))
-            text = f"take {told} out of the nodeSelector of pod {pod.key}: node {name} has the devices"
+            shown = ", ".join(f"{key}: {value}" for key, value in sorted(wrong.items()))
+            text = f"take {shown} out of the nodeSelector of pod {pod.key}: node {name} has the devices"
             steps.append(_Step(kind=ChangeKind.CHANGE_POD, text=text, then=_pod(node_selector=right)))
         if pod.affinity is not None:
             text = f"take the required node affinity out of pod {pod.key}, or let it allow node {name}"
@@ -100,14 +100,14 @@ def _steps(pod: PodState | None, node: NodeState) -> list[_Step]:
         item for item in node.taints if item.key not in _CORDON | _NOT_READY and item.effect != "PreferNoSchedule"
     ]
     if others and pod is not None:
-        told = ", ".join(map(taint_text, others))
+        shown = ", ".join(map(taint_text, others))
         added = tuple(
             PodToleration(key=item.key, operator="Equal", value=item.value, effect=item.effect) for item in others
         )
         removed = " ".join(f"{item.key}:{item.effect}-" for item in others)
-        text, command = f"take {told} off node {name}", f"kubectl taint nodes {name} {removed}"
+        text, command = f"take {shown} off node {name}", f"kubectl taint nodes {name} {removed}"
         steps.append(_Step(kind=ChangeKind.CHANGE_NODE, text=text, then=_untainted, command=command))
-        text = f"let pod {pod.key} tolerate {told} of node {name}"
+        text = f"let pod {pod.key} tolerate {shown} of node {name}"
         steps.append(_Step(kind=ChangeKind.CHANGE_POD, text=text, then=_pod(tolerations=(*pod.tolerations, *added))))
     return steps
 
@@ -156,13 +156,13 @@ def _others(node: NodeState, keys: frozenset[str]) -> tuple[NodeTaint, ...]:
     return tuple(taint for taint in node.taints if taint.key not in keys)
 
 
-def _elsewhere(bench: Bench, verdict: NodeVerdict) -> list[Proposal]:
-    """A claim of the pod is allocated on another node: nobody can tell whether it would find devices here."""
-    if not bench.case.allocated:
+def _elsewhere(search: ProposalSearch, verdict: NodeVerdict) -> list[Proposal]:
+    """Propose to free a claim that is allocated on another node; it is not known whether it finds devices here."""
+    if not search.case.allocated:
         return []
-    claim = bench.case.allocated[0]
-    for item in bench.case.allocated:
-        if placement(bench.case.pod, verdict.node, (item,)) is not None:
+    claim = search.case.allocated[0]
+    for item in search.case.allocated:
+        if placement(search.case.pod, verdict.node, (item,)) is not None:
             claim = item
             break
     pods = claim.pod_refs

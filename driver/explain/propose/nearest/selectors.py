@@ -17,9 +17,9 @@ from driver.cel.reads import Read
 from driver.cel.terms import ABSENT, Terms, compile_terms
 from driver.explain.explanation import Step
 from driver.explain.known.vocabulary import Vocabulary
-from driver.explain.propose.nearest.bench import Bench, Wish
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
+from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 from driver.spelling import unlikeness
 from driver.wording import short
 
@@ -44,35 +44,35 @@ class _Failed:
     errors: int = 0
 
 
-def other_selectors(bench: Bench, vocabulary: Vocabulary) -> Iterator[Option]:
-    """For each selector, in all requests that have it."""
-    wishes: defaultdict[str, list[tuple[Wish, int]]] = defaultdict(list)
-    for wish in bench.wishes:
-        for index, expression in enumerate(wish.demand.selectors):
-            wishes[expression].append((wish, index))
-    for expression, places in list(wishes.items())[:_MOST_SELECTORS]:
-        failed = _failed(bench, expression, places[0][0])
+def other_selectors(search: ProposalSearch, vocabulary: Vocabulary) -> Iterator[Option]:
+    """Yield options for each selector, in all requests that have it."""
+    entries: defaultdict[str, list[tuple[DemandEntry, int]]] = defaultdict(list)
+    for entry in search.entries:
+        for index, expression in enumerate(entry.demand.selectors):
+            entries[expression].append((entry, index))
+    for expression, places in list(entries.items())[:_MOST_SELECTORS]:
+        failed = _failed(search, expression, places[0][0])
         if failed is not None:
             yield from _rewritten(failed, places, vocabulary)
-    for wish in bench.wishes:
-        if len(wish.demand.selectors) > 1:
+    for entry in search.entries:
+        if len(entry.demand.selectors) > 1:
             yield Option(
                 effort=Effort.GIVE_UP,
-                cost=4 * len(wish.demand.selectors),
-                text=f"leave out all selectors of request {wish.demand.name}",
-                changes=(Change(place=wish.claim, operations=(drop(*wish.path, "selectors"),)),),
+                cost=4 * len(entry.demand.selectors),
+                text=f"leave out all selectors of request {entry.demand.name}",
+                changes=(Change(place=entry.claim, operations=(drop(*entry.path, "selectors"),)),),
             )
 
 
-def _failed(bench: Bench, expression: str, wish: Wish) -> _Failed | None:
-    """What the devices near a fit say to an expression; None where none refuses, or it is no CEL."""
+def _failed(search: ProposalSearch, expression: str, entry: DemandEntry) -> _Failed | None:
+    """Return the terms at which the devices near a fit fail; None where none fails, or it is no CEL."""
     try:
         terms = compile_terms(expression, stored=True)
     except CelCompileError:
         return None
     failed = _Failed(terms)
-    for verdict in bench.nearest(_NODES, lambda item: -bench.after(item, wish, Step.CLASS)):
-        for device in bench.of_class(bench.view(verdict), wish.demand):
+    for verdict in search.nearest(_NODES, lambda item: -search.after(item, entry, Step.CLASS)):
+        for device in search.of_class(search.view(verdict), entry.demand):
             check()
             answer = terms.first_false(device.id.driver, device.device)
             if answer is not None and answer.is_known:
@@ -82,7 +82,7 @@ def _failed(bench: Bench, expression: str, wish: Wish) -> _Failed | None:
     return failed if failed.seen or failed.errors else None
 
 
-def _rewritten(failed: _Failed, places: list[tuple[Wish, int]], vocabulary: Vocabulary) -> Iterator[Option]:
+def _rewritten(failed: _Failed, places: list[tuple[DemandEntry, int]], vocabulary: Vocabulary) -> Iterator[Option]:
     terms = failed.terms
     if failed.errors:
         guarded = _guarded(terms)
@@ -104,40 +104,42 @@ def _rewritten(failed: _Failed, places: list[tuple[Wish, int]], vocabulary: Voca
             yield _option(places, terms.without(index), text, Effort.GIVE_UP, 2)
     operations = tuple(
         Change(
-            place=wish.claim,
+            place=entry.claim,
             operations=(
-                drop(*wish.path, "selectors", index)
-                if len(wish.demand.selectors) > 1
-                else drop(*wish.path, "selectors"),
+                drop(*entry.path, "selectors", index)
+                if len(entry.demand.selectors) > 1
+                else drop(*entry.path, "selectors"),
             ),
         )
-        for wish, index in places
+        for entry, index in places
     )
     text = f"leave out the selector {short(terms.expression, _SHOWN)} of {_requests(places)}"
     yield Option(effort=Effort.GIVE_UP, cost=2 + len(terms.terms), text=text, changes=operations)
 
 
-def _option(places: list[tuple[Wish, int]], expression: str, text: str, effort: Effort, cost: int) -> Option:
+def _option(places: list[tuple[DemandEntry, int]], expression: str, text: str, effort: Effort, cost: int) -> Option:
     return Option(
         effort=effort,
         cost=cost,
         text=f"{text} in {_requests(places)}",
         changes=tuple(
-            Change(place=wish.claim, operations=(put(expression, *wish.path, "selectors", index, "cel", "expression"),))
-            for wish, index in places
+            Change(
+                place=entry.claim, operations=(put(expression, *entry.path, "selectors", index, "cel", "expression"),)
+            )
+            for entry, index in places
         ),
     )
 
 
 def _guarded(terms: Terms) -> str:
-    """The expression, false instead of an error for devices without an attribute that it reads."""
+    """Return the expression, false instead of an error for devices without an attribute that it reads."""
     reads = dict.fromkeys(read for term in terms.terms for read in term.reads or () if read.domain)
     guards = [f'has(device.{read.part}["{read.domain}"].{read.id})' for read in reads]
     return " && ".join([*guards, f"({terms.expression})"]) if guards else terms.expression
 
 
 def _renamed(text: str, reads: tuple[Read, ...], vocabulary: Vocabulary) -> str | None:
-    """The term with the names that were meant; None where all are known."""
+    """Return the term with the names that were meant; None where all are known."""
     changed = text
     for read in reads:
         if read.part == "attributes":
@@ -159,9 +161,9 @@ def _renamed(text: str, reads: tuple[Read, ...], vocabulary: Vocabulary) -> str 
 def _other_values(
     text: str, reads: tuple[Read, ...], seen: Counter[tuple[tuple[str, str], ...]], vocabulary: Vocabulary
 ) -> Iterator[tuple[str, bool]]:
-    """The term with a value that devices have: (term, the value is near the one that was asked for).
+    """Yield the term with values that devices have: (term, whether the value is near the one that was asked for).
 
-    Only for a term that reads one value and compares it with one literal: of others nobody knows what is meant.
+    Only for a term that reads one value and compares it with one literal: of others it is not known what is meant.
     """
     found = list(_LITERAL.finditer(text)) or list(_NUMBER.finditer(text))
     # What stands in for a value that is absent is none that devices have.
@@ -193,6 +195,6 @@ def _unquoted(value: str) -> str:
     return value
 
 
-def _requests(places: list[tuple[Wish, int]]) -> str:
-    names = list(dict.fromkeys(wish.demand.name for wish, _ in places))
+def _requests(places: list[tuple[DemandEntry, int]]) -> str:
+    names = list(dict.fromkeys(entry.demand.name for entry, _ in places))
     return f"request {names[0]}" if len(names) == 1 else f"requests {', '.join(names)}"

@@ -11,9 +11,9 @@ from driver.allocator.taints import refusing_taints
 from driver.api.resource_v1 import DeviceTaint, DeviceToleration
 from driver.explain.explanation import ChangeKind, Step
 from driver.explain.judge.case import NodeVerdict
-from driver.explain.propose.nearest.bench import Bench, Wish
 from driver.explain.propose.nearest.edits import put
 from driver.explain.propose.nearest.options import Change, Effort, Option
+from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
 from driver.explain.tell.taint_texts import unhealthy_text
 from driver.explain.texts import taint_text
 
@@ -25,31 +25,31 @@ _MOST: Final = 4
 _RULE: Final = "DeviceTaintRule "
 
 
-def without_taints(bench: Bench) -> Iterator[Option]:
-    """For each taint that refuses a request on a node near a fit, and for all of them together."""
+def without_taints(search: ProposalSearch) -> Iterator[Option]:
+    """Yield options for each taint that refuses a request on a node near a fit, and for all of them together."""
     found: dict[DeviceTaint, list[DeviceId]] = {}
     nodes: dict[int, NodeVerdict] = {}
-    wishes: dict[DeviceTaint, dict[int, Wish]] = {}
-    for alike in bench.kinds():
-        wish = alike[0]
-        for verdict in bench.nearest(_NODES, _taken_out(bench, wish)):
-            for device in bench.selected(bench.view(verdict), wish.demand):
-                for taint in refusing_taints(device.device.taints, wish.demand.tolerations):
+    entries: dict[DeviceTaint, dict[int, DemandEntry]] = {}
+    for alike in search.kinds():
+        entry = alike[0]
+        for verdict in search.nearest(_NODES, _taken_out(search, entry)):
+            for device in search.selected(search.view(verdict), entry.demand):
+                for taint in refusing_taints(device.device.taints, entry.demand.tolerations):
                     nodes.setdefault(id(verdict), verdict)
                     plain = taint.model_copy(update={"time_added": None})
                     devices = found.setdefault(plain, [])
                     if device.id not in devices:
                         devices.append(device.id)
-                    wishes.setdefault(plain, {}).update((item.place, item) for item in alike)
+                    entries.setdefault(plain, {}).update((item.place, item) for item in alike)
     taints = list(found)[:_MOST]
     for taint in taints:
-        changes = _changes(list(wishes[taint].values()), [taint])
+        changes = _changes(list(entries[taint].values()), [taint])
         near = tuple(nodes.values())[:_NODES]
-        yield replace(_gone(bench, taint, found[taint], changes), nodes=near)
+        yield replace(_gone(search, taint, found[taint], changes), nodes=near)
         text = f"tolerate the device taint {taint_text(taint)}"
         yield Option(effort=Effort.GIVE_UP, text=text, changes=changes, nodes=near)
     if len(taints) > 1:
-        touched = {wish.place: wish for taint in taints for wish in wishes[taint].values()}
+        touched = {entry.place: entry for taint in taints for entry in entries[taint].values()}
         yield Option(
             effort=Effort.GIVE_UP,
             cost=len(taints),
@@ -58,14 +58,14 @@ def without_taints(bench: Bench) -> Iterator[Option]:
         )
 
 
-def _taken_out(bench: Bench, wish: Wish) -> Callable[[NodeVerdict], int]:
-    """The fewer devices are left because of taints, the smaller."""
-    return lambda item: bench.after(item, wish, Step.TAINTS) - bench.after(item, wish, Step.SIZE)
+def _taken_out(search: ProposalSearch, entry: DemandEntry) -> Callable[[NodeVerdict], int]:
+    """Return a sort key that is the smaller, the fewer devices are left because of taints."""
+    return lambda item: search.after(item, entry, Step.TAINTS) - search.after(item, entry, Step.SIZE)
 
 
-def _gone(bench: Bench, taint: DeviceTaint, devices: list[DeviceId], changes: tuple[Change, ...]) -> Option:
-    """Tried like the toleration: a taint that is gone and one that is tolerated let the same devices in."""
-    sources = {bench.state.taint_source(device, taint) for device in devices}
+def _gone(search: ProposalSearch, taint: DeviceTaint, devices: list[DeviceId], changes: tuple[Change, ...]) -> Option:
+    """Return the option without the taint; it is tried as the toleration is, which lets the same devices in."""
+    sources = {search.state.taint_source(device, taint) for device in devices}
     which = str(devices[0]) if len(devices) == 1 else f"{devices[0]} and {len(devices) - 1} more"
     rules = sorted(source.removeprefix(_RULE) for source in sources if source.startswith(_RULE))
     if len(rules) == len(sources):
@@ -81,20 +81,20 @@ def _gone(bench: Bench, taint: DeviceTaint, devices: list[DeviceId], changes: tu
     return Option(
         effort=Effort.OTHERS,
         cost=len(devices),
-        text=_repair(bench, taint, devices[0], which, sources),
+        text=_repair(search, taint, devices[0], which, sources),
         changes=changes,
         kind=ChangeKind.CHANGE_DEVICE_TAINT,
     )
 
 
-def _repair(bench: Bench, taint: DeviceTaint, device: DeviceId, which: str, sources: set[str]) -> str:
-    if len(sources) > 1 or not bench.state.is_unhealthy(device, taint):
+def _repair(search: ProposalSearch, taint: DeviceTaint, device: DeviceId, which: str, sources: set[str]) -> str:
+    if len(sources) > 1 or not search.state.is_unhealthy(device, taint):
         return f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}"
-    why = unhealthy_text(bench.state, device, taint)
+    why = unhealthy_text(search.state, device, taint)
     return f"repair device {which}: {why}; Rootport takes the taint {taint_text(taint)} off once it is well"
 
 
-def _changes(wishes: list[Wish], taints: list[DeviceTaint]) -> tuple[Change, ...]:
+def _changes(entries: list[DemandEntry], taints: list[DeviceTaint]) -> tuple[Change, ...]:
     more = [
         DeviceToleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         if taint.value
@@ -103,10 +103,10 @@ def _changes(wishes: list[Wish], taints: list[DeviceTaint]) -> tuple[Change, ...
     ]
     return tuple(
         Change(
-            place=wish.claim,
+            place=entry.claim,
             operations=(
-                put([item.to_wire() for item in (*wish.demand.tolerations, *more)], *wish.path, "tolerations"),
+                put([item.to_wire() for item in (*entry.demand.tolerations, *more)], *entry.path, "tolerations"),
             ),
         )
-        for wish in wishes
+        for entry in entries
     )

@@ -26,7 +26,8 @@ from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
 from driver.explain.explanation import ChangeKind, Explanation, Finding, ObjectRef, Proposal
 from driver.explain.known.cluster import Kind
-from driver.explain.known.reading import read_inventory, read_node, read_pod
+from driver.explain.known.pod_reading import read_pod
+from driver.explain.known.reading import read_inventory, read_node
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.explain.tell.wire import to_wire

@@ -11,9 +11,10 @@ from driver.allocator.errors import AllocationError
 from driver.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
 from driver.explain.explanation import Finding, Proposal
 from driver.explain.judge.case import Case, NodeVerdict
+from driver.explain.judge.device_judge import DeviceJudge
+from driver.explain.judge.evaluation import Evaluations
 from driver.explain.judge.placement import placement
 from driver.explain.judge.trial import Trial
-from driver.explain.judge.verdicts import Verdicts
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.propose.proposals import proposals
@@ -93,17 +94,20 @@ class World:
             return Case(pod=of_pod, claims=claims, demands=()), []
         nodes = list(self.state.nodes.values())
         verdicts = []
-        for node, said in zip(nodes, Verdicts(self.state, Trial(self.state)).judge(nodes, plain, demands), strict=True):
-            devices = Finding(reason=said.reason, message="") if said.reason is not None else None
+        judge = DeviceJudge(self.state, Trial(self.state), Evaluations(self.state))
+        for node, judgement in zip(nodes, judge.judge(nodes, plain, demands), strict=True):
+            devices = Finding(reason=judgement.reason, message="") if judgement.reason is not None else None
             there = placement(of_pod, node, ())
-            verdicts.append(NodeVerdict(node=node, placement=there, devices=devices, lacks=said.lacks, left=said.left))
+            verdicts.append(
+                NodeVerdict(node=node, placement=there, devices=devices, lacks=judgement.lacks, left=judgement.left)
+            )
         return Case(pod=of_pod, claims=claims, demands=demands), verdicts
 
     def ask(self, *wires: Json, pod: Json | None = None, limit: int = 3) -> tuple[Proposal, ...]:
         """The proposals, each tried: with its patches applied and its claims ended a fresh allocator finds devices."""
         case, verdicts = self.case(*wires, pod=pod)
         before = ledger_of(self.state)
-        found = proposals(self.state, case, verdicts, limit=limit)
+        found = proposals(self.state, case, verdicts, Evaluations(self.state), limit=limit)
         assert ledger_of(self.state) == before
         for proposal in found:
             if proposal.verified and proposal.kind in {"ChangeClaim", "EndClaims", "Wait"}:

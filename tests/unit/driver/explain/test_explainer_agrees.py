@@ -13,7 +13,7 @@ from driver.api.validation import with_defaults
 from driver.budget import Budget
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef
-from driver.explain.judge import verdicts
+from driver.explain.judge import device_judge
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
@@ -29,7 +29,7 @@ _BLOCKED: Final = {Reason.CLASS_MISSING, Reason.CLAIM_INVALID, Reason.FEATURE_OF
 @pytest.fixture(autouse=True)
 def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hardest of the problems take a node most of the time that it may take: on a busy machine more."""
-    monkeypatch.setattr(verdicts, "_NODE_S", 60.0)
+    monkeypatch.setattr(device_judge, "_NODE_S", 60.0)
 
 
 @pytest.mark.parametrize("flavour", [*FLAVOURS, *LATER_FLAVOURS])

@@ -94,7 +94,7 @@ def _measured(explainer: Explainer, subject: ObjectRef) -> tuple[float, float, f
     pieces = []
     for _ in range(3):
         began = time.thread_time()
-        explainer.look(subject, budget=Budget(PIECE_S))
+        explainer.judge_nodes(subject, budget=Budget(PIECE_S))
         pieces.append(time.thread_time() - began)
     began = time.thread_time()
     explainer.explain(subject, budget=Budget(LAST_S))

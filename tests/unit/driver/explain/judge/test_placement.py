@@ -12,7 +12,8 @@ from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
 from driver.explain.judge.placement import placement
 from driver.explain.known.cluster import NodeState
-from driver.explain.known.reading import read_claim_state, read_node, read_pod
+from driver.explain.known.pod_reading import read_pod
+from driver.explain.known.reading import read_claim_state, read_node
 from driver.explain.reasons import Reason
 from tests.unit.driver.explain.builders import (
     allocated,

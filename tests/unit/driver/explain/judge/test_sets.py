@@ -8,7 +8,7 @@ import pytest
 
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
-from driver.explain.judge import verdicts
+from driver.explain.judge import device_judge
 from driver.explain.judge.sets import too_many_sets
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
@@ -44,7 +44,7 @@ def test_pairs_fit_where_a_search_finds_them(pairs: int, monkeypatch: pytest.Mon
         told.append(too_many_sets(*arguments))
         return told[-1]
 
-    monkeypatch.setattr(verdicts, "too_many_sets", watched)
+    monkeypatch.setattr(device_judge, "too_many_sets", watched)
     subject = ObjectRef(kind="ResourceClaim", namespace="ml", name="pairs")
     explained = Explainer(state, proposals=False).explain(subject)
     assert explained.nodes_fitting == fitting

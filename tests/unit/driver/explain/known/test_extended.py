@@ -9,7 +9,8 @@ from driver.explain.explanation import ChangeKind, Explanation, ObjectRef
 from driver.explain.judge.pending import pending_subjects
 from driver.explain.known.cluster import EXTENDED_CLAIM, Kind
 from driver.explain.known.extended import extended_of
-from driver.explain.known.reading import read_class, read_pod
+from driver.explain.known.pod_reading import read_pod
+from driver.explain.known.reading import read_class
 from driver.explain.reasons import Reason
 from driver.explain.tell.report import report_text
 from tests.unit.driver.explain.builders import (

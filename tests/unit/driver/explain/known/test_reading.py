@@ -10,15 +10,15 @@ import pytest
 from driver.allocator.identity import DeviceId
 from driver.api.resource_v1 import ResourceSlice
 from driver.explain.known.cluster import NodeTaint, PodClaim, PodToleration
+from driver.explain.known.pod_reading import read_pod
 from driver.explain.known.reading import (
     UnreadableError,
     read_claim_state,
     read_class,
     read_inventory,
     read_node,
-    read_pod,
+    read_safely,
     read_taint_rule,
-    reading,
 )
 from driver.explain.known.slice_reading import SliceReader
 from driver.layout import resource_slices
@@ -134,7 +134,7 @@ def test_fields_of_a_newer_api_in_a_slice_are_passed_over() -> None:
 )
 def test_a_broken_slice_says_which_field(wire: Json, told: str) -> None:
     with pytest.raises(UnreadableError, match=told):
-        reading(SliceReader().read, wire)
+        read_safely(SliceReader().read, wire)
 
 
 # Claims

@@ -6,8 +6,8 @@ import pytest
 
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
 from driver.explain.known.cluster import TaintRule
+from driver.explain.known.published import with_rules
 from driver.explain.known.slice_reading import SliceReader
-from driver.explain.known.taint_rules import with_rules
 from tests.unit.driver.explain.builders import device_wire, slice_wire
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from driver.explain.explanation import ChangeKind, Proposal
+from driver.explain.judge.evaluation import Evaluations
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
 from driver.explain.propose.proposals import MAX_TRIALS, proposals
@@ -423,18 +424,18 @@ def test_work_is_bounded_whatever_is_asked_for(world: World, monkeypatch: pytest
 
     case, verdicts = world.case(world.wire(*requests, constraints=constraints))
     monkeypatch.setattr(Trial, "fits", counted)
-    proposals(world.state, case, verdicts)
+    proposals(world.state, case, verdicts, Evaluations(world.state))
     assert 0 < len(asked) <= MAX_TRIALS
 
 
 def test_nothing_is_proposed_to_a_claim_that_fits_and_hangs_for_another_reason(world: World) -> None:
     world.add_node("n", device_wire("a"), device_wire("b"))
     case, _ = world.case(world.wire(exactly(count=2)))
-    assert proposals(world.state, replace(case, demands=()), ()) == ()
+    assert proposals(world.state, replace(case, demands=()), (), Evaluations(world.state)) == ()
 
 
 def test_a_smaller_claim_where_evaluation_did_not_come_to_the_nodes(world: World) -> None:
     world.add_node("n", *(device_wire(f"a{number}") for number in range(40)))
     case, _ = world.case(world.wire(exactly(count=40)))
-    found = proposals(world.state, replace(case, demands=()), ())
+    found = proposals(world.state, replace(case, demands=()), (), Evaluations(world.state))
     assert [item["value"] for item in operations(found[0])] == [32]

@@ -1,4 +1,4 @@
-"""What each node says to a case: its devices, and whether the pod could be there."""
+"""Judges nodes for a case: by their devices, and by whether the pod could be there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.budget import SpentError, check
 from driver.explain.explanation import Finding
-from driver.explain.judge.case import Case, NodeVerdict
-from driver.explain.judge.look import SKIPPED, Judgement
+from driver.explain.judge.case import SKIPPED, Case, Judgement, NodeVerdict
+from driver.explain.judge.device_judge import DeviceJudge
 from driver.explain.judge.placement import placement
-from driver.explain.judge.verdicts import Verdicts
 from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.wording import plural
 
-__all__ = ["DRIVERS_FAULT", "NodeVerdicts"]
+__all__ = ["DRIVERS_FAULT", "NodeJudge"]
 
 _CASES: Final = 8
 """For how many cases the verdicts of all nodes are kept."""
@@ -30,40 +29,40 @@ DRIVERS_FAULT: Final = frozenset({Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, R
 """Reasons for which a driver has to act, not the claim's author."""
 
 
-class NodeVerdicts:
-    """Gives verdicts, remembering those of the last cases.
+class NodeJudge:
+    """Makes the verdicts of nodes, and remembers those of the last cases.
 
     Args:
         state: The cluster.
-        judges: What the nodes' devices say.
+        device_judge: Judges the nodes' devices.
     """
 
-    def __init__(self, state: ClusterState, judges: Verdicts) -> None:
+    def __init__(self, state: ClusterState, device_judge: DeviceJudge) -> None:
         self._state = state
-        self._judges = judges
-        # What was said last, by case; by node: (the node, its judgement, the verdict).
-        self._said: OrderedDict[object, dict[str, tuple[NodeState, Judgement, NodeVerdict]]] = OrderedDict()
+        self._device_judge = device_judge
+        # The last verdicts, by case, then by the node's name: (the node, its judgement, the verdict).
+        self._known: OrderedDict[object, dict[str, tuple[NodeState, Judgement, NodeVerdict]]] = OrderedDict()
 
     def judge(self, case: Case) -> list[Judgement]:
-        """What each node's devices say, in the order of the nodes, as far as the budget in force goes."""
+        """Judge the devices of each node, in the order of the nodes, as far as the budget in force goes."""
         specs = [claim.claim for claim in case.claims if claim.claim is not None]
-        return self._judges.judge(list(self._state.nodes.values()), specs, case.demands)
+        return self._device_judge.judge(list(self._state.nodes.values()), specs, case.demands)
 
-    def of(self, case: Case, judgements: Sequence[Judgement]) -> tuple[list[NodeVerdict], dict[str, Judgement]]:
-        """What each node says, in the order of the nodes; and what its devices say, by its name.
+    def verdicts(self, case: Case, judgements: Sequence[Judgement]) -> tuple[list[NodeVerdict], dict[str, Judgement]]:
+        """Return the verdicts of the nodes, in their order, and the judgements of their devices, by the node's name.
 
         Args:
-            case: What is asked about.
-            judgements: Of :meth:`judge`.
+            case: The case.
+            judgements: What :meth:`judge` returned.
         """
         known: dict[tuple[Reason, int, str, int], Finding] = {}
-        said = self._said_before(case)
+        before_by_node = self._verdicts_before(case)
         verdicts: list[NodeVerdict] = []
         judged: dict[str, Judgement] = {}
         for node, of_devices in zip(self._state.nodes.values(), judgements, strict=True):
             name, judgement = node.node.metadata.name, of_devices
             judged[name] = judgement
-            before = said.get(name)
+            before = before_by_node.get(name)
             if before is not None and before[0] is node and before[1] is judgement:
                 verdicts.append(before[2])
                 continue
@@ -72,7 +71,7 @@ class NodeVerdicts:
                 check()
                 there = placement(case.pod, node, case.allocated, case.extended)
             except SpentError:
-                # Nobody knows of the node then, whatever its devices say.
+                # Nothing is known of the node then, whatever its judgement.
                 judged[name] = judgement = SKIPPED
             devices: Finding | None = None
             if judgement.reason is not None:
@@ -94,43 +93,43 @@ class NodeVerdicts:
                 left=judgement.left,
             )
             if judgement is not SKIPPED:
-                said[name] = (node, judgement, verdict)
+                before_by_node[name] = (node, judgement, verdict)
             verdicts.append(verdict)
         return verdicts, judged
 
     def _behind(self, node: str) -> Reason | None:
-        """Why a node has no device of a kind that Rootport publishes, as far as its inventory tells."""
+        """Return why a node has no device of a kind that Rootport publishes, if its inventory has the reason."""
         if self._state.inventory_problem(node):
             return Reason.PLUGIN_NOT_READY
         return Reason.FEATURE_OFF if _GATE_IS_OFF.search(self._state.inventory_remark(node)) else None
 
-    def _said_before(self, case: Case) -> dict[str, tuple[NodeState, Judgement, NodeVerdict]]:
-        """What nodes said of the very same case: same pod, same claims."""
+    def _verdicts_before(self, case: Case) -> dict[str, tuple[NodeState, Judgement, NodeVerdict]]:
+        """Return the last verdicts on the very same case: same pod, same claims."""
         pod = case.pod
-        wishes = (
+        of_pod = (
             (pod.uid, tuple(sorted(pod.node_selector.items())), repr(pod.affinity), pod.tolerations) if pod else None
         )
         extended = (tuple(case.extended.amounts.items()), tuple(case.extended.classes))
         key = (
-            wishes,
+            of_pod,
             extended,
             tuple((claim.key, claim.uid) for claim in case.claims),
             case.demands,
             tuple((claim.key, claim.uid, repr(claim.available_on)) for claim in case.allocated),
         )
-        said = self._said.setdefault(key, {})
-        self._said.move_to_end(key)
-        while len(self._said) > _CASES:
-            self._said.popitem(last=False)
-        if len(said) > 2 * len(self._state.nodes):
-            said.clear()
-        return said
+        before_by_node = self._known.setdefault(key, {})
+        self._known.move_to_end(key)
+        while len(self._known) > _CASES:
+            self._known.popitem(last=False)
+        if len(before_by_node) > 2 * len(self._state.nodes):
+            before_by_node.clear()
+        return before_by_node
 
 
 def _says_less(there: Finding, case: Case, node: NodeState) -> bool:
-    """Whether what a device plugin gives makes no difference: the claims' devices do not do, whatever it has.
+    """Whether a device plugin's resources make no difference, since the claims' devices would not serve anyway.
 
-    It does where it gives what else the claims would be made of.
+    They do where the plugin has what the claims would be made of otherwise.
     """
     if there.reason is not Reason.EXTENDED_RESOURCE_NOT_EVALUATED:
         return False
@@ -147,12 +146,12 @@ def _is_ours(case: Case, judgement: Judgement) -> bool:
 
 
 def _has_none(judgement: Judgement) -> bool:
-    """Whether no device of the class is there, for any demand that is short at this step."""
+    """Whether there is a demand of whose class no device is there."""
     return any(row[1] == 0 for row in judgement.left)
 
 
 def _brief(case: Case, reason: Reason, judgement: Judgement) -> Finding:
-    """What a node says, in a few words that many nodes can share."""
+    """Return the verdict on a node's devices in a few words that many nodes can share."""
     claim = case.claims[judgement.claim] if case.claims else None
     who = f"claim {claim.key}" if claim is not None else "the pod"
     request = f", request {judgement.request}" if judgement.request else ""
