@@ -49,12 +49,12 @@ def close_matches(text: str, known: Collection[str], *, count: int = 1, cutoff: 
     """Return the known names that are spelled most like the text, the nearest first.
 
     Args:
-        text: The text; its first 80 characters are compared.
+        text: The text; the caller bounds its length, as the time grows with it.
         known: The names.
         count: The most names to return.
         cutoff: How alike they must be, from 0 to 1 (difflib's ratio).
     """
-    return difflib.get_close_matches(text[:_LONGEST], list(known), n=count, cutoff=cutoff)
+    return difflib.get_close_matches(text, list(known), n=count, cutoff=cutoff)
 
 
 def nearest(text: str, known: Iterable[str]) -> str | None:

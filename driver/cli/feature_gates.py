@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Final
 
 from driver.allocator.features import Features
 from driver.errors import InputError
+from driver.spelling import close_matches
 
 __all__ = ["features_of"]
 
@@ -56,7 +56,7 @@ def features_of(gates: str) -> Features:
     for pair in filter(None, (part.strip() for part in gates.split(","))):
         gate, _, value = pair.partition("=")
         if gate not in _FIELDS and gate not in _MODELLED_AS:
-            near = difflib.get_close_matches(gate, (*_FIELDS, *_MODELLED_AS), n=1)
+            near = close_matches(gate, (*_FIELDS, *_MODELLED_AS))
             hint = f"did you mean {near[0]}?" if near else f"those that decide here: {', '.join(_FIELDS)}"
             raise InputError(f"--feature-gates: {gate!r} is no gate that explain knows", hint=hint)
         if value.lower() not in _VALUES:

@@ -108,9 +108,9 @@ def main() -> None:
 
 
 def _near(name: str) -> str | None:
-    import difflib  # noqa: PLC0415 - only a mistake needs it
+    from driver.spelling import close_matches  # noqa: PLC0415 - only a mistake needs it
 
-    return next(iter(difflib.get_close_matches(name, _COMMANDS, n=1)), None)
+    return next(iter(close_matches(name, _COMMANDS)), None)
 
 
 def _program() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -18,7 +17,7 @@ from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
 from driver.lint.parameters import read_parameters
 from driver.lint.parts import Part, parts_of
-from driver.spelling import is_one_domain
+from driver.spelling import close_matches, is_one_domain
 
 __all__ = ["check_claim", "check_class", "claim_mistakes", "class_mistakes", "unknown_class"]
 
@@ -122,7 +121,7 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
 
 def _misspelled(name: str, known: Collection[str]) -> str | None:
     """The class that was meant by a name that differs in a few letters, and not in whose class it is."""
-    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+    near = close_matches(name.lower(), sorted(known), cutoff=_NEAR)
     return near[0] if near and is_one_domain(name, near[0]) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from driver.lint.migration import as_claim
 from driver.lint.mistakes import unknown_class
 from driver.lint.parts import parts_of
 from driver.objects.extended_resources import CLASS_PREFIX
+from driver.spelling import close_matches
 
 __all__ = ["KnownClaims", "pod_findings"]
 
@@ -211,7 +211,7 @@ def _unknown_name(claim: _Entry, given: Collection[str]) -> LintFinding:
 def _near(name: str, names: Iterable[str]) -> str:
     """The name that was meant; empty where none of the first hundred is near."""
     few = [each for each in islice(names, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
-    return next(iter(difflib.get_close_matches(name[:_LONGEST_NAME], few, n=1, cutoff=_NEAR)), "")
+    return next(iter(close_matches(name[:_LONGEST_NAME], few, cutoff=_NEAR)), "")
 
 
 def _listed(names: Collection[str]) -> str:
