@@ -24,7 +24,8 @@ from tests.support.cluster.driver import install
 from tests.support.machines import gpu, node
 from tests.support.poison.corpus import corpus
 from tests.support.poison.sending import Sender
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 
