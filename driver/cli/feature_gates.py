@@ -1,4 +1,4 @@
-"""``--feature-gates``: which optional parts of allocation a cluster has, in the words of kube-scheduler's own flag."""
+"""Reads ``--feature-gates``: which optional parts of allocation a cluster has, as kube-scheduler's flag names them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _VALUES: Final = {"true": True, "false": False}
 
 
 def features_of(gates: str) -> Features:
-    """Kubernetes' defaults, changed as ``GATE=true|false,...`` says.
+    """Return Kubernetes' defaults, changed as ``GATE=true|false,...`` says.
 
     Raises:
         InputError: A gate is not known, a value is none, or what a gate changes is not known here.
