@@ -1,4 +1,4 @@
-"""What the plugin remembers of a claim it prepared, as it stands in the checkpoint and in the claim's CDI spec.
+"""The entry of a prepared claim, as it stands in the checkpoint and in the claim's CDI spec.
 
 The devices are the plan's own dataclasses: their fields, in their order, are the format on disk. A new field needs a
 new version of the checkpoint and a migration.

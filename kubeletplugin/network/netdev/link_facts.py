@@ -1,4 +1,4 @@
-"""What ``ip -json`` and ``rdma -json`` print, as far as lending an interface depends on it.
+"""Parses the output of ``ip -json`` and ``rdma -json``, as far as lending an interface depends on it.
 
 The names of the fields are iproute2's (ip/ipaddress.c, rdma/dev.c).
 """

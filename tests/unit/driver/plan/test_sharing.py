@@ -8,9 +8,9 @@ from typing import TypeAlias
 import pytest
 
 from driver.api.resource_v1 import ClaimReference
-from driver.errors import NodeError
+from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
-from driver.plan.sharing import refuse_overlap
+from driver.plan.sharing import refuse_double_use, refuse_overlap
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 from tests.support.preparer.machine import uid
 
@@ -124,7 +124,7 @@ def test_who_may_have_a_device_together(new: Claim, held: Claim, together: bool)
 RATIO = DeviceType.GPU_RATIO
 
 
-@pytest.mark.parametrize(
+GPU_USES = pytest.mark.parametrize(
     ("new", "held", "why"),
     [
         (use(), use(), None),
@@ -169,6 +169,9 @@ RATIO = DeviceType.GPU_RATIO
         "one-partition-twice",
     ],
 )
+
+
+@GPU_USES
 def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) -> None:
     others = [claim(3, use(100, gpu="gpu-9")), claim(2, held)]
     check(claim(1, new, admin=True), *others)
@@ -183,6 +186,16 @@ def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) 
     assert "gpu-0" in caught.value.message
     assert caught.value.hint
     assert caught.value.retry_helps
+
+
+@GPU_USES
+def test_one_claim_may_use_a_gpu_as_two_claims_may(new: GpuUse, held: GpuUse, why: str | None) -> None:
+    together = [
+        held_device(1, device=f"{item.mode}-{n}", share=str(n), gpu_use=item) for n, item in enumerate((held, new))
+    ]
+    is_refused = why is not None and "kept apart" not in why  # one claim's sharing is compared when it is decided
+    with pytest.raises(InputError) if is_refused else nullcontext():
+        refuse_double_use(together)
 
 
 def test_shares_of_many_claims_are_counted_together() -> None:
