@@ -297,7 +297,7 @@ class HttpServer:
         self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def _drop(self, connection: Connection) -> None:
-        """Close the connection, whatever its phase."""
+        """Close the connection, in any phase."""
         if connection.phase is Phase.CLOSED:
             return
         with contextlib.suppress(KeyError, ValueError):
