@@ -21,12 +21,12 @@ from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.command_line import run_command
 from driver.adapters.files.policies_in_force import PoliciesInForce
+from driver.adapters.heap import return_large_blocks
 from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.http.metrics_page import MetricsPage
 from driver.adapters.http.probe_server import Page
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.logs import LEVELS, configure
-from driver.adapters.malloc import return_large_blocks
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError

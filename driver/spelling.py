@@ -45,16 +45,19 @@ def is_part(part: str, whole: str) -> bool:
     return len(part) >= _SHORTEST_PART and (whole.startswith(part) or whole.endswith(part))
 
 
-def close_matches(text: str, known: Collection[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+def close_matches(
+    text: str, known: Collection[str], *, count: int = 1, cutoff: float = 0.6, longest: int = _LONGEST
+) -> list[str]:
     """Return the known names that are spelled most like the text, the nearest first.
 
     Args:
-        text: The text; its first 80 characters are compared.
+        text: The text.
         known: The names.
         count: The most names to return.
         cutoff: How alike they must be, from 0 to 1 (difflib's ratio).
+        longest: So many characters of the text are compared.
     """
-    return difflib.get_close_matches(text[:_LONGEST], list(known), n=count, cutoff=cutoff)
+    return difflib.get_close_matches(text[:longest], list(known), n=count, cutoff=cutoff)
 
 
 def nearest(text: str, known: Iterable[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""One id for everything that one call of the kubelet does, and one ``key=value`` log line that ends it."""
+"""Gives each call of the kubelet an id for its log lines, and a ``key=value`` log line at its end."""
 
 from __future__ import annotations
 

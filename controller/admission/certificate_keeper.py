@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from controller.admission.rotation import Held, Lifetimes, decide
+from controller.admission.rotation import Lifetimes, SharedCertificates, decide
 from controller.serving.certificates import ServingCertificate, read_authorities, read_certificate, to_bundle
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ConflictError, NotFoundError
@@ -170,14 +170,14 @@ class CertificateKeeper:
                 hint=_COMPONENT,
             ) from error
 
-    def _write(self, secret: JsonObject, held: Held) -> None:
+    def _write(self, secret: JsonObject, held: SharedCertificates) -> None:
         self._api.replace(SECRETS, secret | {"data": _data(held)}, namespace=self._options.namespace)
         _LOG.info(
             "certificates written",
             extra={"secret": f"{self._options.namespace}/{SECRET}", "authorities": len(held.authorities)},
         )
 
-    def _configure(self, configuration: JsonObject, held: Held) -> ApiServerError | None:
+    def _configure(self, configuration: JsonObject, held: SharedCertificates) -> ApiServerError | None:
         """Apply CA and failure policy alone, for all other fields are the manifests'; return the error, if any."""
         bundle = base64.b64encode(to_bundle(held.authorities)).decode()
         wanted = {"caBundle": bundle, "failurePolicy": self._options.failure_policy}
@@ -220,19 +220,19 @@ def _trusted(configuration: JsonObject) -> frozenset[bytes]:
     return frozenset.intersection(*bundles) if bundles else frozenset()
 
 
-def _held(secret: JsonObject) -> Held:
+def _held(secret: JsonObject) -> SharedCertificates:
     data = secret.get("data") or {}
     current, current_key, following, following_key, bundle = (
         _decoded(data.get(key)) for key in ("tls.crt", "tls.key", "next.crt", "next.key", "ca.crt")
     )
-    return Held(
+    return SharedCertificates(
         current=read_certificate(current, current_key),
         next=read_certificate(following, following_key),
         authorities=read_authorities(bundle),
     )
 
 
-def _data(held: Held) -> dict[str, str]:
+def _data(held: SharedCertificates) -> dict[str, str]:
     data = {"ca.crt": to_bundle(held.authorities)}
     if held.current is not None:
         data |= {"tls.crt": held.current.pem, "tls.key": held.current.key}

@@ -1,9 +1,10 @@
 """Decides which certificate the webhook's replicas serve, and when the next one comes, without any I/O.
 
-The replicas share only what :class:`Held` has, so each of them decides the same from it. A new certificate is issued
-long before the old one expires, and comes in two steps: first its certificate authority (CA) is added to the webhook's
-configuration; only after the API servers had time to read that, the certificate is served. An old CA stays until it
-expires, and with it the certificate that it signed: a replica that still serves an old certificate is always trusted.
+The replicas share only :class:`SharedCertificates`, so each of them decides the same from them. A new certificate is
+issued long before the old one expires, and comes in two steps: first its certificate authority (CA) is added to the
+webhook's configuration; only after the API servers had time to read that, the certificate is served. An old CA stays
+until it expires, and with it the certificate that it signed: a replica that still serves an old certificate is always
+trusted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import datetime, timedelta
 
 from controller.serving.certificates import Authority, ServingCertificate, issue
 
-__all__ = ["Held", "Lifetimes", "decide"]
+__all__ = ["Lifetimes", "SharedCertificates", "decide"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,8 @@ class Lifetimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """The certificates that the replicas share.
+class SharedCertificates:
+    """The certificates in the Secret of all replicas.
 
     Attributes:
         current: The certificate that is served; None at first, or if it cannot be read.
@@ -48,8 +49,8 @@ class Held:
 
 
 def decide(
-    held: Held, trusted: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes
-) -> Held:
+    held: SharedCertificates, trusted: Collection[bytes], *, names: frozenset[str], now: datetime, lifetimes: Lifetimes
+) -> SharedCertificates:
     """Decide what the replicas share from now on; equal to ``held`` if nothing is to do.
 
     Args:

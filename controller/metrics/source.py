@@ -15,7 +15,7 @@ from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.status.metric_family import Family
 from driver.status.overview import NodeOverview
 
-__all__ = ["PASSES", "ControllerCounts", "ControllerMetrics", "Pending", "pending_by_reason"]
+__all__ = ["PASSES", "ControllerCounts", "ControllerMetrics", "CountedClaim", "pending_by_reason"]
 
 PASSES: Final = ("slices", "devices", "explain")
 """The names of the work that is timed; a label of a metric, so they stay."""
@@ -24,7 +24,7 @@ _NO_POD: Final = "WaitingForPod"  # as explain names it (driver.explain.reasons)
 _NOT_YET: Final = "NotExplained"
 
 
-class Pending(Protocol):
+class CountedClaim(Protocol):
     """The counted part of :class:`controller.explanations.pending_claims.PendingClaim`.
 
     A protocol, so that a controller without explanations does not load them.
@@ -71,8 +71,8 @@ class ControllerMetrics:
     counts: ControllerCounts
     leads: Callable[[], bool]
     nodes: Callable[[], Iterable[NodeOverview]]
-    pending: Callable[[], Iterable[Pending]]
-    put_off: Callable[[], int] = lambda: 0
+    pending: Callable[[], Iterable[CountedClaim]]
+    put_off: Callable[[], int]
 
     def families(self) -> Iterator[Family]:
         """Return all families, as of now."""
@@ -89,7 +89,7 @@ class ControllerMetrics:
         return controller_families(snapshot)
 
 
-def pending_by_reason(claims: Iterable[Pending]) -> Mapping[str, int]:
+def pending_by_reason(claims: Iterable[CountedClaim]) -> Mapping[str, int]:
     """Count the pending claims by reason.
 
     Claims that are not explained yet count as NotExplained, those that no pod waits for as WaitingForPod.

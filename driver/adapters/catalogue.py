@@ -179,7 +179,7 @@ def is_fpga(vendor_id: int, device_id: int | None, class_code: int | None) -> bo
     """
     if vendor_id == _AMAZON:
         # 0xF0xx are the FPGA instances' (AWS FPGA Development Kit, "AWS FPGA PCIe Memory Address Map"). The class is
-        # whatever the author of the card's logic gave it.
+        # chosen by the author of the card's logic.
         return device_id is not None and device_id & 0xFF00 == 0xF000
     if class_code != _PROCESSING_ACCELERATOR:
         return False

@@ -83,7 +83,7 @@ class Function:
         except ZeroDivisionError:
             return fail("modulus by zero" if self.name == "_%_" else "division by zero")
         except (ValueError, OverflowError) as error:
-            # cel-python says no more than "overflow".
+            # cel-python's message is just "overflow".
             return fail("integer overflow" if str(error) == "overflow" else str(error))
 
 

@@ -232,7 +232,7 @@ class _Estimator:
         if path and path[0] == ACCUMULATOR:
             path = ()
         type_ = self._checked.types[node]
-        # listElementNode (k8s.io/apiserver, library/cost.go): only a path tells the size of a list's elements.
+        # listElementNode (k8s.io/apiserver, library/cost.go): only a path gives the size of a list's elements.
         elements = (_device_size((*path, "@items")) if path else None) or UNKNOWN
         literal = node.value if isinstance(node, Literal) else None
         integer = literal if isinstance(literal, int) and not isinstance(literal, bool | Uint) else None

@@ -255,5 +255,5 @@ def read_value(read: Read, driver: str, device: resource_v1.Device) -> object:
     attribute = find_attribute(read, driver, device)
     if attribute is None:
         return None
-    # One of these is set; where it stands tells its type.
+    # One of these is set; its position gives its type.
     return (attribute.string_value, attribute.int_value, attribute.bool_value, attribute.version_value)

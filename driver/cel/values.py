@@ -80,7 +80,7 @@ class Url:
 
 
 class CelMap:
-    """A map. Keys that are equal numbers are one key whatever their type, as in CEL."""
+    """A map. Keys that are equal numbers are one key, of any type, as in CEL."""
 
     __slots__ = ("_entries",)
 

@@ -1,4 +1,4 @@
-"""Amounts as a table shows them: short, and never better than they are."""
+"""Formats amounts for tables: short, and rounded so that they never look better than they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GIB: Final = 1024 * _MIB
 
 
 def gibibytes(amount: float, *, unit: str = "Gi") -> str:
-    """``80Gi``, ``79.6Gi``, ``0``; rounded down to a tenth. ``40Mi`` where that is too coarse."""
+    """Return bytes as ``80Gi``, ``79.6Gi`` or ``0``, rounded down to a tenth; as ``40Mi`` if that is too coarse."""
     if not amount:
         return "0"
     if amount * 10 >= _GIB:
@@ -21,22 +21,22 @@ def gibibytes(amount: float, *, unit: str = "Gi") -> str:
 
 
 def gibibytes_of(part: float, total: float) -> str:
-    """``40/79.6Gi``."""
+    """Return a part and the whole as ``40/79.6Gi``."""
     return f"{_gib(part)}/{_gib(total)}Gi"
 
 
 def free_of_all(free: int, total: int) -> str:
-    """``3/8``; ``-`` where there are none."""
+    """Return a part and the whole as ``3/8``; ``-`` if the whole is none."""
     return f"{free}/{total}" if total else "-"
 
 
 def percent(ratio: float) -> str:
-    """``97%``."""
+    """Return a percentage as ``97%``."""
     return f"{ratio * 100:.0f}%"
 
 
 def rate(bits_per_second: int) -> str:
-    """``400 Gb/s``."""
+    """Return a bandwidth as ``400 Gb/s``."""
     return f"{bits_per_second / 1e9:g} Gb/s"
 
 

@@ -23,7 +23,7 @@ Connect = Callable[..., "ClusterContext"]
 
 
 def connect_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--kubeconfig`` and ``--context``, handed on as one argument ``connect``."""
+    """Add ``--kubeconfig`` and ``--context``, passed on as one argument ``connect``."""
 
     @wraps(command)
     def wrapped(kubeconfig: Path | None, context: str | None, **rest: Any) -> Any:
@@ -41,7 +41,7 @@ def connect_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_node_name(name: str) -> None:
-    """Refuse what no node can be called.
+    """Refuse what cannot be the name of a node.
 
     Raises:
         InputError: It is no such name.

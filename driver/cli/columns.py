@@ -1,4 +1,4 @@
-"""A table of thousands of rows for a terminal: rich takes a second for each five hundred."""
+"""Lays out tables of thousands of rows for a terminal: rich takes a second for each five hundred."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Columns:
             left_over -= self._widths[at]
 
     def heading(self) -> Iterator[str]:
-        """The headings, in one line or two."""
+        """Return the headings, in one line or two."""
         yield from self.row([Cell(title, is_bold=True) for title in self._titles])
 
     def row(self, cells: Sequence[Cell]) -> Iterator[str]:
-        """One row, in as many lines as the flexible column needs."""
+        """Return one row, in as many lines as the flexible column needs."""
         folded = [
             textwrap.wrap(cell.text, max(width, 1), break_on_hyphens=False) or [""]
             for cell, width in zip(cells, self._widths, strict=True)

@@ -1,4 +1,4 @@
-"""``rootport completion``: the script that makes a shell complete commands and options."""
+"""``rootport completion``: prints the script that makes a shell complete commands and options."""
 
 from __future__ import annotations
 

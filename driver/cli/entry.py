@@ -1,4 +1,4 @@
-"""Where ``rootport`` starts: Ctrl-C is looked after before anything that takes its time is imported."""
+"""Starts ``rootport``: Ctrl-C is handled before anything is imported that takes its time."""
 
 from __future__ import annotations
 

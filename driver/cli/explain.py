@@ -1,4 +1,4 @@
-"""``rootport explain``: why claims and pods are pending, and the smallest change that would make one fit."""
+"""``rootport explain``: says why claims and pods are pending, and which smallest change would make one fit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import click
 from driver.allocator.features import Features
 from driver.budget import Budget
 from driver.cli.explain_report import Known, print_explanation, print_pending
-from driver.cli.failure import tell
 from driver.cli.feature_gates import features_of
 from driver.cli.options import FILE, output_option
-from driver.cli.output import to_json
+from driver.cli.output import NO_ANSWER, print_error, to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 from driver.explain.explainer import Explainer
@@ -38,7 +37,6 @@ _ALIASES: Final = {
     **dict.fromkeys(("claims", "resourceclaim", "resourceclaims", "resourceclaims.resource.k8s.io"), "ResourceClaim"),
     **dict.fromkeys(("pods", "po"), "Pod"),
 }
-_NO_ANSWER: Final = 2
 _NOT_KNOWN: Final = 3
 
 _ALL_S: Final = 60.0
@@ -49,7 +47,7 @@ _EACH_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """What is asked about.
+    """The claim or pod that is to be explained.
 
     Attributes:
         kind: Of the API; empty for all that is pending.
@@ -64,7 +62,7 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterFlags:
-    """Which cluster is meant."""
+    """The flags that name a cluster."""
 
     dumps: Path | None
     kubeconfig: Path | None
@@ -74,7 +72,7 @@ class _ClusterFlags:
 
     @property
     def again(self) -> str:
-        """The flags as a shell takes them, for a command that asks the same cluster; empty, or with a space before."""
+        """The flags in a shell's syntax, each with a space before it, for a command that asks the same cluster."""
         flags = {
             "--from": self.dumps,
             "--kubeconfig": self.kubeconfig,
@@ -85,7 +83,7 @@ class _ClusterFlags:
 
 
 def _cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of :class:`_ClusterFlags`, handed on as one argument ``cluster``."""
+    """Add the options of :class:`_ClusterFlags`, passed on as one argument ``cluster``."""
 
     @wraps(command)
     def wrapped(
@@ -168,8 +166,8 @@ def command(
         explanation = Explainer(state, proposals=proposals).explain(ref)
     except RootportError as error:
         # 1 is an answer here: it does not fit.
-        tell(error)
-        return _NO_ANSWER
+        print_error(error)
+        return NO_ANSWER
     if output == "json":
         click.echo(to_json(to_wire(explanation)), nl=False)
     else:
@@ -184,7 +182,7 @@ def _code(explanation: Explanation) -> int:
 
 
 def _all_pending(state: ClusterState, kind: str, namespace: str | None, output: str, *, again: str) -> int:
-    """The short answer for all that is pending; namespace None for all."""
+    """Print a short answer for all that is pending; a namespace of None means all."""
     subjects = pending_subjects(state, namespace=namespace, kind=kind)
     explainer = Explainer(state, proposals=False)
     budget = Budget(_ALL_S)
@@ -211,7 +209,7 @@ def _all_pending(state: ClusterState, kind: str, namespace: str | None, output: 
 
 
 def _subject(words: Sequence[str], namespace: str | None) -> _Subject:
-    """What the arguments name; no arguments, or a kind alone, name all that is pending."""
+    """Return what the arguments name; no arguments, or a kind alone, name all that is pending."""
     if len(words) > 2:
         raise InputError(f"{' '.join(words)!r}: too many arguments", hint="name one claim or pod")
     if not words:
@@ -238,7 +236,7 @@ def _subject(words: Sequence[str], namespace: str | None) -> _Subject:
 
 
 def _state(flags: _ClusterFlags, asked: _Subject, *, all_namespaces: bool) -> tuple[ClusterState, str | None]:
-    """The cluster, and the namespace that is meant: None for all, of a dump also where none is named."""
+    """Return the cluster, and the namespace: None for all, and for a dump if none is named."""
     with progress("reading objects") as step:
         # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
         if flags.dumps is not None:

@@ -1,4 +1,4 @@
-"""An explanation, or many short ones, on a terminal: the core's report, with colours."""
+"""Prints an explanation, or many short ones, on a terminal: the core's report, with colours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STYLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How much is known of what is pending.
+    """Says how much is known of what is pending.
 
     Attributes:
         is_all: No claim or pod was left out that may be pending.
@@ -44,7 +44,7 @@ class Known:
 
 
 def print_explanation(explanation: Explanation) -> None:
-    """Print it: as wide as the terminal or ``COLUMNS``, 80 columns into a file or a pipe without."""
+    """Print an explanation as wide as the terminal or ``COLUMNS``, else 80 columns wide."""
     screen = console()
     width = min(screen.width if screen.is_terminal else requested_width() or WIDTH, _WIDEST)
     with screen.capture() as captured:

@@ -1,13 +1,13 @@
-"""``--feature-gates``: which optional parts of allocation a cluster has, in the words of kube-scheduler's own flag."""
+"""Reads ``--feature-gates``: which optional parts of allocation a cluster has, as kube-scheduler's flag names them."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Final
 
 from driver.allocator.features import Features
 from driver.errors import InputError
+from driver.spelling import close_matches
 
 __all__ = ["features_of"]
 
@@ -47,7 +47,7 @@ _VALUES: Final = {"true": True, "false": False}
 
 
 def features_of(gates: str) -> Features:
-    """Kubernetes' defaults, changed as ``GATE=true|false,...`` says.
+    """Return Kubernetes' defaults, changed as ``GATE=true|false,...`` says.
 
     Raises:
         InputError: A gate is not known, a value is none, or what a gate changes is not known here.
@@ -56,7 +56,7 @@ def features_of(gates: str) -> Features:
     for pair in filter(None, (part.strip() for part in gates.split(","))):
         gate, _, value = pair.partition("=")
         if gate not in _FIELDS and gate not in _MODELLED_AS:
-            near = difflib.get_close_matches(gate, (*_FIELDS, *_MODELLED_AS), n=1)
+            near = close_matches(gate, (*_FIELDS, *_MODELLED_AS))
             hint = f"did you mean {near[0]}?" if near else f"those that decide here: {', '.join(_FIELDS)}"
             raise InputError(f"--feature-gates: {gate!r} is no gate that explain knows", hint=hint)
         if value.lower() not in _VALUES:

@@ -1,4 +1,4 @@
-"""Who has what of which device in a simulation: shares and partitions counted as parts of their GPU."""
+"""Counts who has what of which device in a simulation: shares and partitions are parts of their GPU."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Use:
 
     @property
     def share(self) -> str:
-        """What was given of the device, in a few words; empty where it is the whole device."""
+        """What was allocated of the device, in a few words; empty for the whole device."""
         return share_text(self.device, self.result, self.vf)
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeUsage:
-    """One node's devices and who has them.
+    """The devices of one node, and who has them.
 
     Attributes:
         devices: All that an allocation can name, by name.
@@ -68,7 +68,7 @@ class NodeUsage:
     uses: dict[DeviceName, list[Use]] = field(default_factory=lambda: defaultdict(list))
 
     def holders(self) -> dict[DeviceName, str]:
-        """Device → who has it, for a person; of a pool of VFs, the VF."""
+        """Return who has each device, by its name, for a person; of a pool of VFs, the VF."""
         holders: defaultdict[DeviceName, list[str]] = defaultdict(list)
         for name, uses in self.uses.items():
             for use in uses:
@@ -77,26 +77,26 @@ class NodeUsage:
         return {name: ", ".join(claims) for name, claims in holders.items()}
 
     def shared_gpus(self) -> Iterator[tuple[Gpu, list[Use]]]:
-        """GPUs of which parts are given."""
+        """Return the GPUs of which parts are allocated, with the allocations."""
         for name, uses in self.uses.items():
             gpu = self.devices.get(name)
             if isinstance(gpu, Gpu) and any(use.share for use in uses):
                 yield gpu, uses
 
     def shared_nics(self) -> Iterator[tuple[RdmaNic, list[DeviceRequestAllocationResult]]]:
-        """NICs of which bandwidth or VFs of a pool are given."""
+        """Return the NICs of which bandwidth or VFs are allocated, with the allocations."""
         for name, uses in self.uses.items():
             nic = self.devices.get(name)
             if isinstance(nic, RdmaNic) and any(use.share for use in uses):
                 yield nic, [use.result for use in uses]
 
-    def vfs_given(self, pool: RdmaVfPool) -> int:
-        """How many VFs of a pool are given."""
+    def vfs_allocated(self, pool: RdmaVfPool) -> int:
+        """Return how many VFs of a pool are allocated."""
         return sum(isinstance(use.device, RdmaVfPool) for use in self.uses.get(pool.nic.name, ()))
 
 
 def usage(simulation: Simulation) -> dict[str, NodeUsage]:
-    """By node."""
+    """Return what is used on each node, by its name."""
     known: dict[tuple[int, int], Mapping[str, AllocatableDevice]] = {}
     nodes = {node.node: NodeUsage(devices=_devices(node, known)) for node in simulation.inventories}
     for outcome in simulation.outcomes:
@@ -117,7 +117,7 @@ def usage(simulation: Simulation) -> dict[str, NodeUsage]:
 
 
 def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> bool:
-    """Whether a part of a GPU was given: a partition, or a share that leaves some of the core to others."""
+    """Whether a part of a GPU was allocated: a partition, or a share that leaves some of the core to others."""
     if isinstance(device, MigPartition):
         return True
     core = result.consumed_capacity.get(attributes.CORE)
@@ -125,7 +125,7 @@ def _is_part(device: AllocatableDevice, result: DeviceRequestAllocationResult) -
 
 
 def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult, vf: DeviceName | None = None) -> str:
-    """What was given of a GPU or NIC, in a few words; empty where it is all of it."""
+    """Return what was allocated of a GPU or NIC, in a few words; empty for all of it."""
     if not _is_part(device, result):
         return vf_share(device, vf) or bandwidth_share(device, result)
     if isinstance(device, MigPartition):
@@ -134,7 +134,7 @@ def share_text(device: AllocatableDevice, result: DeviceRequestAllocationResult,
 
 
 def left_text(gpu: Gpu, uses: Sequence[Use]) -> str:
-    """What is left of a GPU of which parts are given, in the way in which it is given now."""
+    """Return what is left of a GPU of which parts are allocated, in its present mode."""
     left = left_of(gpu, uses)
     if "slices" in left:
         return f"{left['slices']['free']} of {left['slices']['total']} memory slices"
@@ -144,17 +144,19 @@ def left_text(gpu: Gpu, uses: Sequence[Use]) -> str:
 
 
 def left_of(gpu: Gpu, uses: Sequence[Use]) -> dict[str, Any]:
-    """As :func:`left_text`, as data: percent of core and memoryRatio, bytes of memory, memory slices or partitions."""
-    given = [use.device for use in uses]
-    if any(isinstance(device, MigPartition) for device in given):
+    """Return the same as data: percent of core and memoryRatio, bytes of memory, memory slices or partitions."""
+    allocated = [use.device for use in uses]
+    if any(isinstance(device, MigPartition) for device in allocated):
         if has_static_layout(gpu) and gpu.mig is not None:
             total = len(gpu.mig.instances)
-            return {"partitions": {"free": total - len({device.name for device in given}), "total": total}}
-        taken = {number for device in given if isinstance(device, MigPartition) for number in _slices(device.placement)}
+            return {"partitions": {"free": total - len({device.name for device in allocated}), "total": total}}
+        taken = {
+            number for device in allocated if isinstance(device, MigPartition) for number in _slices(device.placement)
+        }
         every = {number for place in _placements(gpu) for number in _slices(place)}
         return {"slices": {"free": len(every - taken), "total": len(every)}}
     whole = {attributes.CORE: _ALL}
-    if any(isinstance(device, GpuRatio) for device in given):
+    if any(isinstance(device, GpuRatio) for device in allocated):
         whole[attributes.MEMORY_RATIO] = _ALL
     elif gpu.memory_bytes:
         whole[attributes.MEMORY] = gpu.memory_bytes
@@ -166,7 +168,7 @@ def left_of(gpu: Gpu, uses: Sequence[Use]) -> dict[str, Any]:
 
 
 def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict[str, tuple[int, int]]:
-    """Type → how many of the devices on offer are free, and how many there are.
+    """Return how many of the published devices are free and how many there are, by their type.
 
     A GPU with its parts is one, and every VF of a pool is one.
 
@@ -181,7 +183,7 @@ def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict
             known = node.devices[device.name]
             if isinstance(known, RdmaVfPool):
                 vfs += len(known.vfs)
-                free_vfs += len(known.vfs) - node.vfs_given(known)
+                free_vfs += len(known.vfs) - node.vfs_allocated(known)
                 found.setdefault(known.type.value, set())
                 continue
             whole = whole_device(known)
@@ -194,7 +196,7 @@ def free_of(node: NodeUsage, published: Sequence[Sequence[SliceDevice]]) -> dict
 
 
 def mode_of(uses: Sequence[Use]) -> DeviceMode:
-    """As what a GPU is given now, in the word of a Device's status."""
+    """Return the mode in which a GPU is allocated now, as a Device's status names it."""
     modes: dict[DeviceType, DeviceMode] = {DeviceType.MIG: "mig", DeviceType.GPU_RATIO: "ratio"}
     return modes.get(uses[0].device.type, "shared")
 
@@ -202,7 +204,7 @@ def mode_of(uses: Sequence[Use]) -> DeviceMode:
 def _devices(
     node: Inventory, known: dict[tuple[int, int], Mapping[str, AllocatableDevice]]
 ) -> Mapping[str, AllocatableDevice]:
-    """Simulated nodes of one file share their hardware, and this as well."""
+    """Return what is derived of an inventory; simulated nodes of one file share it."""
     key = id(node.gpus), id(node.nics)
     if key not in known:
         known[key] = {device.name: device for device in allocatable_devices(node)}

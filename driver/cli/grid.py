@@ -1,4 +1,4 @@
-"""A table whose names stay whole: what a narrow terminal has no room for is left out column by column, and said."""
+"""Prints tables whose names stay whole: a narrow terminal gets fewer columns, and a line that says so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAP: Final = 2
 def print_grid(
     screen: Console, titles: Sequence[str], rows: Sequence[Sequence[str | Text]], *, optional: Sequence[str] = ()
 ) -> None:
-    """Print it, as kubectl does: no frame, columns as wide as their texts.
+    """Print a table as kubectl does: no frame, columns as wide as their texts.
 
     Args:
         screen: Where to; its width decides.
@@ -46,8 +46,8 @@ def print_grid(
         line.rstrip()
         screen.print(line, soft_wrap=True)
     if left_out:
-        said = f"no room at {screen.width} columns for: {', '.join(left_out)}"
-        screen.print(said, style="dim", soft_wrap=True)
+        note = f"no room at {screen.width} columns for: {', '.join(left_out)}"
+        screen.print(note, style="dim", soft_wrap=True)
 
 
 def _width(widths: Sequence[int], shown: Sequence[int]) -> int:

@@ -19,22 +19,22 @@ _happened: list[bool] = []
 
 
 def ends_at_once() -> None:
-    """From now on: for times in which nothing is half done, as before and after a command."""
+    """End the process at once on Ctrl-C, for times in which nothing is half done: before and after a command."""
     signal.signal(signal.SIGINT, _end)
 
 
 def raises() -> None:
-    """From now on: a KeyboardInterrupt, so that whatever is half done is cleaned up."""
+    """Raise KeyboardInterrupt on Ctrl-C, so that everything half done is cleaned up."""
     signal.signal(signal.SIGINT, _raise)
 
 
 def happened() -> bool:
-    """Whether there was one; code between it and the caller may have taken the KeyboardInterrupt for an error."""
+    """Whether Ctrl-C was pressed; code in between may have taken the KeyboardInterrupt for an error."""
     return bool(_happened)
 
 
 def end() -> NoReturn:
-    """Say so and be gone."""
+    """Say that the command was interrupted, and exit."""
     os.write(2, f"{MESSAGE}\n".encode())
     os._exit(EXIT_CODE)
 

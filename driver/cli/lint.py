@@ -1,4 +1,4 @@
-"""``rootport lint``: claims that will hang or cost the scheduler a long search, told before they are applied."""
+"""``rootport lint``: finds claims that will hang or cost the scheduler a long search, before they are applied."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
 from driver.budget import Budget
-from driver.cli.failure import tell
 from driver.cli.lint_report import Located, located, located_problem, report, to_wire
 from driver.cli.lint_sarif import to_sarif
 from driver.cli.machines import Machines, machine_options
 from driver.cli.options import FILE, output_option, policies_options
-from driver.cli.output import to_json
+from driver.cli.output import NO_ANSWER, print_error, to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 from driver.explain.known.cluster import Kind
@@ -34,11 +33,10 @@ from resourceclasses import device_classes_text
 
 __all__ = ["command"]
 
-_NO_ANSWER: Final = 2
 _MACHINE_VERSION: Final = "rootport.dev/v1alpha1"
 _SECONDS: Final = 60.0
 _PUBLISHED: Final = frozenset({Kind.SLICE, Kind.CLASS, Kind.NODE})
-"""What of a dump says what the devices are like: not who has them."""
+"""The kinds of objects that describe devices; who has them does not matter."""
 
 
 @click.command("lint", epilog="""\b
@@ -105,8 +103,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         findings = _findings(given, state, left_out)
     except RootportError as error:
         # 1 is an answer here: something was found.
-        tell(error)
-        return _NO_ANSWER
+        print_error(error)
+        return NO_ANSWER
     notes = [
         *_notes(given),
         *(() if state is None else state.notes),
@@ -125,7 +123,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
 
 
 def _passed_over(given: Manifests) -> Iterator[str]:
-    """Files that were not checked, as they hold no manifests of the user's."""
+    """Return notes on files that were not checked, as they hold no manifests of the user's."""
     if described := _machine_descriptions(given):
         name, is_one = described[0], len(described) == 1
         which = f"{name} is no manifest" if is_one else f"{name} and {len(described) - 1} more are no manifests"
@@ -151,7 +149,7 @@ def _machine_descriptions(given: Manifests) -> list[str]:
 
 
 def _notes(given: Manifests) -> Iterator[str]:
-    """What of the files was not looked at."""
+    """Return notes on what of the files was not checked."""
     yield from _passed_over(given)
     if not given.claims and not given.classes and not given.problems:
         yield "no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files"
@@ -193,7 +191,7 @@ def _key(item: ClaimManifest) -> tuple[str, str, str]:
 
 
 def _classes(given: Manifests, state: ClusterState | None) -> dict[str, DeviceClass]:
-    """Those of the cluster, or Rootport's; and those of the files."""
+    """Return the classes of the cluster, or Rootport's own, and those of the files."""
     known = {} if state is None else dict(state.classes)
     if not known:
         ours = read_manifest_text(device_classes_text(), "resourceclasses").classes
@@ -202,7 +200,7 @@ def _classes(given: Manifests, state: ClusterState | None) -> dict[str, DeviceCl
 
 
 def _machines(machines: Sequence[Inventory], policies: GpuPolicies, nic_policies: NicPolicies) -> ClusterState:
-    """A cluster of such machines."""
+    """Return a cluster of such machines."""
     state = ClusterState()
     for inventory in machines:
         node = inventory.node
@@ -213,7 +211,7 @@ def _machines(machines: Sequence[Inventory], policies: GpuPolicies, nic_policies
 
 
 def _cluster(dumps: Path | None, kubeconfig: Path | None, context: str | None) -> ClusterState | None:
-    """The cluster that the user names, if any."""
+    """Return the cluster that the user names, or None."""
     # Imported here, as one needs no YAML of the other: the Kubernetes client alone takes half a second.
     if dumps is not None:
         from driver.adapters.manifests.dumps import read_dumps  # noqa: PLC0415 - as said above

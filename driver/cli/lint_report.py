@@ -1,4 +1,4 @@
-"""Findings of the linter with their places in the files: as lines that editors understand, and as data."""
+"""Prints the linter's findings with their places in the files: as lines that editors understand, and as data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """A finding, and where the field stands.
+    """A finding with its place in a file.
 
     Attributes:
         file: The file.
@@ -47,7 +47,7 @@ class Located:
 
 
 def located(item: ClaimManifest | ClassManifest | PodManifest, finding: LintFinding) -> Located:
-    """A finding about an object of a file."""
+    """Return a finding about an object of a file with its place."""
     return Located(
         file=item.document.source,
         line=item.line(finding.path),
@@ -59,7 +59,7 @@ def located(item: ClaimManifest | ClassManifest | PodManifest, finding: LintFind
 
 
 def located_problem(problem: Problem) -> Located:
-    """What kept a file, or an object of it, from being checked."""
+    """Return the finding for a file, or an object of it, that could not be checked."""
     severity = Severity.WARNING if problem.is_harmless else Severity.ERROR
     return Located(
         file=problem.source,
@@ -78,7 +78,7 @@ def located_problem(problem: Problem) -> Located:
 
 
 def report(findings: Sequence[Located], *, objects: int) -> None:
-    """Print them, one a line with its hint below it, and how many there are."""
+    """Print the findings, one a line with its hint below it, and how many there are."""
     screen = console()
     for item in findings:
         severity = item.finding.severity
@@ -104,7 +104,7 @@ def _counted(findings: Sequence[Located]) -> str:
 
 
 def to_wire(findings: Sequence[Located]) -> list[dict[str, Any]]:
-    """As JSON: a list of findings."""
+    """Return the findings as JSON types."""
     return [
         {
             "file": item.file,

@@ -1,4 +1,4 @@
-"""Findings of the linter as SARIF 2.1.0, which GitHub's code scanning and many editors read.
+"""Writes the linter's findings as SARIF 2.1.0, which GitHub's code scanning and many editors read.
 
 Source of what is written: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0; what GitHub needs of
 it: docs.github.com, "SARIF support for code scanning" (rules with a help text, results with a relative location).
@@ -21,11 +21,11 @@ __all__ = ["to_sarif"]
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST: Final = 25_000
-"""How many results GitHub takes of a run."""
+"""The most results of a run that GitHub takes."""
 
 
 def to_sarif(findings: Sequence[Located], paths: Mapping[str, Path], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """One run with all rules, and the worst findings first.
+    """Return one run with all rules, and the worst findings first.
 
     Args:
         findings: In the order of the files.
@@ -105,6 +105,6 @@ def _result(item: Located, rule: int, path: Path | None) -> dict[str, Any]:
 
 
 def _uri(file: Path) -> str:
-    """The path from the current folder, where the file is below it: a repository's CI runs there."""
+    """Return the file's path from the current folder if it is below it: a repository's CI runs there."""
     here, path = Path.cwd(), Path(os.path.normpath(Path.cwd() / file))
     return quote(os.fsencode(path.relative_to(here))) if path.is_relative_to(here) else path.as_uri()

@@ -1,4 +1,4 @@
-"""Which machines a command is about: ``--topology``, ``--sysfs`` and ``--live``, the same for every command."""
+"""Options that name machines, the same for every command: ``--topology``, ``--sysfs`` and ``--live``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WAYS: Final = "--topology FILE, --sysfs DIR or --live"
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where one machine is read from.
+    """The source of one machine.
 
     Attributes:
         node: The node's name.
@@ -64,7 +64,7 @@ class Machines:
         return bool(self.files or self.folders or self.this_machine)
 
     def read(self, *, copies: int = 1) -> list[Inventory]:
-        """The machines in the order topology files, sysfs folders, this machine; at least one.
+        """Read the machines, in the order topology files, sysfs folders, this machine; at least one.
 
         Args:
             copies: How many nodes each machine makes; where it is more than one, they are named ``name-1``, ``name-2``.
@@ -80,7 +80,7 @@ class Machines:
         return self._read(list(self._sources()), copies)
 
     def read_one(self, *, node: str | None = None) -> Inventory:
-        """The one machine that a command takes.
+        """Read the one machine that a command takes.
 
         Args:
             node: The node's name, instead of the one made from the source's name.
@@ -127,7 +127,7 @@ class Machines:
         return inventories
 
     def _check_hardware(self, sources: Mapping[str, _Source]) -> None:
-        """Refuse what the flags say of GPUs that their source describes itself, or of nodes that there are not."""
+        """Refuse flags about GPUs that their source describes itself, and about nodes that do not exist."""
         any_file = any(source.is_file for source in sources.values())
         for flag, given in (("--gpu-model", self.hardware.models), ("--gpu-memory", self.hardware.memories)):
             for node in given:
@@ -143,7 +143,7 @@ class Machines:
 def machine_options(
     command: Callable[..., Any] | None = None, *, positional: bool = True, gpu_memory: bool = True
 ) -> Callable[..., Any]:
-    """Adds the options that name machines and what their sources leave out, handed on as one argument ``machines``.
+    """Add the options that name machines and what their sources leave out, passed on as one argument ``machines``.
 
     Args:
         command: The command's function.
@@ -205,7 +205,7 @@ def _of_this_machine(node: str) -> Inventory:
 
 
 def _folder_name(folder: Path) -> str:
-    """A folder is named after its machine: ``dumps/worker-1`` and ``dumps/worker-1/sys`` give ``worker-1``."""
+    """Return the machine after which a folder is named: ``worker-1`` for ``dumps/worker-1`` and its ``sys``."""
     path = folder.absolute()
     return _as_node_name(path.parent.name if path.name == "sys" else path.name)
 

@@ -17,7 +17,7 @@ import click
 from driver import __version__
 from driver.adapters.command_line import INTERRUPTED, run_command
 from driver.cli import interrupts
-from driver.cli.failure import tell
+from driver.cli.output import print_error
 from driver.errors import RootportError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _COMMANDS: Final = {
 
 _KUBECTL_PLUGIN: Final = "kubectl-rootport"
 _COMPLETE: Final = "_ROOTPORT_COMPLETE"
-"""The variable in which the script of ``rootport completion`` says what it wants to know (click's convention)."""
+"""The environment variable with what the script of ``rootport completion`` asks for (click's convention)."""
 
 
 class _LazyGroup(click.Group):
@@ -108,13 +108,13 @@ def main() -> None:
 
 
 def _near(name: str) -> str | None:
-    import difflib  # noqa: PLC0415 - only a mistake needs it
+    from driver.spelling import close_matches  # noqa: PLC0415 - only a mistake needs it
 
-    return next(iter(difflib.get_close_matches(name, _COMMANDS, n=1)), None)
+    return next(iter(close_matches(name, _COMMANDS)), None)
 
 
 def _program() -> str:
-    """What the user typed: kubectl runs ``kubectl-rootport`` for ``kubectl rootport`` (kubectl's plugins)."""
+    """Return what the user typed: kubectl runs ``kubectl-rootport`` for ``kubectl rootport`` (kubectl's plugins)."""
     return "kubectl rootport" if Path(sys.argv[0]).name == _KUBECTL_PLUGIN else "rootport"
 
 
@@ -152,7 +152,7 @@ def _exit_code() -> int:
 def _show_error(error: RootportError) -> None:
     if interrupts.happened():
         raise error
-    tell(error)
+    print_error(error)
 
 
 if __name__ == "__main__":

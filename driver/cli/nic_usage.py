@@ -1,4 +1,4 @@
-"""What is given and what is left of RDMA NICs that several claims share: bandwidth, and virtual functions of a pool."""
+"""Counts what is allocated and left of RDMA NICs that several claims share: bandwidth, and VFs of a pool."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["bandwidth_share", "nic_left", "nic_left_text", "vf_share"]
 
 
 def vf_share(device: AllocatableDevice, vf: DeviceName | None) -> str:
-    """Of a pool, which VF was given; empty for what is no pool."""
+    """Return which VF of a pool was allocated; empty for what is no pool."""
     if not isinstance(device, RdmaVfPool):
         return ""
     return vf or "1 VF"
 
 
 def bandwidth_share(device: AllocatableDevice, result: DeviceRequestAllocationResult) -> str:
-    """Of a NIC, the bandwidth that was given; empty where that is all of it, or no NIC."""
-    given = _bandwidth(result)
-    if not isinstance(device, RdmaNic) or given is None or given >= (device.bandwidth or 0):
+    """Return the bandwidth that was allocated of a NIC; empty for all of it, and for what is no NIC."""
+    allocated = _bandwidth(result)
+    if not isinstance(device, RdmaNic) or allocated is None or allocated >= (device.bandwidth or 0):
         return ""
-    return f"{Quantity.of(given)}bit/s"
+    return f"{Quantity.of(allocated)}bit/s"
 
 
 def nic_left(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> dict[str, Any]:
-    """As data: bits per second of bandwidth, or VFs, that are left of a NIC of which these were given."""
+    """Return what is left of a NIC: bits per second of bandwidth, or VFs."""
     pool = vf_pool(nic)
     if pool is not None and any(result.device == pool.name for result in results):
         total = len(pool.vfs)
@@ -39,7 +39,7 @@ def nic_left(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> 
 
 
 def nic_left_text(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]) -> str:
-    """As :func:`nic_left`, in a few words."""
+    """Return the same in a few words."""
     left = nic_left(nic, results)
     if "vfs" in left:
         return f"{left['vfs']['free']} of {left['vfs']['total']} VFs"
@@ -47,5 +47,5 @@ def nic_left_text(nic: RdmaNic, results: Sequence[DeviceRequestAllocationResult]
 
 
 def _bandwidth(result: DeviceRequestAllocationResult) -> int | None:
-    given = result.consumed_capacity.get(attributes.BANDWIDTH)
-    return None if given is None else given.ceil()
+    allocated = result.consumed_capacity.get(attributes.BANDWIDTH)
+    return None if allocated is None else allocated.ceil()

@@ -1,4 +1,4 @@
-"""One node as a tree for a terminal: NUMA node, root, switch, device, and who has it."""
+"""Draws one node as a tree for a terminal: NUMA node, root, switch, device, and who has it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMES: Final = {"gpu": "GPU", "rdma": "RDMA NIC", "rdma-vf": "VF", "fpga": "FPG
 
 
 def node_tree(node: NodeOverview, devices: Sequence[Device]) -> Tree:
-    """The tree.
+    """Draw a node as a tree.
 
     Args:
         node: The node in a few words.
@@ -72,7 +72,7 @@ def _title(node: NodeOverview) -> Text:
 
 
 def _silence(devices: Sequence[Device]) -> Sequence[str]:
-    """What the controller says of a node that it hears nothing of; once, not for each device."""
+    """Return the note on a node of which the controller hears nothing; it stands once, not at each device."""
     conditions = [condition for device in devices if device.status for condition in device.status.conditions]
     # What nobody watched before has been Unknown for longer.
     last = max((item for item in conditions if item.reason == _SILENT), key=_since, default=None)
@@ -84,7 +84,7 @@ def _since(condition: Condition) -> str:
 
 
 def _models(node: NodeOverview) -> defaultdict[str, set[str]]:
-    """The models, by type of device."""
+    """Return the models, by type of device."""
     models: defaultdict[str, set[str]] = defaultdict(set)
     for device in node.devices:
         models[device.type].add(device.model)
@@ -105,7 +105,7 @@ def _levels(device: Device) -> tuple[str, ...]:
 
 
 def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
-    """``gpu-0  Healthy  shared: 50% core, 40/79.6Gi given``."""
+    """Return a device's line, such as ``gpu-0  Healthy  shared: 50% core, 40/79.6Gi given``."""
     spec, shown = device.spec, device_overview(device)
     line = Text(shown.name, style="bold")
     about = [spec.model if len(models[spec.type]) > 1 else None, spec.rdma_device]
@@ -121,7 +121,7 @@ def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
 
 
 def _use(shown: DeviceOverview) -> str:
-    """What of it is given, or how much of it there is."""
+    """Return what is allocated of a device, or how much of it there is."""
     if not shown.mode:
         is_free = shown.offered and shown.state != "Unhealthy"
         parts = ["free"] if is_free else []
@@ -154,7 +154,7 @@ def _use(shown: DeviceOverview) -> str:
 
 
 def _add_details(branch: Tree, device: Device, functions: Sequence[Device] = ()) -> None:
-    """What is wrong with a device and who has it; who has one of these functions of it is told there."""
+    """Return lines on what is wrong with a device and who has it; who has one of its functions stands there."""
     for condition in _troubles(device):
         style = "red" if condition.type == "Healthy" and condition.status == "False" else "yellow"
         branch.add(
@@ -173,7 +173,7 @@ def _add_details(branch: Tree, device: Device, functions: Sequence[Device] = ())
 
 
 def _what(allocation: DeviceAllocation) -> tuple[str, ...]:
-    """Which allocation it is: a virtual function's stands at its NIC as well."""
+    """Return the identity of an allocation: a virtual function's stands at its NIC as well."""
     return allocation.uid, allocation.request, allocation.device, allocation.share_id or ""
 
 
@@ -185,7 +185,7 @@ def _troubles(device: Device) -> Iterator[Condition]:
 
 
 def _holder(device: Device, allocation: DeviceAllocation) -> Iterator[Text]:
-    """``◀ ml/train-0 (main)  50% core, 40Gi, enforced by MPS  claim train``, a line for each pod."""
+    """Return a line for each pod: ``◀ ml/train-0 (main)  50% core, 40Gi, enforced by MPS  claim train``."""
     parts = []
     if allocation.device != device.spec.device_name:
         parts.append(allocation.device)
@@ -218,7 +218,7 @@ def _size(memory: Quantity) -> str:
 
 
 def _add_functions(branch: Tree, functions: Sequence[Device], models: Mapping[str, Collection[str]]) -> None:
-    """The virtual functions that somebody has, or that are not well."""
+    """Return the virtual functions that are allocated, or that are not well."""
     idle = 0
     for function in sorted(functions, key=lambda item: name_order(item.spec.device_name)):
         status = function.status

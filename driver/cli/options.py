@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Path(click.Path):
-    """A path; existence is checked where the file is read: there the message can say what was expected of it."""
+    """Takes a path; existence is checked when the file is read, where the message can say what it should be."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -47,7 +47,7 @@ FOLDER = _Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class HardwareFlags:
-    """``--gpu-model`` and ``--gpu-memory``: what a topology file does not record.
+    """The flags ``--gpu-model`` and ``--gpu-memory``, for what a topology file does not record.
 
     Attributes:
         models: Node name → model; the key "" is for every node that is not named.
@@ -58,14 +58,14 @@ class HardwareFlags:
     memories: dict[str, int]
 
     def of(self, node: str) -> HardwareFacts:
-        """What the flags say about a node's GPUs."""
+        """Return what the flags say about a node's GPUs."""
         return HardwareFacts(
             gpu_model=self.models.get(node, self.models.get("")),
             gpu_memory_bytes=self.memories.get(node, self.memories.get("")),
         )
 
     def check(self, nodes: Collection[str]) -> None:
-        """Refuse flags for nodes that there are not.
+        """Refuse flags for nodes that do not exist.
 
         Raises:
             InputError: A flag names a node that is not among ``nodes``.
@@ -77,7 +77,7 @@ class HardwareFlags:
 
 
 def hardware_options(command: Callable[..., Any], *, memory: bool = True) -> Callable[..., Any]:
-    """Adds ``--gpu-model`` and, with ``memory``, ``--gpu-memory``, handed on as one argument ``hardware``."""
+    """Add ``--gpu-model`` and, with ``memory``, ``--gpu-memory``, passed on as one argument ``hardware``."""
 
     @wraps(command)
     def wrapped(gpu_models: tuple[str, ...], gpu_memories: tuple[str, ...] = (), **rest: Any) -> Any:
@@ -103,7 +103,7 @@ def hardware_options(command: Callable[..., Any], *, memory: bool = True) -> Cal
 
 
 def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--gpu-policies`` and ``--nic-policies``, as ``policies`` and ``nic_policies``."""
+    """Add ``--gpu-policies`` and ``--nic-policies``, passed on as ``policies`` and ``nic_policies``."""
 
     @wraps(command)
     def wrapped(gpu_policies: Path | None, nic_policies: Path | None, **rest: Any) -> Any:
@@ -155,7 +155,7 @@ def refuse_small_amount(flag: str, capacity: str, amount: Quantity) -> None:
 
 
 def output_option(*choices: str) -> Callable[[F], F]:
-    """``-o``; the first choice is the default."""
+    """Add ``-o``, whose first choice is the default."""
     return click.option(
         "-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True, help="Output format."
     )

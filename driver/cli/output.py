@@ -1,35 +1,58 @@
-"""Structured output: JSON and YAML as kubectl writes them."""
+"""What commands print: JSON and YAML as kubectl writes them; errors and notes on standard error."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
-import yaml
+import click
 
-__all__ = ["to_json", "to_yaml", "yaml_stream"]
+from driver.errors import RootportError
 
-_DumperBase: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+__all__ = ["NO_ANSWER", "print_error", "print_note", "to_json", "to_yaml", "yaml_stream"]
+
+NO_ANSWER: Final = 2
+"""Exit code of a command that could not answer, where 1 is an answer."""
 
 
-class _Dumper(_DumperBase):  # type: ignore[misc] # chosen at run time: libyaml's emitter where it is built in
-    """PyYAML's safe dumper without anchors: equal parts are written out, as kubectl does."""
+def print_error(error: RootportError) -> None:
+    """Print an error on standard error."""
+    click.echo(f"rootport: {_clean(str(error))}", err=True)
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
-        return True
+
+def print_note(text: str) -> None:
+    """Print what the reader of an answer should know on standard error."""
+    click.echo(f"note: {_clean(text)}", err=True)
 
 
 def to_json(value: object) -> str:
-    """Indented JSON with a closing line end."""
+    """Return indented JSON with a line end."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def to_yaml(value: object) -> str:
-    """One YAML document."""
-    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+    """Return one YAML document."""
+    import yaml  # noqa: PLC0415 - most commands need none
+
+    return str(yaml.dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120))
 
 
 def yaml_stream(values: Iterable[object]) -> str:
-    """A YAML stream that ``kubectl apply -f`` takes."""
+    """Return a YAML stream that ``kubectl apply -f`` takes."""
     return "---\n".join(to_yaml(value) for value in values)
+
+
+@cache
+def _dumper() -> Any:
+    """Return PyYAML's safe dumper without anchors: equal parts are written out, as kubectl does."""
+    import yaml  # noqa: PLC0415 - as above
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's emitter where it is built in
+    return type("Dumper", (base,), {"ignore_aliases": lambda _self, _data: True})
+
+
+def _clean(text: str) -> str:
+    """Return the text without what a terminal would act on: names in it may come from anybody's file."""
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)

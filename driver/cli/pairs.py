@@ -1,4 +1,4 @@
-"""``rootport pairs``: the claim for GPUs and the RDMA NICs next to them, which nobody should write by hand."""
+"""``rootport pairs``: writes the claim for GPUs and the RDMA NICs next to them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from driver.pairs import PairsRequest, Scope, claim_spec
 __all__ = ["command"]
 
 _QUICK_LADDER: Final = 4
-"""Groups; one that does not fit on a node takes kube-scheduler 0.2 s with four, 2 s with five, over 4 s with more
-(measured with Kubernetes' allocator v0.36.3 on an ND H100 v5: docs/user/joint-allocation.md)."""
+"""The most groups for which a ladder is quick: a claim that does not fit on a node takes kube-scheduler 0.2 s with four
+groups, 2 s with five, over 4 s with more (measured with Kubernetes' allocator v0.36.3 on an ND H100 v5:
+docs/user/joint-allocation.md)."""
 _CHOSEN: Final = "note: --scope {}, {}: kube-scheduler is slow to search a ladder of {} groups"
 _FOR_THE_MACHINE: Final = "the nearest that the machine has room for"
 _FOR_ANY_MACHINE: Final = "for nodes with PCIe switches (rootport topo shows them; without, use --scope root or numa)"
@@ -43,8 +44,8 @@ _SLOW_LADDER: Final = (
 )
 
 
-def _wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags of a :class:`PairsRequest`, handed on as one argument ``pairs``."""
+def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of a :class:`PairsRequest`, passed on as one argument ``pairs``."""
 
     @wraps(command)
     def wrapped(
@@ -112,7 +113,7 @@ Examples:
 Where a machine is named (FILE is a topology file), stderr tells what it can give; exit
 code 1: no room for the claim, or it is not known.
 """)  # fmt: skip
-@_wish_options
+@_pairs_options
 @click.option("--template", is_flag=True, help="A ResourceClaimTemplate: a claim of its own for each pod.")
 @click.option("--name", default="pairs", show_default=True, help="The object's name.")
 @click.option("--namespace", default="", help="The object's namespace.")

@@ -1,4 +1,4 @@
-"""What machines can give of a claim for GPUs and NICs: which scopes, and which devices it would get."""
+"""Tries a claim for GPUs and NICs on machines: with which scopes it fits, and which devices it would get."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TriedMachines:
         return bool(self._machines)
 
     def nearest(self, pairs: PairsRequest) -> Scope | None:
-        """The nearest scope with which all machines have room for the groups; None where there is none."""
+        """Return the nearest scope with which all machines have room for the groups, or None."""
         if not self._machines:
             return None
         fitting = (
@@ -54,13 +54,13 @@ class TriedMachines:
         return next(fitting, None)
 
     def report(self, pairs: PairsRequest) -> int:
-        """Tell on stderr what the machines can give, so that stdout is the claim alone.
+        """Print on stderr what the machines have room for, so that stdout is the claim alone.
 
         Returns:
             The exit code: 0 where every machine has room for the claim, else 1.
         """
         screen = console(stderr=True)
-        fits = [machine.tell(screen, pairs) for machine in self._machines]
+        fits = [machine.print_on(screen, pairs) for machine in self._machines]
         return 0 if all(fits) else 1
 
 
@@ -75,14 +75,14 @@ class _Machine:
         self._tried: dict[PairsRequest, tuple[DeviceRequestAllocationResult, ...] | None] = {}
 
     def fits(self, pairs: PairsRequest) -> bool:
-        """Whether it has room, as far as can be told."""
+        """Whether the machine has room, as far as is known."""
         try:
             return self._allocate(pairs) is not None
         except AllocationError:
             return False
 
-    def tell(self, screen: Console, pairs: PairsRequest) -> bool:
-        """Tell what the machine can give; whether it has room for the claim."""
+    def print_on(self, screen: Console, pairs: PairsRequest) -> bool:
+        """Print what the machine has room for; return whether it has room for the claim."""
         screen.print(f"{self._inventory.node}:", style="bold")
         for scope in _SCOPES:
             screen.print(f"  --scope {scope.value:<6}  {self._answer(replace(pairs, scope=scope))}", soft_wrap=True)
@@ -101,7 +101,7 @@ class _Machine:
         return True
 
     def _shortage(self, pairs: PairsRequest) -> str:
-        """What the machine has fewer of than the claim wants, and what to ask for instead where that fits."""
+        """Return what the machine has too few of, and what to ask for instead if that fits."""
         gpus = len(self._inventory.gpus)
         # A NIC with VFs is given by them alone, and of one NIC several shares can be given.
         nics = sum(len(nic.vfs) if pairs.virtual_functions else not nic.vfs for nic in self._inventory.nics)
@@ -162,7 +162,7 @@ class _Machine:
         return any(device.pcie.numa_node is None for device in devices) or self._allocate(by_numa) is not None
 
     def _lacking(self, pairs: PairsRequest) -> str | None:
-        """What the machine has none of, or what is not known of it, whatever the scope."""
+        """Return what the machine has none of, or what is not known of it, with any scope."""
         gpus, nics = self._inventory.gpus, self._inventory.nics
         if not gpus or not nics:
             return "no RDMA NIC" if gpus else "no GPU"

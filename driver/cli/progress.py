@@ -1,4 +1,4 @@
-"""What a person sees on a terminal while a command takes its time."""
+"""Shows progress on a terminal while a command takes its time."""
 
 from __future__ import annotations
 

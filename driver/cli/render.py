@@ -1,4 +1,4 @@
-"""Pictures of a node for a terminal: the PCIe tree with who holds what, and the distance matrix."""
+"""Draws a node for a terminal: the PCIe tree with who holds what, and the distance matrix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HOLDER_STYLES = ("green", "cyan", "magenta", "yellow", "blue", "bright_green", 
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that shows text as it is.
+    """Return a console that shows text as it is.
 
     What goes into a file or a pipe has no colours, and the width that ``COLUMNS`` says, else a fixed one.
     """
@@ -56,25 +56,23 @@ def requested_width() -> int | None:
 
 
 def print_trimmed(screen: Console, shown: RenderableType) -> None:
-    """Print it without the spaces that rich leaves at the ends of lines, so that what is copied has none."""
+    """Print something without the spaces that rich leaves at the ends of lines: what is copied has none."""
     for line in screen.render_lines(shown, pad=False):
         text = Text.assemble(*((segment.text, segment.style or "") for segment in line if not segment.control))
         text.rstrip()
         screen.print(text, soft_wrap=True)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
-    """An empty table in the house style: like kubectl's, no frame."""
-    made = Table(
-        title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", show_header=bool(columns)
-    )
+def table(*columns: str) -> Table:
+    """Return an empty table without a frame, as kubectl prints them."""
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=bool(columns))
     for column in columns:
         made.add_column(column, overflow="fold")
     return made
 
 
 def device_summary(device: Device, *, nic_model: bool = False) -> str:
-    """What a person wants to know of a device, in a few words; of a NIC its model only where it is asked for."""
+    """Return what a person wants to know of a device, in a few words; of a NIC its model only on request."""
     match device:
         case Gpu():
             memory = gibibytes(device.memory_bytes, unit=" GiB") if device.memory_bytes else None
@@ -97,7 +95,7 @@ def device_summary(device: Device, *, nic_model: bool = False) -> str:
 def pcie_tree(
     inventory: Inventory, holders: Mapping[DeviceName, str], labels: Mapping[DeviceName, str] | None = None
 ) -> Tree:
-    """The node's PCIe tree: NUMA node → root → switches → devices, each device with the claim that holds it.
+    """Draw the node's PCIe tree: NUMA node → root → switches → devices, each with the claim that holds it.
 
     Args:
         inventory: The node.
@@ -129,7 +127,7 @@ def pcie_tree(
 
 
 def _title(inventory: Inventory) -> Text:
-    """``node: 8 GPUs, 8 RDMA NICs with 64 VFs``."""
+    """Return the tree's title: ``node: 8 GPUs, 8 RDMA NICs with 64 VFs``."""
     vfs = sum(len(nic.vfs) for nic in inventory.nics)
     nics = plural(len(inventory.nics), "RDMA NIC") + (f" with {plural(vfs, 'VF')}" if vfs else "")
     fpgas = [plural(len(inventory.fpgas), "FPGA")] if inventory.fpgas else []
@@ -137,7 +135,7 @@ def _title(inventory: Inventory) -> Text:
 
 
 def in_tree_order(distances: DistanceMatrix) -> DistanceMatrix:
-    """The matrix with the devices of each type in the order in which they stand in the PCIe tree."""
+    """Return the matrix with the devices of each type in the order of the PCIe tree."""
     types = list(dict.fromkeys(row.device.type for row in distances.rows))
     places = [(types.index(row.device.type), _place(row.device)) for row in distances.rows]
     order = sorted(range(len(places)), key=places.__getitem__)
@@ -150,7 +148,7 @@ def in_tree_order(distances: DistanceMatrix) -> DistanceMatrix:
 
 
 def distance_matrix(distances: DistanceMatrix, screen: Console) -> Iterator[RenderableType]:
-    """The matrix of ``nvidia-smi topo -m``, which devices it is about, and what its terms mean.
+    """Draw the matrix of ``nvidia-smi topo -m``, with its devices and what its terms mean.
 
     Args:
         distances: The matrix, in the order in which it is shown.
@@ -184,7 +182,7 @@ def _lines(lines: Iterable[str]) -> Text:
 
 
 def _known_as(row: DistanceRow) -> str:
-    """By what other programs know the device: the RDMA device's name where it has one."""
+    """Return the name by which other programs know the device: that of the RDMA device, or none."""
     return (row.device.rdma_device if isinstance(row.device, RdmaFunction) else None) or ""
 
 
@@ -201,6 +199,6 @@ def _levels(device: Device) -> tuple[str, ...]:
 
 
 def _place(device: Device) -> tuple[object, ...]:
-    """A sort key: NUMA node by NUMA node, and what hangs together in the PCIe tree stays together."""
+    """Return a sort key: NUMA node by NUMA node, in the order of the PCIe tree."""
     numa = device.pcie.numa_node
     return (numa is None, numa or 0, _levels(device), pci_order(device.address))

@@ -1,4 +1,4 @@
-"""``rootport simulate``: the main job in one command, on a laptop."""
+"""``rootport simulate``: places pods and allocates claims on simulated nodes, without a cluster."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from driver.adapters.manifests.workloads import read_workloads
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
-from driver.cli.failure import note
 from driver.cli.machines import Machines, machine_options
 from driver.cli.options import FILE, FOLDER, output_option, policies_options
-from driver.cli.output import to_json, to_yaml
+from driver.cli.output import print_note, to_json, to_yaml
 from driver.cli.progress import progress
 from driver.cli.simulation_files import result_files
 from driver.cli.simulation_report import notes_of, plan_notes, print_report, summary
 from driver.errors import InputError
 from driver.lint import check_claim, check_class
-from driver.simulation import GivenClaim, Work, answers, simulate, work_of
+from driver.simulation import InputClaim, SimulationInput, answers, simulate, simulation_input
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]
@@ -82,12 +81,16 @@ def command(
         data = summary(simulation, why)
         click.echo(to_json(data) if output == "json" else to_yaml(data), nl=False)
     for text in notes:
-        note(text)
+        print_note(text)
     return 0 if simulation.done else 1
 
 
-def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], Work, list[str]]:
-    """The package's classes, replaced by the user's of the same name, and the user's pods and claims; notes."""
+def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], SimulationInput, list[str]]:
+    """Read the user's files.
+
+    Returns:
+        The package's classes, with the user's in place of those of the same name; the pods and claims; notes.
+    """
     notes: list[str] = []
     ours = read_manifest_text(device_classes_text(), "resourceclasses").classes
     given = read_manifests(paths)
@@ -108,7 +111,7 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], Work, list[str
         notes.append("no ResourceClaim and no ResourceClaimTemplate in the given files")
     places = {id(document): place for place, document in enumerate(given.documents)}
     claims = [
-        GivenClaim(claim=item.claim, from_template=item.from_template, place=places[id(item.document)])
+        InputClaim(claim=item.claim, from_template=item.from_template, place=places[id(item.document)])
         for item in given.claims
     ]
-    return list(classes.values()), work_of(claims, [workload for _, workload in workloads]), notes
+    return list(classes.values()), simulation_input(claims, [workload for _, workload in workloads]), notes

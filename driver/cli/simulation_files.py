@@ -1,4 +1,4 @@
-"""What ``rootport simulate --out`` writes: what a cluster's API server and nodes would hold."""
+"""Makes the files of ``rootport simulate --out``: what a cluster's API server and nodes would hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILES: Final = {
 
 
 def result_files(simulation: Simulation) -> dict[str, bytes]:
-    """Relative path → content.
+    """Return the files' contents by their relative paths.
 
     - ``claims.yaml``: every claim, with its allocation where it fits;
     - ``pods.yaml``: the pods that use them, and in ``events.yaml`` what keeps placed ones from starting;
@@ -56,10 +56,10 @@ def result_files(simulation: Simulation) -> dict[str, bytes]:
 
 
 def cdi_path(node: str, file_name: str) -> str:
-    """Where a CDI spec lies below ``--out``."""
+    """Return the path of a CDI spec below ``--out``."""
     return f"nodes/{node}/cdi/{file_name}"
 
 
 def _list(items: list[str]) -> bytes:
-    """A List that ``kubectl apply -f`` takes."""
+    """Return a List that ``kubectl apply -f`` takes."""
     return ('{"apiVersion": "v1", "kind": "List", "items": [\n' + ",\n".join(items) + "\n]}\n").encode()

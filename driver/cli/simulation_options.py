@@ -1,4 +1,4 @@
-"""What a topology file does not record of NICs and a command may assume: ``--vfs-per-nic`` and ``--nic-speed``."""
+"""Options for what a topology file does not record of NICs: ``--vfs-per-nic`` and ``--nic-speed``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_GBPS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NicFlags:
-    """The two flags.
+    """The values of the two flags.
 
     Attributes:
         vfs: Node or topology file → VFs per NIC; the key "" is for every node that is not named.
@@ -31,14 +31,14 @@ class NicFlags:
     speeds: Mapping[str, int] = field(default_factory=dict)
 
     def applied(self, inventory: Inventory, *names: str) -> Inventory:
-        """The node as the flags say; ``names`` are those by which they may mean it, the nearest first."""
+        """Return the node as the flags say; ``names`` are the names that they may have for it, the nearest first."""
         speed, vfs = _of(self.speeds, names), _of(self.vfs, names)
         if speed is not None:
             inventory = with_assumed_speed(inventory, speed)
         return inventory if vfs is None else with_assumed_vfs(inventory, vfs)
 
     def check(self, names: Collection[str]) -> None:
-        """Refuse flags for nodes that there are not.
+        """Refuse flags for nodes that do not exist.
 
         Raises:
             InputError: A flag names a node that is not among ``names``.
@@ -50,7 +50,7 @@ class NicFlags:
 
 
 def nic_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the two flags, handed on as one argument ``nics``."""
+    """Add the two flags, passed on as one argument ``nics``."""
 
     @wraps(command)
     def wrapped(vfs_per_nic: tuple[str, ...], nic_speed: tuple[str, ...], **rest: Any) -> Any:

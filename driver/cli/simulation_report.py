@@ -1,4 +1,4 @@
-"""A simulation's result for a person (tables and trees) and for a program (plain data)."""
+"""Shows a simulation's result to a person (tables and trees) and to a program (plain data)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from driver.layout import left_out_notes
 from driver.model.devices import DeviceName, DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device
-from driver.simulation import INTERFACES_ASSUMED, Answer, Outcome, PodOutcome, Simulation
+from driver.simulation import INTERFACES_ASSUMED, Answer, ClaimOutcome, PodOutcome, Simulation
 from driver.wording import plural
 
 __all__ = ["notes_of", "plan_notes", "print_report", "summary"]
@@ -40,7 +40,7 @@ _TYPE_NAMES: Final = {
 
 
 def summary(simulation: Simulation, why: Mapping[str, Answer]) -> dict[str, Any]:
-    """The result as JSON types: one entry a node, one a claim, one a pod of the files.
+    """Return the result as JSON types: an entry for each node, claim and pod of the files.
 
     Args:
         simulation: The result.
@@ -78,7 +78,7 @@ def _node_summary(
     return data | ({"sharedGpus": shared} if shared else {}) | ({"sharedNics": shared_nics} if shared_nics else {})
 
 
-def _claim_summary(outcome: Outcome, why: Mapping[str, Answer]) -> dict[str, Any]:
+def _claim_summary(outcome: ClaimOutcome, why: Mapping[str, Answer]) -> dict[str, Any]:
     meta, allocation = outcome.claim.metadata, outcome.claim.status.allocation
     data: dict[str, Any] = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid, "node": outcome.node}
     if not outcome.done:
@@ -125,7 +125,7 @@ def _result_summary(result: DeviceRequestAllocationResult) -> dict[str, Any]:
 
 
 def print_report(simulation: Simulation, why: Mapping[str, Answer], out: Path | None) -> None:
-    """What went where, the nodes' PCIe trees with their holders, and what does not fit."""
+    """Print what was placed where, the nodes' PCIe trees with their holders, and what does not fit."""
     screen = console()
     used = usage(simulation)
     _print_nodes(screen, simulation, used)
@@ -239,8 +239,8 @@ def _print_claims(
     _print_rest(screen, len(simulation.outcomes) - _ROWS_SHOWN, "more claim")
 
 
-def _vf(outcome: Outcome, result: DeviceRequestAllocationResult) -> DeviceName | None:
-    """Which VF a claim was given of a pool."""
+def _vf(outcome: ClaimOutcome, result: DeviceRequestAllocationResult) -> DeviceName | None:
+    """Return the VF of a pool that a claim has."""
     prepared = outcome.plan.devices if outcome.plan is not None else ()
     uses = (item.nic_use for item in prepared if (item.device, item.share_id) == (result.device, result.share_id))
     return next((use.vf for use in uses if use is not None), None)
@@ -259,7 +259,7 @@ def _print_trees(screen: Console, simulation: Simulation, used: Mapping[str, Nod
 
 
 def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies) -> list[str]:
-    """What is not known, left out or assumed of the nodes: each once, with how many nodes where it is not of all."""
+    """Return what is not known, left out or assumed of the nodes: each once, and of how many nodes if not of all."""
     notes: Counter[str] = Counter()
     known: dict[object, tuple[str, ...]] = {}
     for node in inventories:
@@ -274,7 +274,7 @@ def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies) -> list[st
 
 
 def plan_notes(simulation: Simulation) -> list[str]:
-    """What is assumed in the CDI specs."""
+    """Return notes on what is assumed in the CDI specs."""
     notes = [outcome.plan.notes for outcome in simulation.outcomes if outcome.plan and outcome.plan.notes]
     told = ["Topology files do not number device nodes: the CDI specs take the devices' indices, as nodes usually do."]
     moved = sum(INTERFACES_ASSUMED in of_claim for of_claim in notes)
@@ -290,7 +290,7 @@ def _print_rest(screen: Console, count: int, what: str, what_else: str = "") -> 
 
 
 def _published(simulation: Simulation) -> Mapping[str, list[tuple[Device, ...]]]:
-    """Node → the devices of each of its slices."""
+    """Return the devices of each of a node's slices, by node."""
     published: defaultdict[str, list[tuple[Device, ...]]] = defaultdict(list)
     for resource_slice in simulation.slices:
         published[resource_slice.spec.pool.name].append(resource_slice.spec.devices)

@@ -1,4 +1,4 @@
-"""Why some pods of a simulation have no node: on a terminal each answer once, with all that it is the answer for."""
+"""Prints why pods of a simulation have no node: each answer once, with all claims or pods that it is for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASKS: Final = re.compile(
     r"claim [^ ]+, request [^ ]+ asks for [^;]*; |claim [^ ]+: (?=matchAttribute|distinctAttribute)"
     r"|^pod [^ ]+ (?=makes its claim|names claim)|(?<=^cannot be prepared: )claim [^ ]+ \(uid [^)]*\)(, |: )"
 )
-"""What an answer begins with: who asks for what, which the reader has written. The rest is the same for many."""
+"""The beginning of an answer, which names who asks for what; what follows is the same for many."""
 
 _COUNT: Final = re.compile(r"claim [^ ]+, request [^ ]+ asks for ((?!1 )[0-9]+ devices) ")
 
@@ -88,7 +88,7 @@ def print_why(screen: Console, simulation: Simulation, why: Mapping[str, Answer]
 
 
 def _names(pod: PodOutcome, pending: set[str]) -> list[str]:
-    """The pod's claims that lack something; the pod itself where none does."""
+    """Return the pod's claims that are not done; the pod itself if all are."""
     return [key for key in pod.pod.claim_keys if key in pending] or [f"pod {pod.pod.key}"]
 
 
@@ -98,7 +98,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _print_lines(screen: Console, text: str, *, indent: str, style: str = "") -> None:
-    """In lines of the terminal's width; names, which are copied from here, are not broken."""
+    """Print a text in lines of the terminal's width, without breaking names, which people copy."""
     printable = "".join(char if char.isprintable() else " " for char in text)
     width = max(min(screen.width, _WIDEST), 40)
     for line in textwrap.wrap(

@@ -1,4 +1,4 @@
-"""``rootport slices``: what the driver would publish for a machine."""
+"""``rootport slices``: prints what the driver would publish for a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rootport status``: what is free, allocated and broken, by node; and one node as a tree."""
+"""``rootport status``: shows what is free, allocated and broken, by node; and one node as a tree."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from driver.cli.cluster_options import Connect, check_node_name, connect_option
-from driver.cli.failure import note, tell
 from driver.cli.options import FILE, output_option
-from driver.cli.output import to_json
+from driver.cli.output import NO_ANSWER, print_error, print_note, to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_NO_ANSWER = 2
 _INSTEAD = "name a folder or file of dumps with --from"
 
 
@@ -69,10 +67,10 @@ def command(
         if dumps is not None and selector:
             raise InputError("--from and --selector: labels are matched by an API server", hint="leave one of them out")
         observed = _observed(connect, selector, node) if dumps is None else _dumped(dumps, node)
-        return _told(node, observed, unhealthy=unhealthy, is_selected=bool(selector), output=output)
+        return _show(node, observed, unhealthy=unhealthy, is_selected=bool(selector), output=output)
     except RootportError as error:
-        tell(error)
-        return _NO_ANSWER
+        print_error(error)
+        return NO_ANSWER
 
 
 def _dumped(dumps: Path, node: str | None) -> Observation:
@@ -90,12 +88,12 @@ def _observed(connect: Connect, selector: str, node: str | None) -> Observation:
         return read_observed(api, selector=selector, node=node, seen=step)
 
 
-def _told(node: str | None, observed: Observation, *, unhealthy: bool, is_selected: bool, output: str) -> int:
+def _show(node: str | None, observed: Observation, *, unhealthy: bool, is_selected: bool, output: str) -> int:
     from driver.cli.status_report import print_cluster, print_node  # noqa: PLC0415 - as below
     from driver.status.cluster import is_healthy, node_overviews  # noqa: PLC0415 - not for --help
 
     for text in observed.notes:
-        note(text)
+        print_note(text)
     nodes = node_overviews(observed.devices, observed.readiness)
     if node is not None:
         (overview,) = nodes

@@ -1,4 +1,4 @@
-"""The state of a cluster as a table, and of a node as a tree, on a terminal."""
+"""Prints the state of a cluster as a table, and of a node as a tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULTS_SHOWN: Final = 20
 
 
 def print_cluster(nodes: Sequence[NodeOverview], *, only_unhealthy: bool, is_selected: bool) -> None:
-    """A line for each node, the sum, and what is wrong.
+    """Print a line for each node, the sum, and what is wrong.
 
     Args:
         nodes: The nodes.
@@ -38,7 +38,7 @@ def print_cluster(nodes: Sequence[NodeOverview], *, only_unhealthy: bool, is_sel
 
 
 def print_node(node: NodeOverview, devices: Sequence[Device]) -> None:
-    """The node's PCIe tree, each device with its state, what is given of it, and to whom."""
+    """Print the node's PCIe tree: each device with its state, what of it is allocated, and who has it."""
     screen = console()
     with screen.capture() as captured:
         screen.print(node_tree(node, devices))

@@ -1,4 +1,4 @@
-"""``rootport top``: what the GPUs do now, and who has them."""
+"""``rootport top``: shows what the GPUs do now, and who has them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from driver.cli.cluster_options import Connect, check_node_name, connect_option
-from driver.cli.failure import tell
 from driver.cli.options import output_option
-from driver.cli.output import to_json
+from driver.cli.output import NO_ANSWER, print_error, to_json
 from driver.cli.progress import progress
 from driver.errors import InputError, RootportError
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_NO_ANSWER: Final = 2
 _AT_ONCE: Final = 32
 _TIMEOUT_S: Final = 15.0
 _INSTEAD: Final = "use what needs no cluster: `rootport status` and `explain` read dumps, `topo` shows a machine"
@@ -64,8 +62,8 @@ def command(node: str | None, connect: Connect, sort: str, output: str) -> int:
             check_node_name(node)
         loads = _loads(connect, node)
     except RootportError as error:
-        tell(error)
-        return _NO_ANSWER
+        print_error(error)
+        return NO_ANSWER
     if output == "json":
         click.echo(to_json({"nodes": [load.to_wire() for load in loads]}), nl=False)
     else:
@@ -103,7 +101,7 @@ def _loads(connect: Connect, node: str | None) -> list[NodeLoad]:
 
 
 def _load(api: KubernetesApi, pod: PluginPod) -> NodeLoad:
-    """One node; that it does not answer is a part of the answer, that we may not ask is not."""
+    """Ask one node. That it does not answer is a part of the result; that asking is forbidden is an error."""
     from driver.adapters.http.metrics_reader import read_samples  # noqa: PLC0415 - as above
     from driver.adapters.kubernetes.errors import ForbiddenError  # noqa: PLC0415 - as above
     from driver.adapters.kubernetes.status_objects import NAMESPACE, plugin_metrics  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""What GPUs do, as a table."""
+"""Prints what GPUs do as a table."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class NodeLoad:
     error: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the node as JSON types."""
         error = {"error": self.error} if self.error else {}
         return {"name": self.node, **error, "devices": [device.to_wire() for device in self.devices]}
 
 
 def print_loads(loads: Sequence[NodeLoad], *, sort: str, one_node: bool) -> None:
-    """A line for each GPU.
+    """Print a line for each GPU.
 
     Args:
         loads: The nodes, by name.
@@ -93,21 +93,21 @@ def _cells(device: DeviceLoad) -> list[str]:
     return [
         _DASH if device.utilization is None else percent(device.utilization),
         memory,
-        _given(device),
+        _allocated(device),
         _DASH if device.temperature is None else f"{device.temperature:.0f}C",
         _DASH if device.power is None else f"{device.power:.0f}W",
     ]
 
 
-def _given(device: DeviceLoad) -> str:
-    """``50% 40Gi``; of a GPU in partitions the core may not be told."""
+def _allocated(device: DeviceLoad) -> str:
+    """Return what is allocated of a GPU, ``50% 40Gi``; of one in partitions the core may not be known."""
     core = percent(device.core_allocated) if device.core_allocated else ""
     memory = gibibytes(device.memory_allocated) if device.memory_allocated else ""
     return f"{core} {memory}".strip() or _DASH
 
 
 def _holders(device: DeviceLoad) -> str:
-    """``ml/train-0, ml/notebook``: pods, or claims whose pods are not known; where there are several, their shares."""
+    """Return who has a GPU, ``ml/train-0, ml/notebook``: pods, or claims of unknown pods; of several, their shares."""
     shares: dict[str, float] = {}
     for holder in device.holders:
         who = _who(holder)

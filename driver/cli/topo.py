@@ -1,4 +1,4 @@
-"""``rootport topo``: a machine's PCIe tree, and the matrix of distances that ``nvidia-smi topo -m`` shows."""
+"""``rootport topo``: draws a machine's PCIe tree, and the matrix of distances of ``nvidia-smi topo -m``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _print(inventory: Inventory, distances: DistanceMatrix) -> None:
 
 
 def _data(inventory: Inventory, distances: DistanceMatrix) -> dict[str, Any]:
-    """The inventory in the spelling of Kubernetes' API, each device with its name in slices and in the matrix."""
+    """Return the inventory in the spelling of Kubernetes' API; devices have their names in slices and in the matrix."""
     data: dict[str, Any] = _camel(TypeAdapter(Inventory).dump_python(inventory, mode="json", exclude_none=True))
     labels = {row.device.address: row.label for row in distances.rows}
     names = {device.address: device.name for device in inventory.devices()}

@@ -137,7 +137,7 @@ def from_json(content: bytes, *, boot_id: str) -> FaultHistory:
     try:
         found = FaultHistory.model_validate_json(content)
     except ValidationError as error:
-        raise UnreadableHistoryError(first_error(error)) from None
+        raise UnreadableHistoryError(first_error(error, with_input=False)) from None
     return found if found.boot_id == boot_id else FaultHistory(boot_id=boot_id)
 
 

@@ -131,8 +131,8 @@ def link_state(function: RdmaFunction) -> str | None:
     return _ACTIVE if _ACTIVE in states else next(iter(states), None)
 
 
-def _present(given: _Attributes) -> _Present:
-    return {name: value for name, value in given.items() if value is not None}
+def _present(values: _Attributes) -> _Present:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _common(device: Device, vendor: str | None) -> _Attributes:

@@ -16,7 +16,7 @@ _NOTHING: Final[Mapping[str, DeviceAttribute]] = MappingProxyType({})
 
 
 def with_extra(
-    given: dict[str, DeviceAttribute],
+    own: dict[str, DeviceAttribute],
     extra: Sequence[ExtraAttribute],
     not_published: Mapping[str, DeviceAttribute] = _NOTHING,
 ) -> dict[str, DeviceAttribute]:
@@ -25,11 +25,11 @@ def with_extra(
     An attribute whose source the device does not have is absent, as the source is.
 
     Args:
-        given: What the device publishes by itself.
+        own: What the device publishes by itself.
         extra: What the policy adds.
         not_published: Values that it does not publish by itself, and that can be published by a policy.
     """
-    values = {**not_published, **given}
+    values = {**not_published, **own}
     # Names without a domain are of the driver's own.
     names = ((entry.name.removeprefix(f"{DRIVER_NAME}/"), entry.source) for entry in extra)
-    return given | {name: values[source] for name, source in names if source in values and name not in given}
+    return own | {name: values[source] for name, source in names if source in values and name not in own}

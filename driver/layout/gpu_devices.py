@@ -72,12 +72,12 @@ class GpuDevices:
         counters = self.offer.counters
         for partition in self.offer.partitions:
             memory = Quantity.of(partition.profile.memory_bytes, binary=True)
-            given = partition_attributes(partition)
+            published = partition_attributes(partition)
             if extra := self.policy.extra_attributes:
-                given = with_extra(given, extra, partition_gpu_attributes(partition, domains=self.domains))
+                published = with_extra(published, extra, partition_gpu_attributes(partition, domains=self.domains))
             yield Device(
                 name=partition.name,
-                attributes=given,
+                attributes=published,
                 capacity={attributes.MEMORY: DeviceCapacity(value=memory)},
                 consumes_counters=self._consumes(None if counters is None else counters.of_partition(partition)),
             )
@@ -87,11 +87,13 @@ class GpuDevices:
         if self.offer.counters is not None:
             yield CounterSet(name=self.counter_set, counters=_counters(self.offer.counters.totals))
 
-    def _shareable(self, name: str, given: dict[str, DeviceAttribute], capacity: dict[str, DeviceCapacity]) -> Device:
+    def _shareable(
+        self, name: str, published: dict[str, DeviceAttribute], capacity: dict[str, DeviceCapacity]
+    ) -> Device:
         counters = self.offer.counters
         return Device(
             name=name,
-            attributes=with_extra(given, self.policy.extra_attributes),
+            attributes=with_extra(published, self.policy.extra_attributes),
             capacity=capacity | _shares(self.policy),
             consumes_counters=self._consumes(None if counters is None else counters.of_all),
             allow_multiple_allocations=True,

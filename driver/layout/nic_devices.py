@@ -100,30 +100,30 @@ class NicDevices:
         capacity = {}
         if bandwidth is not None and policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE:
             capacity = {attributes.BANDWIDTH: _share_of(bandwidth, policy.bandwidth)}
-        given = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(nic.name, given, capacity, nic)
+        published = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(nic.name, published, capacity, nic)
 
     def pool(self, pool: RdmaVfPool, policy: NicPolicy) -> Device:
         """Return the NIC's VFs as one device: each request takes one."""
         capacity = {attributes.VFS: one_each(len(pool.vfs))}
-        given = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(pool.name, given, capacity, pool.nic)
+        published = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(pool.name, published, capacity, pool.nic)
 
     def named(self, vf: RdmaVf, nic: RdmaNic, policy: NicPolicy) -> Device:
         """Return a VF of a NIC by its name."""
-        given = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(vf.name, given, {}, nic)
+        published = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(vf.name, published, {}, nic)
 
 
 def _device(
     name: str,
-    given: dict[str, DeviceAttribute],
+    published: dict[str, DeviceAttribute],
     capacity: dict[str, DeviceCapacity],
     nic: RdmaNic,
 ) -> Device:
     return Device(
         name=name,
-        attributes=given,
+        attributes=published,
         capacity=capacity,
         taints=_taints(nic),
         allow_multiple_allocations=True if capacity else None,

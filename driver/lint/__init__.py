@@ -1,4 +1,4 @@
-"""Claims that will hang, cost the scheduler a long search, or do something else than was meant: told before they run.
+"""Finds claims that will hang, cost the scheduler a long search, or do something else than was meant.
 
 Pure. ``lint_claim`` needs no cluster; with what a cluster publishes it says more. docs/user/lint.md explains the codes.
 """

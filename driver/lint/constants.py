@@ -1,4 +1,4 @@
-"""Selectors that are wrong whatever the device is like: in their constants, or in the types that they compare."""
+"""Finds selectors that are wrong for any device: in their constants, or in the types that they compare."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EVER_EQUAL: Final[Mapping[AttributeType, frozenset[ConstantType]]] = {
 }
 _A: Final[Mapping[AttributeType, str]] = {"string": "a string", "int": "a whole number", "version": "a version"}
 _OF_TYPES: Final = ("no such overload", "could not be converted to bool")
-"""What the errors say that types alone decide (:mod:`driver.cel`)."""
+"""The beginnings of the messages of errors that types alone decide (:mod:`driver.cel`)."""
 _CONSTANTS: Final[Mapping[ConstantType, str]] = {
     "string": "a string",
     "int": "a whole number",
@@ -40,7 +40,7 @@ _CONSTANTS: Final[Mapping[ConstantType, str]] = {
 def wrong_constants(
     path: str, selectors: Sequence[DeviceSelector], kinds: frozenset[DeviceType]
 ) -> Iterator[LintFinding]:
-    """Terms that end with an error whatever a device's values are, or that compare what is never equal.
+    """Find terms that end with an error for any device, or that compare what is never equal.
 
     Args:
         path: The field that holds the selectors.
@@ -110,7 +110,7 @@ def _amounts(path: str, term: Term, capacities: frozenset[str]) -> Iterator[Lint
 
 
 def _suffix(text: str) -> str:
-    """``40GB`` and ``40 GiB`` are what people write who do not know Kubernetes' suffixes."""
+    """Return what is meant by ``40GB`` or ``40 GiB``, which are no suffixes of Kubernetes."""
     shorter = text.strip().replace(" ", "").removesuffix("B").removesuffix("b")
     try:
         meant = f"{Quantity(shorter)}" if shorter != text else ""
@@ -143,7 +143,7 @@ def _compared(path: str, term: Term, comparison: Comparison, kinds: frozenset[De
 
 
 def _failure(term: Term, kinds: frozenset[DeviceType]) -> tuple[str, bool]:
-    """The error with which a term ends, and whether it does so for all devices; empty where it may well have answers.
+    """Return the error with which a term ends, and whether it does so for all devices; empty if it may have answers.
 
     Types are what Rootport publishes, the samples' values are not: an error of a value says nothing of other devices.
     """

@@ -1,4 +1,4 @@
-"""What the linter says: codes that stay, and where in the object the reason is."""
+"""The linter's findings: codes that stay, and the field of the object that is the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LintCode", "LintFinding", "Severity"]
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How bad a finding is."""
 
     ERROR = "error"
     """The claim cannot be allocated or prepared as it is: by no cluster, or not by the one that was looked at."""
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 
 class LintCode(StrEnum):
-    """What can be found. The values are printed and stay; docs/user/lint.md explains each."""
+    """The codes of findings. The values are printed and stay; docs/user/lint.md explains each."""
 
     UNREADABLE = "unreadable"
     NOT_AN_OBJECT = "not-an-object"

@@ -1,4 +1,4 @@
-"""What Rootport publishes of each kind of device: for claims that are read without a cluster.
+"""Knows what Rootport publishes of each kind of device, for claims that are checked without a cluster.
 
 The same as docs/user/attributes.md tells; a test holds it against what the layout makes of real machines.
 """
@@ -72,13 +72,13 @@ _VERSIONS: Final = _full(frozenset({a.DRIVER_VERSION, a.CUDA_DRIVER_VERSION, a.C
 
 
 def attribute_type(name: str) -> AttributeType:
-    """The type of an attribute that Rootport publishes, by its full name."""
+    """Return the type of an attribute that Rootport publishes, by its full name."""
     return "int" if name in _INTS else "version" if name in _VERSIONS else "string"
 
 
 @cache
 def samples(kind: DeviceType) -> tuple[Device, ...]:
-    """Devices that have all that a device of this kind may have, with unlike values.
+    """Return devices that have all that a device of this kind may have, with unlike values.
 
     What ends with an error for each of them is wrong in its types or its constants, and not for one value.
     """
@@ -104,12 +104,12 @@ def _sample(name: str, number: int, text: str) -> DeviceAttribute:
 
 
 def attributes_of(kinds: frozenset[DeviceType]) -> frozenset[str]:
-    """What some device of these kinds may have."""
+    """Return the attributes that some device of these kinds may have."""
     return frozenset().union(*(ATTRIBUTES[kind] for kind in kinds))
 
 
 def kinds_of(device_class: DeviceClass) -> frozenset[DeviceType]:
-    """Which kinds of Rootport's devices a class may select; none where it selects devices of another driver.
+    """Return which kinds of Rootport's devices a class may select; none if it selects devices of another driver.
 
     Asked of its selectors with a device that has nothing but its type. What a class asks beyond the type it may ask of
     every kind, so a selector that cannot be answered leaves the kind in.
@@ -126,7 +126,7 @@ def kinds_of(device_class: DeviceClass) -> frozenset[DeviceType]:
 
 
 def kinds_by_name(device_class: str) -> frozenset[DeviceType]:
-    """Likewise for a class of which only the name is known: ``gpu.rootport.dev`` is one that Rootport installs."""
+    """Return the same for a class of which only the name is known: ``gpu.rootport.dev`` is one of Rootport's."""
     return frozenset(kind for kind in ATTRIBUTES if device_class == f"{kind.value}.{DRIVER_NAME}")
 
 

@@ -1,4 +1,4 @@
-"""All that can be said of a claim or class before it meets a scheduler."""
+"""Checks claims, classes and pods before they meet a scheduler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from driver.lint.constants import wrong_constants
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
 from driver.lint.mistakes import claim_mistakes, class_mistakes
-from driver.lint.parameters import unfit_class_parameters, unfit_parameters
+from driver.lint.parameters import claim_parameters, class_parameters, unfit_class_parameters, unfit_parameters
 from driver.lint.parts import parts_of
 from driver.lint.pods import KnownClaims, pod_findings
 from driver.lint.published import published, published_devices
@@ -44,9 +44,11 @@ def lint_claim(
     classes_are_all: bool = True,
     unrecorded: Unrecorded = NOTHING,
 ) -> tuple[LintFinding, ...]:
-    """Everything that is wrong with a claim, or likely to be, errors first; at most a hundred findings.
+    """Find everything that is wrong with a claim, or likely to be.
 
-    Where the budget in force (:mod:`driver.budget`) is spent, what was found before, and a finding that says so.
+    Returns:
+        At most a hundred findings, errors first. Where the budget in force (:mod:`driver.budget`) is spent, those that
+        were found before, and one that says so.
 
     Args:
         claim: Valid for the API server, with its defaults; of a template the claim that is made of it.
@@ -66,20 +68,20 @@ def lint_claim(
 
 
 def lint_class(device_class: DeviceClass) -> tuple[LintFinding, ...]:
-    """Everything that is wrong with a DeviceClass; likewise."""
+    """Find everything that is wrong with a DeviceClass; as :func:`lint_claim`."""
     return _finished(_class_findings(device_class))
 
 
 def _class_findings(device_class: DeviceClass) -> Iterator[LintFinding]:
-    kinds = kinds_of(device_class)
-    yield from class_mistakes(device_class)
-    yield from unfit_class_parameters(device_class, kinds)
+    kinds, parameters = kinds_of(device_class), class_parameters(device_class)
+    yield from class_mistakes(device_class, parameters)
+    yield from unfit_class_parameters(parameters.entries, kinds)
     yield from fails_for_others(device_class)
     yield from wrong_constants("spec.selectors", device_class.spec.selectors, kinds)
 
 
 def lint_pod(pod: PodSpec, namespace: str, known: KnownClaims) -> tuple[LintFinding, ...]:
-    """Claims that a pod or pod template names wrongly or does not use, and devices that it asks device plugins for.
+    """Find claims that a pod or pod template names wrongly or does not use, and devices asked of device plugins.
 
     Args:
         pod: The pod's or template's spec, as somebody wrote it.
@@ -100,50 +102,55 @@ def _claim_findings(
     parts = tuple(parts_of(claim, classes))
     is_fatal = False
     constants = (wrong_constants(f"{part.path}.selectors", part.spec.selectors, part.kinds) for part in parts)
-    mistakes = claim_mistakes(claim, parts, classes, are_all=classes_are_all)
+    parameters = claim_parameters(claim)
+    mistakes = claim_mistakes(claim, parameters, parts, classes, are_all=classes_are_all)
     for finding in chain(mistakes, chain.from_iterable(constants)):
         is_fatal = is_fatal or (finding.code in _FATAL and finding.severity is not Severity.WARNING)
         yield finding
-    told: set[str] = set()
+    found_at: set[str] = set()
     for part in parts:
         if part.kinds:
             for finding in unknown_names(part, vocabulary):
                 if finding.severity is Severity.ERROR:
-                    told.add(finding.path)
+                    found_at.add(finding.path)
                 yield finding
             yield from unguarded(part)
-    yield from unfit_parameters(claim, parts, classes, state)
+    yield from unfit_parameters(claim, parameters.entries, parts, classes, state)
     yield from shape(claim, parts, vocabulary)
     if state is not None and classes is not None and not is_fatal:
         # That no device has a name which there is not is no second mistake.
         found = published(claim, parts, state, classes, vocabulary)
-        yield from (finding for finding in found if finding.path not in told)
+        yield from (finding for finding in found if finding.path not in found_at)
 
 
 def _finished(found: Iterator[LintFinding]) -> tuple[LintFinding, ...]:
-    """The findings, as far as they come."""
+    """Return the findings in order, as far as the budget allows."""
     findings: dict[LintFinding, None] = {}
-    rest: LintFinding | None = None
+    last: LintFinding | None = None
     try:
         for finding in found:
             findings[finding] = None
             if len(findings) >= _MOST_SEEN:
-                rest = _rest(f"after {_MOST_SEEN:,} findings the rest of it was not looked at", "mend these first")
+                last = _not_checked(
+                    f"after {_MOST_SEEN:,} findings the rest of it was not looked at", "mend these first"
+                )
                 break
     except SpentError:
-        rest = _rest(
+        last = _not_checked(
             "not all of it was looked at: that takes longer than there was time",
             "lint fewer objects at once, or write its selectors simpler",
         )
     ordered = sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
-    if rest is None and len(ordered) > _MOST:
-        rest = replace(
-            _rest(f"{len(ordered) - _MOST + 1} more findings, none of them worse, are not shown", "mend these first"),
+    if last is None and len(ordered) > _MOST:
+        last = replace(
+            _not_checked(
+                f"{len(ordered) - _MOST + 1} more findings, none of them worse, are not shown", "mend these first"
+            ),
             severity=Severity.NOTE,
         )
-    return tuple(ordered) if rest is None else (*ordered[: _MOST - 1], rest)
+    return tuple(ordered) if last is None else (*ordered[: _MOST - 1], last)
 
 
-def _rest(message: str, hint: str) -> LintFinding:
-    """Something was left out."""
+def _not_checked(message: str, hint: str) -> LintFinding:
+    """Return the finding that something was left out."""
     return LintFinding(code=LintCode.NOT_LOOKED_AT, severity=Severity.WARNING, path="spec", message=message, hint=hint)

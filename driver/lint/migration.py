@@ -1,4 +1,4 @@
-"""What a pod that asks device plugins for devices would ask for in a claim.
+"""Translates what a pod asks of device plugins into a claim.
 
 Names of resources: NVIDIA's k8s-device-plugin (``nvidia.com/gpu``, ``nvidia.com/mig-1g.10gb``), HAMi
 (``nvidia.com/gpumem`` in MiB, ``gpumem-percentage``, ``gpucores``), Koordinator (``koordinator.sh/gpu-core``,
@@ -28,12 +28,12 @@ _RDMA: Final = ("rdma/", "koordinator.sh/rdma")
 _PERCENT_OF_BOTH: Final = "koordinator.sh/gpu"
 _MOST_SHOWN: Final = 20
 _LONGEST_NAME: Final = 80
-"""No resource of these has a longer name: what follows the domain is a label's name, of 63 characters."""
+"""The longest name of a resource: what follows the domain is a label's name, of 63 characters."""
 _MOST_OF_A_KIND: Final = 10
-"""Of how many MIG profiles, and of how many RDMA resources, of one container something is said."""
+"""The most MIG profiles, and RDMA resources, of one container that are described."""
 _WHOLE: Final = 100
 _CORE_OF_BYTES: Final = "10"
-"""Of a share whose memory is in bytes and whose core nothing says: HAMi gives a GPU to ten by default
+"""The core of a share whose memory is in bytes and whose core is not written: HAMi gives a GPU to ten by default
 (``deviceSplitCount``)."""
 _CHOOSE_CORE: Final = "choose core: nothing here says how much, and a request without it takes all of the GPU's"
 
@@ -54,7 +54,7 @@ class ClaimLines:
 
 
 def as_claim(resources: Mapping[str, str]) -> ClaimLines | None:
-    """The claim; None where the pod asks for none of these resources, or for none of any.
+    """Return the claim; None if the pod asks for none of these resources, or for an amount of none.
 
     Args:
         resources: How much a container asks for, by the resource's name.
@@ -97,7 +97,7 @@ def as_claim(resources: Mapping[str, str]) -> ClaimLines | None:
 
 
 def _share(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """What a share asks for, both core and memory, core first; and what of it is a guess."""
+    """Return what a share asks for, core and memory, and which of them is a guess."""
     if not given:
         return {}, ""
     asked = {_SHARES[name][0]: f"{amount}{_SHARES[name][1]}" for name, amount in given.items() if name in _SHARES}
@@ -114,5 +114,5 @@ def _share(given: Mapping[str, str]) -> tuple[dict[str, str], str]:
 
 
 def _percent(amount: str) -> int:
-    """A whole number; 1 for what is none."""
+    """Return a whole number; 1 for a text that is none."""
     return int(amount) if amount.isdecimal() and amount.isascii() else 1

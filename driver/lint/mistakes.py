@@ -1,10 +1,8 @@
-"""What is wrong with a claim or class beyond its fields, on any cluster: its CEL, its parameters, its classes."""
+"""Finds what is wrong with a claim or class on any cluster: its CEL, its parameters, its classes."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceClass, DeviceSelector, OpaqueDeviceConfiguration, ResourceClaim
@@ -13,41 +11,38 @@ from driver.api.validation.errors import shown
 from driver.budget import check
 from driver.cel import CelCompileError, compile_selector
 from driver.config import UnsupportedFieldError, share_errors
-from driver.explain.known.vocabulary import OWN_CLASSES, Vocabulary
+from driver.explain.known.vocabulary import OWN_CLASSES, Vocabulary, misspelled_class
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
-from driver.lint.parameters import read_parameters
+from driver.lint.parameters import Parameters, claim_parameters, class_parameters
 from driver.lint.parts import Part, parts_of
-from driver.spelling import is_one_domain
 
 __all__ = ["check_claim", "check_class", "claim_mistakes", "class_mistakes", "unknown_class"]
 
-_NEAR: Final = 0.75
-
 
 def check_class(device_class: DeviceClass) -> Iterator[FieldError]:
-    """Every selector that does not compile, and every parameter of ours that is wrong."""
-    found = class_mistakes(device_class)
+    """Find every selector that does not compile, and every parameter for Rootport that is wrong."""
+    found = class_mistakes(device_class, class_parameters(device_class))
     return (_field_error(finding) for finding in found if finding.severity is Severity.ERROR)
 
 
 def check_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[FieldError]:
-    """As :func:`check_class`, every share that no GPU can give, and every misspelled name of one of ``classes``.
+    """Find the same of a claim, every share that no GPU can give, and every misspelled name of one of ``classes``.
 
     A class of another name may be there on a cluster.
     """
-    found = claim_mistakes(claim, tuple(parts_of(claim, classes)), classes, are_all=False)
+    found = claim_mistakes(claim, claim_parameters(claim), tuple(parts_of(claim, classes)), classes, are_all=False)
     return (_field_error(finding) for finding in found if finding.severity is Severity.ERROR)
 
 
-def class_mistakes(device_class: DeviceClass) -> Iterator[LintFinding]:
-    """The same as findings, and parameters that nobody reads.
+def class_mistakes(device_class: DeviceClass, parameters: Parameters) -> Iterator[LintFinding]:
+    """Find the mistakes of a class, and parameters in it that nobody reads.
 
     Raises:
         SpentError: The budget in force is spent.
     """
     yield from _selectors("spec.selectors", device_class.spec.selectors)
-    yield from _parameters(read_parameters(device_class.spec.config, "spec.config", source="FromClass")[1])
+    yield from _parameters(parameters.errors)
     is_ours = bool(kinds_of(device_class))
     for index, config in enumerate(device_class.spec.config):
         if is_ours:
@@ -56,15 +51,17 @@ def class_mistakes(device_class: DeviceClass) -> Iterator[LintFinding]:
 
 def claim_mistakes(
     claim: ResourceClaim,
+    parameters: Parameters,
     parts: Sequence[Part],
     classes: Mapping[str, DeviceClass] | None,
     *,
     are_all: bool = True,
 ) -> Iterator[LintFinding]:
-    """The same as findings, parameters that nobody reads, and classes of which nothing is known.
+    """Find the mistakes of a claim, parameters in it that nobody reads, and classes of which nothing is known.
 
     Args:
         claim: The claim, with the API's defaults.
+        parameters: Its parameters.
         parts: Its requests and alternatives.
         classes: DeviceClasses by name; None where they are not known: then none is missing.
         are_all: Whether there are no others on the cluster.
@@ -81,7 +78,7 @@ def claim_mistakes(
         if part.spec.capacity is not None and part.kinds:
             for error in share_errors(part.spec.capacity.requests, f"{part.path}.capacity.requests"):
                 yield _error(LintCode.CAPACITY_INVALID, error.path, error.message)
-    yield from _parameters(read_parameters(claim.spec.devices.config, "spec.devices.config", source="FromClaim")[1])
+    yield from _parameters(parameters.errors)
     for index, config in enumerate(claim.spec.devices.config):
         path = f"spec.devices.config[{index}].opaque"
         named = [part for part in parts if not config.requests or {part.request, part.name} & set(config.requests)]
@@ -92,7 +89,7 @@ def claim_mistakes(
 
 
 def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool) -> LintFinding:
-    """What to say of a DeviceClass that is not among the ``known`` ones.
+    """Return the finding for a DeviceClass that is not among the ``known`` ones.
 
     Args:
         path: The field that names it.
@@ -100,7 +97,7 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
         known: Names of DeviceClasses.
         are_all: Whether there are no others on the cluster.
     """
-    meant = _misspelled(name, known)
+    meant = misspelled_class(name, known)
     if meant is not None:
         return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; did you mean {meant}?")
     if are_all:
@@ -118,12 +115,6 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
         ),
         hint="lint with the file that defines it, with --from or with --kubeconfig",
     )
-
-
-def _misspelled(name: str, known: Collection[str]) -> str | None:
-    """The class that was meant by a name that differs in a few letters, and not in whose class it is."""
-    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
-    return near[0] if near and is_one_domain(name, near[0]) else None
 
 
 def _selectors(path: str, selectors: Sequence[DeviceSelector]) -> Iterator[LintFinding]:

@@ -1,4 +1,4 @@
-"""Parameters for Rootport that read well and that no node would prepare: they contradict what the claim asks for.
+"""Finds parameters for Rootport that can be read and that no node would prepare: they contradict the claim.
 
 The rules are those by which the kubelet plugin prepares (:mod:`driver.config.entries`, :mod:`driver.plan.isolation`),
 asked with the amounts of the request.
@@ -6,10 +6,10 @@ asked with the amounts of the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from driver import DRIVER_NAME
 from driver.allocator.capacity import consumption
@@ -18,9 +18,7 @@ from driver.allocator.errors import AllocationError, CapacityError
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import (
     DeviceAllocationConfiguration,
-    DeviceClaimConfiguration,
     DeviceClass,
-    DeviceClassConfiguration,
     ExactDeviceRequest,
     ResourceClaim,
 )
@@ -40,7 +38,7 @@ from driver.plan import IsolationHost
 from driver.plan.isolation.interface import GpuShare
 from driver.plan.isolation.providers import plan_isolation
 
-__all__ = ["read_parameters", "unfit_class_parameters", "unfit_parameters"]
+__all__ = ["Parameters", "claim_parameters", "class_parameters", "unfit_class_parameters", "unfit_parameters"]
 
 _ALL: Final = 100
 _ANY_HOST: Final = IsolationHost(simulated=True)
@@ -48,35 +46,43 @@ _ANY_GPU: Final = Gpu(address=PciAddress("0000:00:00.0"), pcie=PciePath(), index
 _SHARED_KINDS: Final = GPU_KINDS - {DeviceType.MIG}
 
 
-def read_parameters(
-    config: Iterable[DeviceClaimConfiguration | DeviceClassConfiguration], path: str, *, source: str
-) -> tuple[tuple[ConfigEntry, ...], tuple[FieldError, ...]]:
-    """The entries for Rootport of a claim or class, and every mistake in them.
+class Parameters(NamedTuple):
+    """Rootport's parameters in the ``config`` of a claim or class.
 
-    Args:
-        config: The entries.
-        path: The field that holds them.
-        source: ``FromClaim`` or ``FromClass``, as in an allocation.
+    Attributes:
+        entries: The entries that can be read.
+        errors: Every mistake in the others.
     """
-    entries = [
-        DeviceAllocationConfiguration(
-            source=source,
-            requests=item.requests if isinstance(item, DeviceClaimConfiguration) else (),
-            opaque=item.opaque,
-        )
-        for item in config
+
+    entries: tuple[ConfigEntry, ...]
+    errors: tuple[FieldError, ...]
+
+
+def claim_parameters(claim: ResourceClaim) -> Parameters:
+    """Read the parameters of a claim."""
+    config = [
+        DeviceAllocationConfiguration(source="FromClaim", requests=item.requests, opaque=item.opaque)
+        for item in claim.spec.devices.config
     ]
-    return read_entries(entries, path)
+    return Parameters(*read_entries(config, "spec.devices.config"))
 
 
-def unfit_class_parameters(device_class: DeviceClass, kinds: frozenset[DeviceType]) -> Iterator[LintFinding]:
-    """Parameters of a class that none of its devices takes: each claim of the class would be refused.
+def class_parameters(device_class: DeviceClass) -> Parameters:
+    """Read the parameters of a class."""
+    config = [
+        DeviceAllocationConfiguration(source="FromClass", requests=(), opaque=item.opaque)
+        for item in device_class.spec.config
+    ]
+    return Parameters(*read_entries(config, "spec.config"))
+
+
+def unfit_class_parameters(entries: Sequence[ConfigEntry], kinds: frozenset[DeviceType]) -> Iterator[LintFinding]:
+    """Find parameters of a class that none of its devices takes: each claim of the class would be refused.
 
     Args:
-        device_class: The class.
+        entries: The class's parameters.
         kinds: Which of Rootport's devices it selects.
     """
-    entries, _ = read_parameters(device_class.spec.config, "spec.config", source="FromClass")
     for entry in entries:
         if kinds and not any(map(entry.fits, kinds)):
             yield _error(
@@ -87,14 +93,16 @@ def unfit_class_parameters(device_class: DeviceClass, kinds: frozenset[DeviceTyp
 
 def unfit_parameters(
     claim: ResourceClaim,
+    own: Sequence[ConfigEntry],
     parts: Sequence[Part],
     classes: Mapping[str, DeviceClass] | None,
     state: ClusterState | None,
 ) -> Iterator[LintFinding]:
-    """Parameters of another kind than a request's devices take, or with settings that its share does not allow.
+    """Find parameters of another kind than a request's devices take, or with settings that its share does not allow.
 
     Args:
         claim: The claim, with the API's defaults.
+        own: Its parameters.
         parts: Its requests and alternatives.
         classes: DeviceClasses by name, as far as they are known: they have parameters as well.
         state: What is published, if that is known: there, a share may be rounded up to what the parameters need.
@@ -102,7 +110,6 @@ def unfit_parameters(
     Raises:
         SpentError: The budget in force is spent.
     """
-    own, _ = read_parameters(claim.spec.devices.config, "spec.devices.config", source="FromClaim")
     of_classes = {name: _of_class(name, classes) for name in {part.spec.device_class_name for part in parts}}
     found: dict[str, list[LintFinding]] = {}
     for part in parts:
@@ -136,7 +143,7 @@ def unfit_parameters(
 def _of_class(name: str, classes: Mapping[str, DeviceClass] | None) -> Sequence[ConfigEntry]:
     check()
     device_class = (classes or {}).get(name)
-    return () if device_class is None else read_parameters(device_class.spec.config, "", source="FromClass")[0]
+    return () if device_class is None else class_parameters(device_class).entries
 
 
 def _misfits(entries: Sequence[ConfigEntry], part: Part) -> Iterator[LintFinding]:
@@ -157,7 +164,7 @@ def _contradictions(
     classes: Mapping[str, DeviceClass] | None,
     state: ClusterState | None,
 ) -> Iterator[LintFinding]:
-    """What isolation refuses of how a GPU is to be shared, whatever the node is like."""
+    """Find what isolation refuses, on any node, of how a GPU is to be shared."""
     applied = [entry for entry in entries if part.kinds and all(entry.applies(part.name, kind) for kind in part.kinds)]
     config = applied[-1].config if applied else None  # the last one replaces those before it
     asked = part.spec.capacity.requests if part.spec.capacity is not None else {}
@@ -188,7 +195,7 @@ def _contradictions(
 
 
 def _share(amounts: Mapping[str, Quantity], kinds: frozenset[DeviceType]) -> GpuShare:
-    """A share of these amounts; what is not named is all of it."""
+    """Return a share of these amounts; what is not named is all of it."""
     core = amounts[CORE].ceil() if CORE in amounts else _ALL
     memory = amounts[MEMORY].ceil() if MEMORY in amounts and kinds == {DeviceType.GPU} else None
     return GpuShare(gpu=_ANY_GPU, core=core, memory_bytes=memory, whole=core == _ALL, ordinal=0)
@@ -197,7 +204,7 @@ def _share(amounts: Mapping[str, Quantity], kinds: frozenset[DeviceType]) -> Gpu
 def _rounded(
     part: Part, claim: ResourceClaim, classes: Mapping[str, DeviceClass] | None, state: ClusterState | None
 ) -> Iterator[GpuShare]:
-    """What the published devices give for the request, whose policies round up."""
+    """Return the shares that the published devices give for the request: their policies round up."""
     if state is None or classes is None:
         return
     with suppress(AllocationError):
@@ -231,7 +238,7 @@ def _taken(kinds: frozenset[DeviceType]) -> str:
 
 
 def _place(entry: ConfigEntry, part: Part, field: str) -> str:
-    """Where the parameters are; of a class's the field that names the class."""
+    """Return the field of the parameters; for those of a class the field that names the class."""
     return f"{entry.where}.opaque.parameters.{field}" if entry.from_claim else f"{part.path}.deviceClassName"
 
 

@@ -1,4 +1,4 @@
-"""A claim's requests and their alternatives, each with its field path and what is known of its class."""
+"""Takes a claim apart: requests and alternatives, each with its field path and what is known of its class."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Part:
 
     @property
     def count(self) -> int | None:
-        """How many devices; None for all that there are."""
+        """The number of devices; None for all that there are."""
         if self.spec.allocation_mode == "All":
             return None
         return self.spec.count or 1  # the API's default, where it has not been filled in
 
 
 def parts_of(claim: ResourceClaim, classes: Mapping[str, DeviceClass] | None) -> Iterator[Part]:
-    """All of them, in the claim's order.
+    """Return the claim's requests and alternatives, in order.
 
     Raises:
         SpentError: The budget in force is spent.
@@ -68,7 +68,7 @@ def applies(constraint: DeviceConstraint, part: Part) -> bool:
 
 
 def constraint_attribute(constraint: DeviceConstraint) -> str:
-    """The attribute's full name; empty for a kind of constraint that is not known."""
+    """Return the full name of a constraint's attribute; empty for an unknown kind of constraint."""
     return constraint.match_attribute or constraint.distinct_attribute or ""
 
 

@@ -1,8 +1,7 @@
-"""How pods and pod templates use claims, as far as the files tell; and what they ask of device plugins."""
+"""Checks how pods and pod templates use claims, and what they ask of device plugins."""
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from driver.lint.migration import as_claim
 from driver.lint.mistakes import unknown_class
 from driver.lint.parts import parts_of
 from driver.objects.extended_resources import CLASS_PREFIX
+from driver.spelling import close_matches
 
 __all__ = ["KnownClaims", "pod_findings"]
 
@@ -58,15 +58,15 @@ class KnownClaims:
         object.__setattr__(self, "_resources", frozenset(filter(None, resources)))
 
     def names(self, kind: str, namespace: str) -> Sequence[str]:
-        """The names of a kind in a namespace."""
+        """Return the names of a kind in a namespace."""
         return self._names.get((kind, namespace), ())
 
     def namespaces(self, kind: str, name: str) -> Sequence[str]:
-        """The namespaces that have an object of that kind and name."""
+        """Return the namespaces that have an object of that kind and name."""
         return self._namespaces.get((kind, name), ())
 
     def has_class_for(self, resource: str) -> bool:
-        """Whether a class gives devices to who asks for an extended resource of that name."""
+        """Whether a class stands behind the extended resource of that name."""
         return resource in self._resources
 
 
@@ -86,7 +86,7 @@ class _Entry:
 
 
 def pod_findings(pod: PodSpec, namespace: str, known: KnownClaims) -> Iterator[LintFinding]:
-    """Claims that a pod names wrongly or does not use, and devices that it asks device plugins for.
+    """Find claims that a pod names wrongly or does not use, and devices that it asks device plugins for.
 
     Args:
         pod: The pod's or template's spec, as somebody wrote it.
@@ -124,7 +124,7 @@ def pod_findings(pod: PodSpec, namespace: str, known: KnownClaims) -> Iterator[L
 
 
 def _read(listed: object, steps: Steps, into: list[_Entry]) -> Iterator[LintFinding]:
-    """Adds the entries that have a name; what else the list has, the API server refuses."""
+    """Add the entries that have a name; the API server refuses others."""
     if listed is None:
         return
     if not isinstance(listed, list):
@@ -209,9 +209,9 @@ def _unknown_name(claim: _Entry, given: Collection[str]) -> LintFinding:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    """The name that was meant; empty where none of the first hundred is near."""
+    """Return the name that was meant; empty where none of the first hundred is near."""
     few = [each for each in islice(names, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
-    return next(iter(difflib.get_close_matches(name[:_LONGEST_NAME], few, n=1, cutoff=_NEAR)), "")
+    return next(iter(close_matches(name, few, cutoff=_NEAR, longest=_LONGEST_NAME)), "")
 
 
 def _listed(names: Collection[str]) -> str:
@@ -268,7 +268,7 @@ def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
 
 
 def _text(steps: Steps) -> str:
-    """A field as Kubernetes writes it."""
+    """Return a field as Kubernetes writes it."""
     path = ""
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) or "/" in step or "." in step else f".{step}"

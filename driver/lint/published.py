@@ -1,22 +1,19 @@
-"""What a claim finds among the devices that are published, whatever of them is in use."""
+"""Checks claims against the devices that are published, whichever of them are in use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from driver import DRIVER_NAME
-from driver.allocator.capacity import consumption
 from driver.allocator.demands import Demand, read_claim
-from driver.allocator.errors import AllocationError, CapacityError
-from driver.allocator.pools import NodeView, PooledDevice, SliceDevices
+from driver.allocator.errors import AllocationError
+from driver.allocator.pools import NodeView, PooledDevice
 from driver.allocator.selection import SelectionFailure
-from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, DeviceClass, ResourceClaim
 from driver.budget import check
-from driver.cel import CelCompileError, CelLimitError, TermAnswer, compile_terms
+from driver.cel import CelLimitError, TermAnswer, compile_terms
 from driver.cel.lexer import tokenize, unescape
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import Kind
@@ -24,19 +21,20 @@ from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import OWN_ATTRIBUTES, OWN_CAPACITIES, Vocabulary
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.parts import Part, constraint_attribute
+from driver.lint.selected import Selected, select
 from driver.model.devices import DeviceType
 
 __all__ = ["published", "published_devices"]
 
 _VALUES_SHOWN: Final = 5
 _MOST_TRIALS: Final = 1000
-"""On how many nodes a claim may be tried before nothing is said of whether it fits."""
+"""The most nodes on which a claim is tried; with more, nothing is said of whether it fits."""
 _MOST_FOR_CAUSE: Final = 20
-"""On how many of them the cause is looked for, constraint by constraint."""
+"""The most nodes on which the cause is searched, constraint by constraint."""
 
 
 def published_devices(state: ClusterState) -> Iterator[tuple[str, Device]]:
-    """All devices that some node can use, with their driver; those that several nodes publish alike, once."""
+    """Return all devices that some node can use, with their driver; those that several nodes publish alike, once."""
     seen: set[int] = set()
     for view in _views(state):
         for part in view.slices:
@@ -53,7 +51,7 @@ def published(
     classes: Mapping[str, DeviceClass],
     vocabulary: Vocabulary,
 ) -> Iterator[LintFinding]:
-    """Requests that select too few devices on every node, selectors that fail, claims that fit no empty node.
+    """Find requests that select too few devices on every node, selectors that fail, claims that fit no empty node.
 
     Args:
         claim: The claim, with the API's defaults and without mistakes.
@@ -81,7 +79,7 @@ def published(
         fitting = 0
         for alternative in request.alternatives:
             part = of_name[alternative.name]
-            seen = _look(alternative, views, state)
+            seen = select(alternative, views, state)
             if seen.stopped is not None:
                 yield _stopped(part, seen.stopped)
                 return
@@ -105,109 +103,12 @@ def published(
             yield replace(finding, names=finding.names | names, kinds=kinds)
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What a request finds.
-
-    Attributes:
-        best: How many devices it selects on the node that has the most.
-        sized: How many of them can give the capacities that it asks for, likewise.
-        of_class: How many its class selects there are in all.
-        failure: The first device on which a selector fails.
-        stopped: Why the answer for some device is not known.
-        refused: By selector and term, the first that refuses devices of the class: how many, and the last answer.
-        largest: The most that a selected device has of the capacities that are asked for, by name.
-    """
-
-    best: int = 0
-    sized: int = 0
-    of_class: int = 0
-    failure: tuple[PooledDevice, SelectionFailure] | None = None
-    stopped: CelLimitError | None = None
-    refused: dict[tuple[int, str], tuple[int, TermAnswer]] = field(default_factory=dict)
-    largest: dict[str, Quantity] = field(default_factory=dict)
-
-
 def _views(state: ClusterState) -> Iterator[NodeView]:
     for node in state.nodes.values():
         try:
             yield state.index.view(node.node)
         except AllocationError:
             continue  # a slice's node selector is invalid: its driver's fault
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """What a request finds in one slice: see :class:`_Seen`."""
-
-    selected: int
-    sized: int
-    refused: Mapping[tuple[int, str], tuple[int, TermAnswer]]
-
-
-def _look(demand: Demand, views: Sequence[NodeView], state: ClusterState) -> _Seen:
-    seen = _Seen()
-    # Nodes that publish the very same devices share them.
-    known: dict[tuple[str, int], _Counts] = {}
-    for view in views:
-        best = sized = 0
-        for part in view.slices:
-            key = (part.driver, id(part.source))
-            counts = known.get(key)
-            if counts is None:
-                check()
-                counts = known[key] = _count(demand, part, state, seen)
-                if seen.stopped is not None:
-                    return seen
-            best += counts.selected
-            sized += counts.sized
-            seen.of_class += counts.selected
-            for term, (count, answer) in counts.refused.items():
-                seen.of_class += count
-                seen.refused[term] = (seen.refused[term][0] + count if term in seen.refused else count, answer)
-        seen.best, seen.sized = max(seen.best, best), max(seen.sized, sized)
-    return seen
-
-
-def _count(demand: Demand, part: SliceDevices, state: ClusterState, seen: _Seen) -> _Counts:
-    """The counts of a slice; the first failure and the largest capacities go into ``seen``."""
-    selected = state.selections.of(demand, part)
-    for place, failed in selected:
-        if failed is not None and isinstance(failed.error, CelLimitError):
-            seen.stopped = failed.error
-        elif failed is not None and seen.failure is None:
-            seen.failure = (part.devices[place], failed)
-    chosen = {place for place, _ in selected}
-    sized = 0
-    refused: dict[tuple[int, str], tuple[int, TermAnswer]] = {}
-    for place, device in enumerate(part.source):
-        check()
-        if place in chosen:
-            with suppress(CapacityError):
-                sized += not demand.capacity or consumption(demand, device) is not None
-            for name, _ in demand.capacity:
-                if name in device.capacity:
-                    value = device.capacity[name].value
-                    seen.largest[name] = max(seen.largest.get(name, value), value)
-        elif (refusal := _refusal(demand, part.driver, device)) is not None:
-            term = (refusal[0], refusal[1].text)
-            refused[term] = (refused[term][0] + 1 if term in refused else 1, refusal[1])
-    return _Counts(len(selected), sized, refused)
-
-
-def _refusal(demand: Demand, driver: str, device: Device) -> tuple[int, TermAnswer] | None:
-    """The selector of the request, and the term of it, that refuses a device of the class."""
-    try:
-        for expression in demand.class_selectors:
-            if compile_terms(expression, stored=True).first_false(driver, device) is not None:
-                return None
-        for index, expression in enumerate(demand.selectors):
-            answer = compile_terms(expression, stored=True).first_false(driver, device)
-            if answer is not None:
-                return (index, answer) if answer.is_known else None
-    except CelCompileError:
-        return None
-    return None
 
 
 def _fails(part: Part, demand: Demand, failure: tuple[PooledDevice, SelectionFailure]) -> LintFinding:
@@ -228,7 +129,7 @@ def _fails(part: Part, demand: Demand, failure: tuple[PooledDevice, SelectionFai
 
 
 def _mentioned(text: str) -> frozenset[str]:
-    """Full names of the attributes and capacities of Rootport's devices that a term mentions."""
+    """Return the full names of Rootport's attributes and capacities that a term mentions."""
     words = {unescape(token.text) if token.kind == "string" else token.text for token in tokenize(text)}
     return frozenset(name for name in OWN_ATTRIBUTES | OWN_CAPACITIES if name.partition("/")[2] in words)
 
@@ -243,7 +144,7 @@ def _stopped(part: Part, error: CelLimitError) -> LintFinding:
     )
 
 
-def _too_few(part: Part, demand: Demand, seen: _Seen, vocabulary: Vocabulary) -> LintFinding:
+def _too_few(part: Part, demand: Demand, seen: Selected, vocabulary: Vocabulary) -> LintFinding:
     wanted = "all devices" if demand.count is None else f"{demand.count} device{'' if demand.count == 1 else 's'}"
     if not seen.refused:
         message = f"asks for {wanted} of class {demand.device_class}; "
@@ -269,13 +170,13 @@ def _too_few(part: Part, demand: Demand, seen: _Seen, vocabulary: Vocabulary) ->
 
 
 def _types(text: str) -> frozenset[DeviceType]:
-    """The types of devices that a term mentions."""
+    """Return the types of devices that a term mentions."""
     texts = {unescape(token.text) for token in tokenize(text) if token.kind == "string"}
     return frozenset(kind for kind in DeviceType if kind.value in texts)
 
 
-def _no_room(part: Part, demand: Demand, seen: _Seen) -> LintFinding:
-    """Selected, but too small, or not to be had in such amounts."""
+def _no_room(part: Part, demand: Demand, seen: Selected) -> LintFinding:
+    """Return the finding for devices that are selected, but too small, or not given in such amounts."""
     path = f"{part.path}.capacity.requests"
     names, kinds = _names(demand, seen), part.kinds
     for name, amount in demand.capacity:
@@ -292,8 +193,8 @@ def _no_room(part: Part, demand: Demand, seen: _Seen) -> LintFinding:
     return _error(LintCode.CAPACITY_UNAVAILABLE, path, message, hint, names=names, kinds=kinds)
 
 
-def _names(demand: Demand, seen: _Seen) -> frozenset[str]:
-    """What decides how many devices a request finds: what its selectors refuse devices for, and what it asks of them.
+def _names(demand: Demand, seen: Selected) -> frozenset[str]:
+    """Return the names that decide how many devices a request finds: in its selectors, and in its amounts.
 
     On some machine another term may decide than on most.
     """
@@ -302,7 +203,7 @@ def _names(demand: Demand, seen: _Seen) -> frozenset[str]:
 
 
 def _values_there(answer: TermAnswer, vocabulary: Vocabulary) -> str:
-    """What was meant, or the values that there are, where the term reads one attribute."""
+    """Return the value that was meant, or those that there are, if the term reads one attribute."""
     names = [name for name, _ in answer.values if name in vocabulary.attributes]
     if len(names) != 1:
         return ""
@@ -317,7 +218,7 @@ def _values_there(answer: TermAnswer, vocabulary: Vocabulary) -> str:
 
 
 def _together(claim: ResourceClaim, views: Sequence[NodeView], state: ClusterState) -> Iterator[LintFinding]:
-    """Whether some node could give all of it if nothing were in use and no device tainted, and what prevents it."""
+    """Find what keeps the claim from every node even with nothing in use and no device tainted."""
     trial = Trial(state)
     nodes = list(_unlike(views))
     if len(nodes) > _MOST_TRIALS or _fits_somewhere(claim, nodes, trial, state):
@@ -345,7 +246,7 @@ def _together(claim: ResourceClaim, views: Sequence[NodeView], state: ClusterSta
 
 
 def _unlike(views: Sequence[NodeView]) -> Iterator[str]:
-    """Names of nodes, those with the most devices first; of those that publish the very same devices, one."""
+    """Return the names of nodes, those with the most devices first; one of those that publish the same devices."""
     seen: set[tuple[int, ...]] = set()
     for view in sorted(views, key=lambda view: -len(view.devices)):
         key = tuple(sorted(id(part.source) for part in view.slices))
@@ -355,7 +256,7 @@ def _unlike(views: Sequence[NodeView]) -> Iterator[str]:
 
 
 def _fits_somewhere(claim: ResourceClaim, nodes: Sequence[str], trial: Trial, state: ClusterState) -> bool:
-    """Whether one of them could give it; True where nobody can tell, because of more than a lack of devices."""
+    """Whether one of the nodes could give the claim; True if that is not known."""
     for name in nodes:
         check()
         fits = trial.fits(state.nodes[name], [claim], ended=state.held_on(name), tolerate_all_taints=True)

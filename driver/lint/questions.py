@@ -1,4 +1,4 @@
-"""What the linter asks an expression.
+"""Evaluates expressions of what is linted.
 
 What is linted may come from anybody, and no API server has looked at it: so nothing is evaluated that the API server
 would refuse, and the rest in small portions.
@@ -15,11 +15,11 @@ from driver.cel import CelCompileError, CelLimitError, Limits, Terms, compile_se
 __all__ = ["ask", "terms_of"]
 
 _QUESTION: Final = Limits(steps=10_000, memory=2**20, seconds=0.05)
-"""What one evaluation may take. An expression that somebody means takes some dozen steps."""
+"""The limits of one evaluation. An expression that somebody means takes some dozen steps."""
 
 
 def terms_of(expression: str) -> Terms | None:
-    """The terms of an expression; None where the API server refuses it, which is told elsewhere.
+    """Return the terms of an expression; None if the API server refuses it, which is another finding.
 
     Raises:
         SpentError: The budget in force is spent.
@@ -33,7 +33,7 @@ def terms_of(expression: str) -> Terms | None:
 
 
 def ask(expression: str, driver: str, device: Device) -> bool | None:
-    """What an expression says to a device; None where it takes too much, or the API server refuses it.
+    """Return the expression's answer for a device; None if it takes too much, or the API server refuses it.
 
     Raises:
         CelEvaluationError: It has no answer.

@@ -1,4 +1,4 @@
-"""What each code of the linter means, in words: for SARIF, and, held together by a test, docs/user/lint.md."""
+"""Describes each code of the linter, for SARIF and docs/user/lint.md, which a test holds together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RULES", "Rule"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A code's meaning.
+    """The meaning of a code.
 
     Attributes:
         severity: The one that it mostly has; the findings have their own.

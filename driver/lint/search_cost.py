@@ -1,4 +1,4 @@
-"""How many combinations kube-scheduler tries before it knows that a claim does not fit on a node.
+"""Estimates how many combinations kube-scheduler tries before it knows that a claim does not fit on a node.
 
 Kubernetes' allocator (k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating, allocateOne) searches
 depth first and remembers no failures. Devices of one request are tried in ascending order, so that a count of k takes
@@ -22,13 +22,13 @@ from driver.lint.parts import Part, applies
 __all__ = ["QUICK", "combinations"]
 
 QUICK: Final = 150_000
-"""About a second; the scheduler has 10 s for all nodes together (feature gate DRASchedulerFilterTimeout)."""
+"""Combinations that take about a second; the scheduler has 10 s for all nodes (DRASchedulerFilterTimeout)."""
 
 _ENOUGH: Final = 10**9
 
 
 def combinations(claim: ResourceClaim, parts: Sequence[Part]) -> int:
-    """An upper estimate for a node that has just too few devices; at most a billion, which is as bad as any more.
+    """Return an upper estimate for a node that has just too few devices; at most a billion, which is bad enough.
 
     Raises:
         SpentError: The budget in force is spent.
@@ -61,7 +61,7 @@ def _choices(claim: ResourceClaim, part: Part, done: Sequence[Part], needed: Cou
 
 
 def _combinations_of(devices: int, count: int) -> int:
-    """The binomial coefficient, at most a billion: the whole number may have more digits than memory has room for."""
+    """Return the binomial coefficient, at most a billion: the whole number may be too long for memory."""
     found = 1
     fewer = min(count, devices - count)
     for step in range(1, fewer + 1):

@@ -1,4 +1,4 @@
-"""What a claim's selectors read, and whether the devices of its class have that."""
+"""Checks that the devices of a claim's classes have what its selectors read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANOTHER_DRIVER: Final = "another.example"
 
 
 def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
-    """Attributes and capacities that no device of the class has: a typo, or those of another kind of device.
+    """Find attributes and capacities that no device of the class has: a typo, or those of another kind of device.
 
     Args:
         part: A request whose class selects Rootport's devices.
@@ -74,13 +74,13 @@ def unknown_names(part: Part, vocabulary: Vocabulary) -> Iterator[LintFinding]:
 
 
 def _is_missing(capacity: str, of_class: frozenset[str], vocabulary: Vocabulary) -> bool:
-    """Whether devices of a class lack a capacity. Who has one of Rootport's own is known whatever is published."""
+    """Whether devices of a class lack a capacity. Which kinds have Rootport's own is known without a cluster."""
     is_published = capacity in vocabulary.capacities and capacity not in OWN_CAPACITIES
     return capacity not in of_class and not is_published
 
 
 def unguarded(part: Part) -> Iterator[LintFinding]:
-    """Reads of attributes that many devices lack, without asking for them first.
+    """Find reads of attributes that many devices lack, without asking for them first.
 
     kube-scheduler takes a selector that ends with an error as a failure of the whole pod: it does not look at further
     devices or nodes.
@@ -90,14 +90,14 @@ def unguarded(part: Part) -> Iterator[LintFinding]:
     """
     blank = _blank(part)
     for place, terms in _terms(part):
-        told: set[str] = set()
+        lacking_names: set[str] = set()
         if _is_guarded(terms, blank):
             return  # later selectors are not asked
         for term in terms.terms:
             lacking = [read.name for read in term.reads or () if read.name in OFTEN_ABSENT]
             if lacking and _fails(term.text, blank):
-                told.update(lacking)
-        for name in sorted(told):
+                lacking_names.update(lacking)
+        for name in sorted(lacking_names):
             domain, _, short = name.partition("/")
             yield LintFinding(
                 code=LintCode.UNGUARDED_ATTRIBUTE,
@@ -112,7 +112,7 @@ def unguarded(part: Part) -> Iterator[LintFinding]:
 
 
 def fails_for_others(device_class: DeviceClass) -> Iterator[LintFinding]:
-    """Selectors of a class that read attributes without asking for the driver first.
+    """Find selectors of a class that read attributes without asking for the driver first.
 
     A class is asked about the devices of all drivers, so one such class keeps every claim that names it from being
     allocated where another driver publishes devices.
@@ -152,7 +152,7 @@ def _terms(part: Part) -> Iterator[tuple[int, Terms]]:
 
 
 def _blank(part: Part) -> Device:
-    """A device of the class that has nothing but its type."""
+    """Return a device of the class that has nothing but its type."""
     return Device(name="any", attributes={TYPE: DeviceAttribute(string_value=min(part.kinds).value)})
 
 
@@ -210,5 +210,5 @@ def _unknown(
 
 
 def _as_asked(name: str, path: str) -> str:
-    """A full name as it is written there: requests name capacities without the domain."""
+    """Return a full name as it is written in that field: requests name capacities without the domain."""
     return name.partition("/")[2] if path.endswith("]") else name

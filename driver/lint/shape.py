@@ -1,4 +1,4 @@
-"""What a claim's requests and constraints say together: how many devices, which of them belong together."""
+"""Checks a claim's requests and constraints together: how many devices, and which of them belong together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["shape"]
 
 
 def shape(claim: ResourceClaim, parts: Sequence[Part], vocabulary: Vocabulary) -> Iterator[LintFinding]:
-    """Everything that can be told without devices.
+    """Find everything that is wrong without looking at devices.
 
     Args:
         claim: The claim.

@@ -1,4 +1,4 @@
-"""What the source of devices does not say of them: findings that follow from that are no errors.
+"""Knows what the source of devices does not record: findings that follow from that are no errors.
 
 A topology file has no PCIe roots, rarely models and memory sizes, and never VFs. A claim that asks for one of these
 finds nothing there, and may well fit the machine. Of a cluster or dump, objects may be there that could not be read.
@@ -34,7 +34,7 @@ _NO_MEMORY: Final = "the GPUs' memory is not recorded (--gpu-memory or --gpu-mod
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Names of attributes and capacities, and kinds of devices, each with a clause that says what is not recorded.
+    """The attributes, capacities and kinds of devices that are not recorded, each with a clause that says so.
 
     Attributes:
         names: By full name.
@@ -49,7 +49,7 @@ class Unrecorded:
     classes: str = ""
 
     def weakened(self, findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
-        """The findings; those that are about what is not recorded as warnings that say so."""
+        """Return the findings; those about what is not recorded as warnings that say so."""
         for finding in findings:
             yield finding if finding.severity is not Severity.ERROR else self._weakened(finding)
 
@@ -81,7 +81,7 @@ NOTHING: Final = Unrecorded()
 
 
 def unread(state: ClusterState, *, is_dump: bool = False) -> Unrecorded:
-    """What a cluster or dump has and nobody could read: ResourceSlices, Nodes and DeviceClasses.
+    """Return what a cluster or dump has that could not be read: ResourceSlices, Nodes and DeviceClasses.
 
     Args:
         state: What was read of it.
@@ -94,7 +94,7 @@ def unread(state: ClusterState, *, is_dump: bool = False) -> Unrecorded:
 
 
 def unrecorded(inventories: Iterable[Inventory]) -> Unrecorded:
-    """What these machines' sources leave out; nothing of machines that were read themselves."""
+    """Return what these machines' sources leave out; nothing of machines that were read themselves."""
     names: dict[str, str] = {}
     kinds: dict[DeviceType, str] = {}
     for inventory in inventories:

@@ -29,10 +29,10 @@ def with_rails(nics: Iterable[RdmaNic]) -> tuple[RdmaNic, ...]:
     Returns:
         The NICs in the order in which they came.
     """
-    given = tuple(nics)
-    fabric = sorted((nic.address for nic in _compute_fabric(given)), key=pci_order)
+    in_order = tuple(nics)
+    fabric = sorted((nic.address for nic in _compute_fabric(in_order)), key=pci_order)
     rails = {address: rail for rail, address in enumerate(fabric)}
-    return tuple(on_rail(nic, rails.get(nic.address)) for nic in given)
+    return tuple(on_rail(nic, rails.get(nic.address)) for nic in in_order)
 
 
 def on_rail(nic: RdmaNic, rail: int | None) -> RdmaNic:

@@ -49,7 +49,7 @@ AllocationPods: TypeAlias = tuple[Sequence[DevicePod], int]
 
 _ALL: Final = 100
 _MOST_PARTITIONS: Final = 64  # as the object holds
-_Given: TypeAlias = list[tuple[AllocatableDevice, ClaimAllocation]]
+_Allocations: TypeAlias = list[tuple[AllocatableDevice, ClaimAllocation]]
 
 
 def _no_pods(_: ClaimAllocation) -> AllocationPods:
@@ -82,7 +82,7 @@ def device_statuses(
     Returns:
         By device. The conditions' times are as :func:`driver.objects.device_conditions.conditions_of` tells them.
     """
-    given = _given(inventory, [item for item in allocations if item.pool == inventory.node])
+    by_device = _allocations_by_device(inventory, [item for item in allocations if item.pool == inventory.node])
     nics = {nic.address: nic for nic in inventory.nics}
     cards: tuple[Device, ...] = (*inventory.gpus, *inventory.nics, *inventory.fpgas)
     conditions_of_card = {
@@ -98,7 +98,7 @@ def device_statuses(
         offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
         if is_silent or health.cannot_prepare or state == "Unhealthy":
             offer = NOT_OFFERED
-        items = given.get(device.name, [])
+        items = by_device.get(device.name, [])
         shown = tuple(_allocation(part, item, pods(item)) for part, item in items[:MAX_ALLOCATIONS])
         use = _use(device, items)
         statuses[device.name] = DeviceStatus(
@@ -115,25 +115,25 @@ def device_statuses(
     return statuses
 
 
-def _given(inventory: Inventory, own: Sequence[ClaimAllocation]) -> dict[DeviceName, _Given]:
+def _allocations_by_device(inventory: Inventory, own: Sequence[ClaimAllocation]) -> dict[DeviceName, _Allocations]:
     devices = named_devices(inventory, {item.device for item in own})
     nics = {nic.address: nic for nic in inventory.nics}
-    given: defaultdict[DeviceName, _Given] = defaultdict(list)
+    by_device: defaultdict[DeviceName, _Allocations] = defaultdict(list)
     for item in sorted(own, key=_order):
         device = devices.get(item.device)
         if device is None:
             continue
-        given[whole_device(device).name].append((device, item))
+        by_device[whole_device(device).name].append((device, item))
         if isinstance(device, RdmaVf) and (nic := nics.get(device.parent)):
-            given[nic.name].append((device, item))
+            by_device[nic.name].append((device, item))
         if isinstance(device, RdmaVfPool):
             chosen = next((vf for vf in device.vfs if vf.name == item.vf), None)
             if chosen is not None:
-                given[chosen.name].append((chosen, item))
-    return given
+                by_device[chosen.name].append((chosen, item))
+    return by_device
 
 
-def _use(device: Device, items: _Given) -> DeviceUse:
+def _use(device: Device, items: _Allocations) -> DeviceUse:
     if not items:
         return DeviceUse()
     amounts = [_amount(part, item) for part, item in items]
@@ -150,7 +150,7 @@ def _use(device: Device, items: _Given) -> DeviceUse:
     )
 
 
-def _bandwidth(nic: RdmaNic, items: _Given) -> int | None:
+def _bandwidth(nic: RdmaNic, items: _Allocations) -> int | None:
     """Return the allocated bandwidth of a NIC; without consumed capacity all of it. None where it is not known."""
     if not nic.bandwidth:
         return None
@@ -192,7 +192,7 @@ def _amount(device: AllocatableDevice, item: ClaimAllocation) -> tuple[int | Non
             return None, None
 
 
-def _mode(items: _Given) -> DeviceMode:
+def _mode(items: _Allocations) -> DeviceMode:
     # All allocations of a device at one time are of one mode: the slices' counters see to that.
     device, first = items[0]
     match device:
@@ -210,7 +210,7 @@ def _mode(items: _Given) -> DeviceMode:
             return "whole"  # a VF as well, where its share is one of a pool
 
 
-def _partitions(gpu: Gpu, items: _Given) -> Iterator[DevicePartition]:
+def _partitions(gpu: Gpu, items: _Allocations) -> Iterator[DevicePartition]:
     """Yield those that an administrator made and those that are allocated, by their place."""
     parts: dict[str, tuple[MigPartition, str | None]] = {}
     if has_static_layout(gpu):

@@ -19,7 +19,7 @@ from driver.model.distance import matrix
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
 from driver.objects.device_amounts import memory_left
-from driver.objects.invalid import field_errors
+from driver.objects.invalid import object_errors
 from driver.objects.names import MODEL_LABEL, NODE_LABEL, TYPE_LABEL, device_object_name, model_label, node_label
 
 __all__ = ["device_objects"]
@@ -62,7 +62,7 @@ def device_objects(
             spec = DeviceSpec.model_validate(fields)
         except ValidationError as error:
             subject = f"Device {shown(device.name)} of node {inventory.node}"
-            errors += (f"{subject}: spec.{item}" for item in field_errors(error))
+            errors += (f"{subject}: spec.{item}" for item in object_errors(error))
         else:
             made.append(_object(spec, device))
     if errors:

@@ -10,7 +10,7 @@ from driver.api import rootport_v1alpha1
 from driver.api.validation import wording
 from driver.api.validation.errors import FieldError
 
-__all__ = ["field_errors"]
+__all__ = ["object_errors"]
 
 # Pydantic names a field as the input had it; the model's dataclasses have Python's names.
 _NAMES: Final = {
@@ -22,6 +22,6 @@ _NAMES: Final = {
 }
 
 
-def field_errors(error: ValidationError) -> tuple[FieldError, ...]:
+def object_errors(error: ValidationError) -> tuple[FieldError, ...]:
     """Return every mistake with its field, as Kubernetes writes it: ``spec.gpus[0].address``."""
     return wording.field_errors(error, names=_NAMES)

@@ -23,7 +23,7 @@ from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.model.devices import RdmaNic
 from driver.model.inventory import Inventory
-from driver.objects.invalid import field_errors
+from driver.objects.invalid import object_errors
 
 __all__ = ["inventory_of", "node_inventory", "parse_node_inventory"]
 
@@ -45,7 +45,7 @@ def node_inventory(inventory: Inventory) -> NodeInventory:
     try:
         spec = NodeInventorySpec.model_validate(_spec(inventory))
     except ValidationError as error:
-        errors += (FieldError(f"spec.{item.path}", item.message) for item in field_errors(error))
+        errors += (FieldError(f"spec.{item.path}", item.message) for item in object_errors(error))
         raise _invalid(inventory.node, errors) from error
     made = NodeInventory(api_version=API_VERSION, kind=_KIND, metadata=ObjectMeta(name=inventory.node), spec=spec)
     errors += _wrong_devices(made)
@@ -66,7 +66,7 @@ def parse_node_inventory(document: object) -> NodeInventory:
     try:
         made = NodeInventory.model_validate(document)
     except ValidationError as error:
-        raise _invalid(_name(document), field_errors(error)) from error
+        raise _invalid(_name(document), object_errors(error)) from error
     # An item of a list carries neither where the API server leaves them to the list.
     if made.api_version not in ("", API_VERSION) or made.kind not in ("", _KIND):
         found = shown(f"{made.api_version} {made.kind}")

@@ -18,8 +18,7 @@ from driver.plan.finish import PreparedDevice, PreparePlan, finish
 from driver.plan.host import NicHost, host_folder
 from driver.plan.isolation.interface import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
 from driver.plan.prepare import prepare_plan
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = [
     "CDI_VERSION",
@@ -35,7 +34,7 @@ __all__ = [
     "DriverLibrary",
     "GpuUse",
     "HamiCoreLibrary",
-    "Holding",
+    "HeldDevice",
     "HookProgram",
     "HostFile",
     "Isolation",

@@ -10,7 +10,7 @@ from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference, DeviceRequestAllocationResult, ResourceClaim
 from driver.api.validation import names
-from driver.api.validation.errors import joined, shown
+from driver.api.validation.errors import joined_errors, shown
 from driver.errors import InputError, NodeError
 from driver.layout.nic_devices import LINK_DOWN
 from driver.model.devices import Gpu, RdmaNic, RdmaVf
@@ -97,7 +97,7 @@ def reference_of(claim: ResourceClaim) -> ClaimReference:
     if meta.namespace:
         errors += names.label("metadata.namespace", meta.namespace)
     if errors:
-        raise InputError(f"the claim with UID {meta.uid} cannot come from Kubernetes: {joined(errors)}")
+        raise InputError(f"the claim with UID {meta.uid} cannot come from Kubernetes: {joined_errors(errors)}")
     return claim.reference
 
 
@@ -131,7 +131,7 @@ def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimR
         # It becomes a part of a CDI device's name. The API server demands a UUID, which is a label.
         errors += names.label("shareID", result.share_id)
     if errors:
-        raise InputError(f"claim {claim}: an allocation result cannot come from Kubernetes: {joined(errors)}")
+        raise InputError(f"claim {claim}: an allocation result cannot come from Kubernetes: {joined_errors(errors)}")
     if result.pool != node:
         raise InputError(
             f"{_subject(claim, result)} of pool {shown(result.pool)} is not on node {node}",

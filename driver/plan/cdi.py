@@ -24,10 +24,10 @@ __all__ = [
     "CdiHook",
     "CdiMount",
     "CdiSpec",
+    "cdi_device_name",
     "check_claim_uid",
     "claim_uid_of",
-    "device_name",
-    "driver_device_name",
+    "driver_cdi_device_name",
     "spec_file_name",
 ]
 
@@ -83,7 +83,7 @@ class CdiDevice:
     """What a container gets with one CDI device. At least one of the tuples has something.
 
     Attributes:
-        name: The name in the spec, from :func:`device_name` or :func:`driver_device_name`.
+        name: The name in the spec, from :func:`cdi_device_name` or :func:`driver_cdi_device_name`.
         device_nodes: Paths of device nodes in the container. The runtime looks up the rest and refuses to start the
             container where one is missing.
         device_root: What stands before those paths on the host; empty where they are the same there.
@@ -157,7 +157,7 @@ class CdiSpec:
         return to_json(spec, indent=2) + b"\n"
 
 
-def device_name(claim_uid: str, request: str, device: str, share_id: str | None = None) -> str:
+def cdi_device_name(claim_uid: str, request: str, device: str, share_id: str | None = None) -> str:
     """Return the name of the CDI device for a device, or a share of it, that a claim's request was given.
 
     The parts are DNS labels, which have no ``_``: two that differ never get one name.
@@ -165,8 +165,8 @@ def device_name(claim_uid: str, request: str, device: str, share_id: str | None 
     return "_".join((claim_uid, request, device, *(() if share_id is None else (share_id,))))
 
 
-def driver_device_name(claim_uid: str) -> str:
-    """Return the name of the CDI device of the driver's files. It has one ``_``: :func:`device_name` makes more."""
+def driver_cdi_device_name(claim_uid: str) -> str:
+    """Return the name of the CDI device of the driver's files. It has one ``_``: :func:`cdi_device_name` makes more."""
     return f"{claim_uid}_nvidia-driver"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driver.api.resource_v1 import ClaimReference, ObjectMeta, ResourceClaim
-from driver.api.validation.errors import FieldError, joined
+from driver.api.validation.errors import FieldError, joined_errors
 from driver.config import UnsupportedFieldError, as_written, config_for, read_entries
 from driver.errors import InputError, UnsupportedError
 from driver.model.devices import DeviceName
@@ -27,8 +27,8 @@ from driver.plan.isolate import refuse_conflicts, with_isolation
 from driver.plan.isolation.interface import IsolationHost
 from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
 from driver.plan.nics import with_nics
-from driver.plan.sharing import Holding, refuse_double_use
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_double_use
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["Decision", "decide"]
 
@@ -57,9 +57,9 @@ class Decision:
     notes: tuple[str, ...] = ()
 
     @property
-    def holdings(self) -> tuple[Holding, ...]:
+    def held_devices(self) -> tuple[HeldDevice, ...]:
         """What the claim would hold, in the allocation's order: to be compared with what other claims hold."""
-        return tuple(device.holding(self.claim, self.inventory.node) for device in self.devices)
+        return tuple(device.held_by(self.claim, self.inventory.node) for device in self.devices)
 
     @property
     def uses(self) -> tuple[GpuUse, ...]:
@@ -119,7 +119,7 @@ def decide(
     """
     reference = claim.reference
     devices = _read(claim, allocated_devices(claim, inventory))
-    refuse_double_use([device.holding(reference, inventory.node) for device in devices])
+    refuse_double_use([device.held_by(reference, inventory.node) for device in devices])
     devices = with_isolation(devices, host, reference, inventory.node)
     refuse_conflicts(devices, host, reference)
     notes: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def _read(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> tuple[D
     if errors:
         later = all(isinstance(error, UnsupportedFieldError) for error in errors)
         kind = UnsupportedError if later else InputError
-        raise kind(f"claim {claim.reference}: {joined(errors)}", hint=_hint(errors))
+        raise kind(f"claim {claim.reference}: {joined_errors(errors)}", hint=_hint(errors))
     return tuple(
         DecidedDevice(allocated=item, config=config, amount=amount, bandwidth=share_of_bandwidth(item))
         for item, amount, config in read

@@ -12,8 +12,7 @@ from driver.plan.allocated import AllocatedDevice
 from driver.plan.amounts import GpuAmount
 from driver.plan.effects import ConfigureVf, Effect, LendInterface
 from driver.plan.isolation.interface import IsolationPlan
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["DecidedDevice", "NicPlan"]
 
@@ -109,7 +108,7 @@ class DecidedDevice:
         """What has to be done on the node for it, in an order in which it can be done."""
         return (self.isolation.effects if self.isolation else ()) + (self.nic.effects if self.nic else ())
 
-    def holding(self, claim: ClaimReference, pool: str) -> Holding:
+    def held_by(self, claim: ClaimReference, pool: str) -> HeldDevice:
         """Return what the claim holds by it.
 
         Args:
@@ -117,7 +116,7 @@ class DecidedDevice:
             pool: The node's pool.
         """
         item = self.allocated
-        return Holding(
+        return HeldDevice(
             claim=claim,
             requests=(item.base_request,),
             pool=pool,

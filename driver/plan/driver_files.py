@@ -11,7 +11,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Final
 
-from driver.plan.cdi import CdiDevice, CdiHook, CdiMount, driver_device_name
+from driver.plan.cdi import CdiDevice, CdiHook, CdiMount, driver_cdi_device_name
 
 __all__ = [
     "CREATE_SYMLINKS",
@@ -110,7 +110,7 @@ class DriverFiles:
 def driver_cdi_device(claim_uid: str, files: DriverFiles) -> CdiDevice:
     """Return the CDI device that gives a container the driver's files: one a claim, beside those of its GPUs."""
     return CdiDevice(
-        name=driver_device_name(claim_uid), mounts=_mounts(files), hooks=_hooks(files, files.hook_program), env=()
+        name=driver_cdi_device_name(claim_uid), mounts=_mounts(files), hooks=_hooks(files, files.hook_program), env=()
     )
 
 

@@ -11,7 +11,7 @@ from driver.errors import NodeError
 from driver.model.devices import DeviceName, MigInstance, RdmaFunction
 from driver.model.parts import MigPartition
 from driver.plan.allocated import AllocatedDevice
-from driver.plan.cdi import CdiDevice, CdiMount, CdiSpec, device_name
+from driver.plan.cdi import CdiDevice, CdiMount, CdiSpec, cdi_device_name
 from driver.plan.decide import Decision
 from driver.plan.decided import DecidedDevice
 from driver.plan.device_nodes import assumed_instance, mig_device_nodes
@@ -22,8 +22,7 @@ from driver.plan.host import host_folder
 from driver.plan.isolation.interface import ClaimFile, Isolation
 from driver.plan.metadata import distances_of, request_metadata
 from driver.plan.nic_environment import nic_environment
-from driver.plan.sharing import Holding
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["PreparePlan", "PreparedDevice", "finish"]
 
@@ -60,9 +59,9 @@ class PreparedDevice:
     nic_use: NicUse | None = None
     distances: tuple[tuple[str, str], ...] = ()
 
-    def holding(self, claim: ClaimReference) -> Holding:
+    def held_by(self, claim: ClaimReference) -> HeldDevice:
         """Return what the claim holds by it."""
-        return Holding(
+        return HeldDevice(
             claim=claim,
             requests=self.request_names,
             pool=self.pool,
@@ -96,9 +95,9 @@ class PreparePlan:
     effects: tuple[Effect, ...] = ()
 
     @property
-    def holdings(self) -> tuple[Holding, ...]:
+    def held_devices(self) -> tuple[HeldDevice, ...]:
         """What the claim holds of the node's devices."""
-        return tuple(device.holding(self.claim) for device in self.devices)
+        return tuple(device.held_by(self.claim) for device in self.devices)
 
     @property
     def device_paths(self) -> tuple[str, ...]:
@@ -191,7 +190,7 @@ def finish(
         mounts = tuple(mount for mount in dict.fromkeys(device.isolation_mounts) if (request, mount) not in mounted)
         mounted.update((request, mount) for mount in mounts)
         cdi_device = CdiDevice(
-            name=device_name(claim.uid, request, item.device.name, item.share_id),
+            name=cdi_device_name(claim.uid, request, item.device.name, item.share_id),
             device_nodes=device.decided.nodes + (mig_device_nodes(device.mig) if device.mig else ()),
             device_root=(driver_files.device_root if driver_files and item.is_nvidia_gpu else "") or root,
             env=device_environment(item.gpu) + device.isolation_env + env + nic_environments.get(place, ()),

@@ -11,7 +11,7 @@ from typing import Final
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.model.devices import DeviceName
-from driver.plan.sharing import Holding
+from driver.plan.uses import HeldDevice
 
 __all__ = ["NicHost", "host_folder", "nics_beside"]
 
@@ -47,7 +47,7 @@ class NicHost:
         return replace(self, taken_vfs=taken, own_vfs=tuple(item for item in self.own_vfs if item[2] not in taken))
 
 
-def nics_beside(claim_uid: str, held: Iterable[Holding], former: Iterable[Holding]) -> NicHost:
+def nics_beside(claim_uid: str, held: Iterable[HeldDevice], former: Iterable[HeldDevice]) -> NicHost:
     """Return which VFs other claims hold, and which the claim itself was given before and can have again.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Final
 
 from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation import names
-from driver.api.validation.errors import joined, shown
+from driver.api.validation.errors import joined_errors, shown
 from driver.config import RdmaConfig, interface_name_error
 from driver.errors import InputError, NodeError, UnsupportedError
 from driver.model.devices import DeviceName, RdmaFunction
@@ -198,7 +198,7 @@ def _pod_uid(claim: ResourceClaim, first: UsedFunction, nics: NicHost) -> str:
     # It becomes the name of a folder.
     errors = list(names.label("status.reservedFor[0].uid", holders[0].uid))
     if errors:
-        raise InputError(f"claim {claim.reference} cannot come from Kubernetes: {joined(errors)}")
+        raise InputError(f"claim {claim.reference} cannot come from Kubernetes: {joined_errors(errors)}")
     return holders[0].uid
 
 

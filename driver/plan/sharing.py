@@ -20,9 +20,9 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
-__all__ = ["GpuConflict", "Holding", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
+__all__ = ["GpuConflict", "gpu_conflict", "refuse_double_use", "refuse_overlap"]
 
 _ALL_CORE: Final = 100
 _ONCE: Final = "Kubernetes gives a device once unless it is shareable: delete the claim and create it anew"
@@ -39,41 +39,6 @@ _ONE_WAY: Final = (
     "have them allocated on different GPUs by different DeviceClasses; the kubelet retries, and this claim is prepared "
     "once the other one's pods have ended"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
-    """What a claim has by one allocation result, as far as that decides who else may have it.
-
-    Attributes:
-        claim: The claim.
-        requests: The requests that the device was given to, without subrequests.
-        pool: The device's pool.
-        device: Its name in the pool.
-        share_id: Which share of the device; None where it is given once.
-        admin_access: Whether the claim only watches over it.
-        gpu_use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
-        nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
-    """
-
-    claim: ClaimReference
-    requests: tuple[str, ...]
-    pool: str
-    device: str
-    share_id: str | None
-    admin_access: bool
-    gpu_use: GpuUse | None
-    nic_use: NicUse | None
-
-    @property
-    def request(self) -> str:
-        """The requests, for a message."""
-        return ", ".join(self.requests)
-
-    @property
-    def subject(self) -> str:
-        """Claim, request and device, for a message."""
-        return f"claim {self.claim}, request {self.request}, device {self.device}"
 
 
 class GpuConflict(Enum):
@@ -115,8 +80,8 @@ class _Excess:
     total: int
 
 
-def _exclude_each_other(one: Holding, other: Holding) -> bool:
-    """Whether two holdings of the same device exclude each other: only different shares of it do not."""
+def _exclude_each_other(one: HeldDevice, other: HeldDevice) -> bool:
+    """Whether two claims' holds of the same device exclude each other: only different shares of it do not."""
     if one.admin_access or other.admin_access:
         return False
     return one.share_id is None or other.share_id is None or one.share_id == other.share_id
@@ -169,28 +134,28 @@ def _excess_of_nic(uses: Sequence[NicUse]) -> _Excess | None:
     return _Excess(of="bandwidth", amount=bandwidth, total=total) if total is not None and bandwidth > total else None
 
 
-def refuse_double_use(holdings: Sequence[Holding]) -> None:
+def refuse_double_use(held_devices: Sequence[HeldDevice]) -> None:
     """Refuse a claim that was given something twice.
 
     A NIC and a virtual function of it may be in one claim: nobody else is in the way of either.
 
     Args:
-        holdings: What the claim was given, in the allocation's order. How shares are kept apart, and which virtual
+        held_devices: What the claim was given, in the allocation's order. How shares are kept apart, and which virtual
             functions it gets out of pools, need not be decided yet.
 
     Raises:
         InputError: A device, more of a card than there is, or a GPU in two modes was given.
     """
     seen: set[tuple[tuple[str, ...], str, str | None]] = set()
-    for item in holdings:
+    for item in held_devices:
         key = (item.requests, item.device, item.share_id)
         if key in seen:
             raise InputError(f"{item.subject} is allocated twice to one request", hint=_ONCE)
         seen.add(key)
-    by_device = defaultdict[str, list[Holding]](list)
-    by_gpu = defaultdict[DeviceName, list[tuple[Holding, GpuUse]]](list)
-    by_nic = defaultdict[DeviceName, list[tuple[Holding, NicUse]]](list)
-    for item in holdings:
+    by_device = defaultdict[str, list[HeldDevice]](list)
+    by_gpu = defaultdict[DeviceName, list[tuple[HeldDevice, GpuUse]]](list)
+    by_nic = defaultdict[DeviceName, list[tuple[HeldDevice, NicUse]]](list)
+    for item in held_devices:
         if item.admin_access:
             continue
         for other in by_device[item.device]:
@@ -207,7 +172,7 @@ def refuse_double_use(holdings: Sequence[Holding]) -> None:
         _refuse_nic_twice(of_nic)
 
 
-def _refuse_gpu_twice(uses: Sequence[tuple[Holding, GpuUse]]) -> None:
+def _refuse_gpu_twice(uses: Sequence[tuple[HeldDevice, GpuUse]]) -> None:
     """Refuse two modes, overlapping partitions, and shares that are too much together."""
     for index, (item, use) in enumerate(uses):
         for other, earlier in uses[:index]:
@@ -233,7 +198,7 @@ def _refuse_gpu_twice(uses: Sequence[tuple[Holding, GpuUse]]) -> None:
         raise InputError(f"{item.subject}: the claim's shares of this GPU are {amount}", hint=_SUM)
 
 
-def _refuse_nic_twice(uses: Sequence[tuple[Holding, NicUse]]) -> None:
+def _refuse_nic_twice(uses: Sequence[tuple[HeldDevice, NicUse]]) -> None:
     """Refuse all of a NIC beside a share of it, and shares that are too much together."""
     for index, (item, use) in enumerate(uses):
         for other, beside in (*uses[:index], *uses[index + 1 :]):
@@ -251,7 +216,7 @@ def _refuse_nic_twice(uses: Sequence[tuple[Holding, NicUse]]) -> None:
             )
 
 
-def refuse_overlap(claim: ClaimReference, wanted: Sequence[Holding], held: Iterable[Holding]) -> None:
+def refuse_overlap(claim: ClaimReference, wanted: Sequence[HeldDevice], held: Iterable[HeldDevice]) -> None:
     """Refuse a claim that would get what another prepared claim holds.
 
     Args:
@@ -273,8 +238,8 @@ def refuse_overlap(claim: ClaimReference, wanted: Sequence[Holding], held: Itera
     _refuse_too_much(claim, used, others)
 
 
-def _refuse_held_devices(wanted: Sequence[Holding], held: Sequence[Holding]) -> None:
-    by_device = defaultdict[tuple[str, str], list[Holding]](list)
+def _refuse_held_devices(wanted: Sequence[HeldDevice], held: Sequence[HeldDevice]) -> None:
+    by_device = defaultdict[tuple[str, str], list[HeldDevice]](list)
     for item in wanted:
         by_device[item.pool, item.device].append(item)
     for other in held:
@@ -283,7 +248,7 @@ def _refuse_held_devices(wanted: Sequence[Holding], held: Sequence[Holding]) -> 
                 raise NodeError(f"{item.subject} is still in use by claim {other.claim}", hint=_UNTIL_FREE)
 
 
-def _refuse_held_gpu(wanted: Holding, held: Holding) -> None:
+def _refuse_held_gpu(wanted: HeldDevice, held: HeldDevice) -> None:
     use, other = wanted.gpu_use, held.gpu_use
     if use is None or other is None:
         return
@@ -311,7 +276,7 @@ def _gpu_part(use: GpuUse) -> str:
     return "a share by percent of memory" if use.mode == DeviceType.GPU_RATIO else "a share"
 
 
-def _refuse_held_nic(wanted: Holding, held: Holding) -> None:
+def _refuse_held_nic(wanted: HeldDevice, held: HeldDevice) -> None:
     use, other = wanted.nic_use, held.nic_use
     if use is None or other is None:
         return
@@ -331,7 +296,7 @@ def _nic_part(use: NicUse) -> str:
     return "all of it" if use.bandwidth is None else "a share of its bandwidth"
 
 
-def _refuse_too_much(claim: ClaimReference, wanted: Sequence[Holding], held: Sequence[Holding]) -> None:
+def _refuse_too_much(claim: ClaimReference, wanted: Sequence[HeldDevice], held: Sequence[HeldDevice]) -> None:
     """Count the shares of each GPU, and of each NIC's bandwidth, of all claims together."""
     for gpu in dict.fromkeys(item.gpu_use.gpu for item in wanted if item.gpu_use):
         own = [item.gpu_use for item in wanted if item.gpu_use and item.gpu_use.gpu == gpu]
@@ -341,7 +306,7 @@ def _refuse_too_much(claim: ClaimReference, wanted: Sequence[Holding], held: Seq
             amount = f"{excess.amount} percent of its core"
             if excess.of == "memory":
                 amount = f"{excess.amount} of its {excess.total} bytes of memory"
-            raise _given_twice(claim, f"GPU {gpu}", [holder for holder, _ in others], amount)
+            raise _oversold(claim, f"GPU {gpu}", [holder for holder, _ in others], amount)
     shares = [item.nic_use for item in wanted if item.nic_use and item.nic_use.bandwidth is not None]
     for nic in dict.fromkeys(use.nic for use in shares):
         own_nic = [item.nic_use for item in wanted if item.nic_use and item.nic_use.nic == nic]
@@ -349,10 +314,10 @@ def _refuse_too_much(claim: ClaimReference, wanted: Sequence[Holding], held: Seq
         excess = _excess_of_nic([*own_nic, *(use for _, use in beside)])
         if beside and excess:
             amount = f"{excess.amount} of its {excess.total} bits per second"
-            raise _given_twice(claim, f"NIC {nic}", [holder for holder, _ in beside], amount)
+            raise _oversold(claim, f"NIC {nic}", [holder for holder, _ in beside], amount)
 
 
-def _given_twice(claim: ClaimReference, card: str, others: Iterable[ClaimReference], amount: str) -> NodeError:
+def _oversold(claim: ClaimReference, card: str, others: Iterable[ClaimReference], amount: str) -> NodeError:
     holders = ", ".join(dict.fromkeys(map(str, others)))
     return NodeError(
         f"claim {claim}: {card} would be given twice: with claim {holders}, {amount}",

@@ -1,12 +1,13 @@
-"""How a claim uses a GPU or an RDMA NIC, for :mod:`driver.plan.sharing` to compare with other uses."""
+"""What a claim holds of a device, a GPU or an RDMA NIC, for :mod:`driver.plan.sharing` to compare with other claims."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 
-__all__ = ["GpuUse", "NicUse"]
+__all__ = ["GpuUse", "HeldDevice", "NicUse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +53,38 @@ class NicUse:
     vf: DeviceName | None = None
     bandwidth: int | None = None
     nic_bandwidth: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldDevice:
+    """What a claim has by one allocation result, as far as that decides who else may have it.
+
+    Attributes:
+        claim: The claim.
+        requests: The requests that the device was given to, without subrequests.
+        pool: The device's pool.
+        device: Its name in the pool.
+        share_id: Which share of the device; None where it is given once.
+        admin_access: Whether the claim only watches over it.
+        gpu_use: How the claim uses the GPU; None for what is no GPU, or is only watched over.
+        nic_use: How the claim uses the NIC; None for what is no NIC, or is only watched over.
+    """
+
+    claim: ClaimReference
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    share_id: str | None
+    admin_access: bool
+    gpu_use: GpuUse | None
+    nic_use: NicUse | None
+
+    @property
+    def request(self) -> str:
+        """The requests, for a message."""
+        return ", ".join(self.requests)
+
+    @property
+    def subject(self) -> str:
+        """Claim, request and device, for a message."""
+        return f"claim {self.claim}, request {self.request}, device {self.device}"

@@ -1,4 +1,4 @@
-"""NICs as they could be set up, where the source of an inventory cannot tell: virtual functions and link speeds."""
+"""Assumes what an inventory's source cannot record of NICs: virtual functions, link speeds, interfaces."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from driver.model.pci import PciAddress
 __all__ = ["INTERFACES_ASSUMED", "MAX_VFS", "with_assumed_interfaces", "with_assumed_speed", "with_assumed_vfs"]
 
 INTERFACES_ASSUMED: Final = "topology files name no network interfaces: each NIC is taken to have one"
-"""What a plan notes that has such an interface moved into a pod."""
+"""The note of a plan that moves such an interface into a pod."""
 
 MAX_VFS: Final = 127
-"""Of one NIC: as many as NVIDIA's ConnectX-7 has at most."""
+"""The most VFs of one NIC: as many as NVIDIA's ConnectX-7 has."""
 
 _ROUTING_IDS: Final = 1 << 16
-"""Of a PCI domain: 8 bits of bus, 5 of device, 3 of function."""
+"""Addresses of a PCI domain: 8 bits of bus, 5 of device, 3 of function."""
 
 
 def with_assumed_vfs(inventory: Inventory, count: int) -> Inventory:
-    """The node with ``count`` VFs on each RDMA NIC that has none; a note says so.
+    """Return the node with ``count`` VFs on each RDMA NIC that has none, and a note that says so.
 
     A VF is as its PF, on free PCI addresses behind it, with made-up names (``mlx5_8``, ``ib0v0``) and device nodes.
     """
@@ -38,7 +38,7 @@ def with_assumed_vfs(inventory: Inventory, count: int) -> Inventory:
 
 
 def with_assumed_speed(inventory: Inventory, gbps: int) -> Inventory:
-    """The node with this link speed, in Gb/s, for each RDMA NIC whose speed is not known; a note says so."""
+    """Return the node with this speed, in Gb/s, for each RDMA NIC of unknown speed, and a note that says so."""
     if all(nic.speed_gbps for nic in inventory.nics):
         return inventory
     nics = tuple(nic if nic.speed_gbps else _at_speed(nic, gbps) for nic in inventory.nics)
@@ -47,7 +47,7 @@ def with_assumed_speed(inventory: Inventory, gbps: int) -> Inventory:
 
 
 def with_assumed_interfaces(inventory: Inventory) -> Inventory:
-    """The node of a topology file with a network interface of a made-up name for each NIC that has none.
+    """Return the node of a topology file with a network interface of a made-up name for each NIC that has none.
 
     No such file names any. Other sources do, so that what they do not name is not there.
     """
@@ -90,7 +90,7 @@ def _vfs(nic: RdmaNic, count: int, used: Collection[str], numbers: Iterator[int]
 
 
 def _behind(pf: PciAddress, used: Collection[str]) -> Iterator[PciAddress]:
-    """Free addresses behind the PF's, without end as far as NICs need: another card's are passed over."""
+    """Return free addresses behind the PF's, as many as a NIC can need; those of other cards are skipped."""
     domain, bus, rest = pf.split(":")
     device, _, function = rest.partition(".")
     start = (int(bus, 16) << 8) | (int(device, 16) << 3) | int(function)

@@ -1,4 +1,4 @@
-"""A simulation's result as the objects that a cluster's API server would hold: for ``--out``, and to explain it."""
+"""Turns a simulation into the objects that a cluster's API server would hold, for ``--out`` and for explain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CANNOT_PREPARE: Final = "FailedPrepareDynamicResources"
 
 
 def cluster_state(simulation: Simulation) -> ClusterState:
-    """What explain knows of such a cluster: the same as it reads from the objects."""
+    """Return what explain knows of such a cluster: the same as it reads from the objects."""
     state = ClusterState()
     for item in simulation.slices:
         state.publish(item)
@@ -28,7 +28,7 @@ def cluster_state(simulation: Simulation) -> ClusterState:
 
 
 def objects_of(simulation: Simulation) -> Iterator[tuple[Kind, dict[str, Any]]]:
-    """All objects but ResourceSlices, with their kinds."""
+    """Return all objects but ResourceSlices, with their kinds."""
     for inventory in simulation.inventories:
         yield Kind.NODE, _node(inventory.node)
     for device_class in simulation.classes:
@@ -49,7 +49,7 @@ def objects_of(simulation: Simulation) -> Iterator[tuple[Kind, dict[str, Any]]]:
 
 
 def slice_json(item: ResourceSlice, known: dict[tuple[int, int], str]) -> str:
-    """A slice as JSON, with a device a line.
+    """Return a slice as JSON, with each device on a line.
 
     Args:
         item: The slice.
@@ -120,7 +120,7 @@ def _pod_claim(entry: PodClaim) -> dict[str, str]:
 
 
 def _container_names(containers: object) -> Sequence[str]:
-    """As far as they have some: nobody has checked what stands there."""
+    """Return the containers' names; the list is not validated."""
     if not isinstance(containers, list):
         return ()
     names = [item.get("name") for item in containers if isinstance(item, dict)]
@@ -128,7 +128,7 @@ def _container_names(containers: object) -> Sequence[str]:
 
 
 def _event(pod: PodOutcome, problem: str) -> dict[str, Any]:
-    """What the kubelet would say."""
+    """Return the Event that the kubelet would write."""
     state = pod.pod.state
     return {
         "apiVersion": "v1",

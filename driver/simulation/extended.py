@@ -1,4 +1,4 @@
-"""The claims that kube-scheduler makes of pods' extended resources, once a pod has a node."""
+"""Makes the claims that kube-scheduler makes of pods' extended resources, once a pod has a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["claim_made_for", "with_claim"]
 
 
 def claim_made_for(pod: SimulatedPod, extended: Extended, taken: Container[str]) -> ResourceClaim | None:
-    """The claim with a name of its own, which ends with a number where others have it; None where none is made.
+    """Return the claim that is made for a pod, with a name that no other has; None if none is made.
 
     Args:
         pod: The pod.
@@ -38,6 +38,6 @@ def claim_made_for(pod: SimulatedPod, extended: Extended, taken: Container[str])
 
 
 def with_claim(pod: SimulatedPod, claim: ResourceClaim) -> SimulatedPod:
-    """The pod whose status names the claim that was made for it."""
+    """Return the pod with a status that names the claim made for it."""
     entry = PodClaim(name=EXTENDED_CLAIM, claim=claim.metadata.name)
     return replace(pod, state=replace(pod.state, claims=(*pod.state.claims, entry)))

@@ -1,8 +1,8 @@
-"""Pods and their claims over simulated nodes: inventory → slices → allocate → prepare plan.
+"""Runs pods and their claims on simulated nodes: inventory → slices → allocation → prepare plan.
 
-It is made of the parts that run in a cluster and decides nothing of its own, except the order: pods one after the
-other as they are given, each with all its claims on the first node that fits. (kube-scheduler takes pods as they come
-and picks among the nodes that fit by other scores, such as their free CPU, which are not simulated.)
+It is made of the parts that run in a cluster and decides nothing of its own, except the order: pods in the order of the
+files, each with all its claims on the first node that fits. (kube-scheduler takes pods as they come and picks among the
+nodes that fit by other scores, such as their free CPU, which are not simulated.)
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from driver.plan.effects import LendInterface
 from driver.plan.sharing import refuse_overlap
 from driver.simulation.assumed import INTERFACES_ASSUMED, with_assumed_interfaces
 from driver.simulation.extended import claim_made_for, with_claim
-from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, Work
+from driver.simulation.workloads import UID_NAMESPACE, SimulatedPod, SimulationInput
 
-__all__ = ["NOT_PREPARED", "Outcome", "PodOutcome", "Simulation", "node_named", "simulate"]
+__all__ = ["NOT_PREPARED", "ClaimOutcome", "PodOutcome", "Simulation", "node_named", "simulate"]
 
 NOT_PREPARED: Final = "cannot be prepared: "
-"""What :attr:`Outcome.problem` begins with."""
+"""What :attr:`ClaimOutcome.problem` begins with."""
 _HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _HOST: Final = IsolationHost(simulated=True)
 _MOST_RESERVED: Final = 256
@@ -51,15 +51,15 @@ _MOST_RESERVED: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one claim.
+class ClaimOutcome:
+    """The result for one claim.
 
     Attributes:
-        claim: The claim; with ``status.allocation`` where it fits, and reserved for the pods that have a node.
-        node: The node whose devices it got; None where it fits nowhere.
-        plan: What the node's plugin would prepare; None where the claim fits nowhere, or cannot be prepared.
+        claim: The claim, with ``status.allocation`` if it fits, and reserved for the pods that have a node.
+        node: The node whose devices it has; None if it fits nowhere.
+        plan: What the node's plugin would prepare; None if the claim fits nowhere, or cannot be prepared.
         problem: Why it cannot be prepared.
-        pods: The pods that name it, by ``namespace/name``.
+        pods: ``namespace/name`` of the pods that name it.
     """
 
     claim: ResourceClaim
@@ -81,13 +81,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOutcome:
-    """What became of one pod.
+    """The result for one pod.
 
     Attributes:
         pod: The pod.
-        node: Where all its claims are; None where there is no such node.
-        reason: Why there is none, where that needs no node to be looked at; or why it is not known if it can be there.
-        problem: The same in words, or what the allocator says beyond "no".
+        node: The node on which all its claims are allocated; None if there is none.
+        reason: Why there is none, if that is known without evaluating nodes; or why it is not known whether there is.
+        problem: The reason in words, or the allocator's error.
     """
 
     pod: SimulatedPod
@@ -98,23 +98,23 @@ class PodOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The result.
+    """The result of a simulation.
 
     Attributes:
-        inventories: The nodes, as given.
+        inventories: The nodes.
         slices: All ResourceSlices, node by node.
         classes: The DeviceClasses.
         templates: The ResourceClaimTemplates, as claims, by ``namespace/name``.
-        outcomes: One a claim, in the order in which pods name them.
-        pods: One a pod, in the order of the files.
-        policies: What the administrator lets be given of GPUs.
+        outcomes: The claims' results, in the order in which pods name them.
+        pods: The pods' results, in the order of the files.
+        policies: The administrator's rules on how GPUs may be allocated.
     """
 
     inventories: tuple[Inventory, ...]
     slices: tuple[ResourceSlice, ...]
     classes: tuple[DeviceClass, ...]
     templates: Mapping[str, ResourceClaim]
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ClaimOutcome, ...]
     pods: tuple[PodOutcome, ...]
     policies: GpuPolicies = DEFAULT_POLICIES
 
@@ -128,20 +128,20 @@ class Simulation:
 def simulate(
     inventories: Sequence[Inventory],
     classes: Sequence[DeviceClass],
-    work: Work,
+    work: SimulationInput,
     *,
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     progress: Callable[[], None] = lambda: None,
 ) -> Simulation:
-    """Publish, allocate and plan.
+    """Publish the nodes' devices, allocate the claims, and plan what the nodes prepare.
 
     Args:
-        inventories: One a node; names are unique.
+        inventories: The nodes, with unique names.
         classes: The DeviceClasses that claims may name.
-        work: The pods, and their claims. A claim that is allocated keeps what it has.
-        policies: What the administrator lets be given of GPUs.
-        nic_policies: Likewise of RDMA NICs.
+        work: The pods and their claims. A claim that is allocated keeps its devices.
+        policies: The administrator's rules on how GPUs may be allocated.
+        nic_policies: The same for RDMA NICs.
         progress: Called for each node, and then for each pod.
     """
     slices: list[ResourceSlice] = []
@@ -166,7 +166,7 @@ def simulate(
 
 
 class _Scheduler:
-    """Gives pods nodes, and claims devices, and remembers both."""
+    """Places pods on nodes and allocates devices to claims, and remembers both."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class _Scheduler:
         return replace(outcome, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=problem)
 
     def _named(self, pod: SimulatedPod, missing: Sequence[str], extended: Extended, held: Sequence[str]) -> PodOutcome:
-        """Of a pod whose ``spec.nodeName`` has a node: no scheduler sees it, so nobody allocates anything for it."""
+        """Place a pod with ``spec.nodeName``: no scheduler sees it, so nothing is allocated for it."""
         name = pod.state.node
         missing = [*missing, *(["no claim is made of its extended resources"] if extended.claim is not None else [])]
         if missing:
@@ -247,12 +247,12 @@ class _Scheduler:
         return outcome
 
     def _is_full(self, key: str, pod: SimulatedPod) -> bool:
-        """Whether the claim is reserved for as many as may have it, and the pod is none of these."""
+        """Whether the claim is reserved for as many pods as may share it, and not for this one."""
         users = self._users[key]
         return len(users) >= _MOST_RESERVED and _key(_holder(pod)) not in users
 
     def _reserve(self, outcome: PodOutcome) -> None:
-        """Note whose the claims of a pod that has a node are."""
+        """Reserve the claims of a pod that has a node for it."""
         holder = _holder(outcome.pod)
         for key in outcome.pod.claim_keys if outcome.node is not None else ():
             self._users.setdefault(key, {}).setdefault(_key(holder), holder)
@@ -276,8 +276,8 @@ class _Scheduler:
                 self._where[key] = node
         return PodOutcome(pod=pod, node=node)
 
-    def outcomes(self, plugins: Mapping[str, _Plugin], pods: Sequence[PodOutcome]) -> Iterator[Outcome]:
-        """What the claims have come to, and what the nodes would prepare for them."""
+    def outcomes(self, plugins: Mapping[str, _Plugin], pods: Sequence[PodOutcome]) -> Iterator[ClaimOutcome]:
+        """Return the claims' results, with what the nodes would prepare for them."""
         naming: defaultdict[str, list[PodOutcome]] = defaultdict(list)
         for pod in pods:
             for key in pod.pod.claim_keys:
@@ -286,7 +286,7 @@ class _Scheduler:
             node = self._where.get(key)
             names = tuple([pod.pod.key for pod in naming[key]])
             if node is None or node not in plugins:
-                yield Outcome(claim=claim, pods=names)
+                yield ClaimOutcome(claim=claim, pods=names)
                 continue
             holders = tuple(self._users[key].values()) if key in self._users else ()
             status = claim.status.model_copy(update={"reserved_for": holders})
@@ -295,16 +295,16 @@ class _Scheduler:
 
 def _by_plugin(extended: Extended, as_well: str = "") -> str:
     amounts = amounts_text(extended.by_plugin_alone)
-    return f"it asks for {amounts} of a device plugin{as_well}, which is not simulated: nobody knows whether it fits"
+    return f"it asks for {amounts} of a device plugin{as_well}, which is not simulated: it is not known whether it fits"
 
 
 def node_named(name: str) -> Node:
-    """A simulated node: nothing is known of it but its name."""
+    """Return a simulated node, of which nothing is known but its name."""
     return Node(metadata=ObjectMeta(name=name, labels={_HOSTNAME_LABEL: name}))
 
 
 def _missing(pod: SimulatedPod, claims: Mapping[str, ResourceClaim]) -> Reason | None:
-    """What the pod names that no file has."""
+    """Return the reason if the pod names a claim or template that no file has."""
     for entry in pod.state.claims:
         if not entry.needs_none and f"{pod.state.namespace}/{entry.claim}" not in claims:
             return Reason.TEMPLATE_MISSING if entry.template else Reason.CLAIM_MISSING
@@ -312,7 +312,7 @@ def _missing(pod: SimulatedPod, claims: Mapping[str, ResourceClaim]) -> Reason |
 
 
 def _node_of(claim: ResourceClaim) -> str:
-    """The node of what a claim has been given by this driver; empty where it has nothing of it."""
+    """Return the node of this driver's devices in a claim's allocation; empty if there are none."""
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     return next((result.pool for result in results if result.driver == DRIVER_NAME), "")
@@ -327,7 +327,7 @@ def _key(holder: ResourceClaimConsumerReference) -> tuple[str, ...]:
 
 
 class _Plugin:
-    """A node's kubelet plugin: prepares claims, and knows what it has given."""
+    """A node's kubelet plugin: prepares claims, and knows those that it prepared."""
 
     def __init__(self, inventory: Inventory, policies: GpuPolicies) -> None:
         self._inventory = with_assumed_interfaces(inventory)
@@ -339,30 +339,32 @@ class _Plugin:
         # By the names of what they hold: of thousands of claims a few meet at one device.
         self._prepared: defaultdict[str, dict[str, PreparePlan]] = defaultdict(dict)
 
-    def prepare(self, claim: ResourceClaim) -> Outcome:
+    def prepare(self, claim: ResourceClaim) -> ClaimOutcome:
         node = self._inventory.node
         nics = NicHost(taken_vfs=frozenset(self._taken_vfs), simulated=True)
         try:
             plan = prepare_plan(claim, self._inventory, assume_minors=True, host=self._host, nics=nics)
             names = _held_names(plan)
             others = {uid: other for name in names for uid, other in self._prepared[name].items()}
-            refuse_overlap(plan.claim, plan.holdings, [item for other in others.values() for item in other.holdings])
+            refuse_overlap(
+                plan.claim, plan.held_devices, [item for other in others.values() for item in other.held_devices]
+            )
         except RootportError as error:
             # What kubelet would report on the pod: it hangs on its node, with its devices held.
-            return Outcome(claim=claim, node=node, problem=f"{NOT_PREPARED}{error}")
-        self._taken_vfs.update(item.nic_use.vf for item in plan.holdings if item.nic_use and item.nic_use.vf)
+            return ClaimOutcome(claim=claim, node=node, problem=f"{NOT_PREPARED}{error}")
+        self._taken_vfs.update(item.nic_use.vf for item in plan.held_devices if item.nic_use and item.nic_use.vf)
         lent = {item.interface for item in plan.effects if isinstance(item, LendInterface) and item.interface}
         if lent - self._interfaces:
             plan = replace(plan, notes=(*plan.notes, INTERFACES_ASSUMED))
         for name in names:
             self._prepared[name][plan.claim.uid] = plan
-        return Outcome(claim=claim, node=node, plan=plan)
+        return ClaimOutcome(claim=claim, node=node, plan=plan)
 
 
 def _held_names(plan: PreparePlan) -> set[str]:
-    """Of the devices that a claim has, and of the GPUs and NICs that they are parts of: with whom it may be at odds."""
+    """Return the names of a claim's devices, and of the GPUs and NICs that they are parts of."""
     names: set[str] = set()
-    for item in plan.holdings:
+    for item in plan.held_devices:
         if not item.admin_access:
             names.add(item.device)
         if item.gpu_use is not None:

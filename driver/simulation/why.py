@@ -1,4 +1,4 @@
-"""Why pods of a simulation have no node, or cannot start: in the words and reason codes of explain."""
+"""Explains why pods of a simulation have no node, or cannot start, with explain's words and reason codes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Answer:
 def answers(
     simulation: Simulation, *, budget: Budget | None = None, progress: Callable[[], None] = lambda: None
 ) -> dict[str, Answer]:
-    """By pod, for those that have no node or whose claims cannot be prepared.
+    """Return the answers by pod, for those that have no node or whose claims cannot be prepared.
 
     It is explained how the cluster is at the end, with all that other pods were given. Pods that ask for the same share
     an answer.
@@ -123,14 +123,14 @@ def _not_prepared(simulation: Simulation) -> dict[str, Answer]:
 
 
 def _kind(pod: PodOutcome, specs: Mapping[str, str]) -> object:
-    """Equal for pods that ask for the same, and have the same already."""
+    """Return a key that is equal for pods that ask for the same, and have the same already."""
     if pod.reason is not None:
         return pod.pod.key  # the answer names what is this pod's own
     return repr(pod.pod.state.containers), *[specs.get(key) or key for key in pod.pod.claim_keys]
 
 
 def _explained(explainer: Explainer, pod: PodOutcome, budget: Budget) -> Explanation | Answer:
-    """Why a pod has no node; the answer itself, where no explanation says more."""
+    """Explain why a pod has no node; return the answer itself if no explanation says more."""
     if pod.problem and pod.reason is not None:
         return Answer(reason=pod.reason, message=pod.problem)
     no_time = Answer(reason="", message=f"{pod.problem or _NO_NODE}; there was no time to find out why")
@@ -154,7 +154,7 @@ def _answer(explanation: Explanation, option: str, because: str) -> Answer:
 
 
 class _Gaps:
-    """What the sources of the nodes do not record, and which answers hang on it: by the linter's rule."""
+    """Knows what the nodes' sources do not record, and, by the linter's rule, which answers depend on it."""
 
     def __init__(self, simulation: Simulation, state: ClusterState) -> None:
         self._state = state

@@ -1,8 +1,8 @@
-"""From the objects of a user's files to the pods that would run at one time, and the claims that they would have.
+"""Turns the objects of a user's files into the pods that would run at one time, and their claims.
 
-As Kubernetes' controllers do it: a pod gets a claim of its own of each ResourceClaimTemplate that it names, and shares
-a ResourceClaim that it names. A claim or template that no pod names is allocated once all the same, for a pod that is
-assumed to use it: so a file with nothing but claims can be tried.
+It does as Kubernetes' controllers do: a pod gets a claim of its own of each ResourceClaimTemplate that it names, and
+shares a ResourceClaim that it names. A claim or template that no pod names is allocated once all the same, for a pod
+that is assumed to use it: so a file with nothing but claims can be tried.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from driver.api.resource_v1 import ResourceClaim
 from driver.explain.known.cluster import PodClaim, PodState
 from driver.plan.environment import POD_CLAIM_ANNOTATION
 
-__all__ = ["UID_NAMESPACE", "GivenClaim", "SimulatedPod", "Work", "Workload", "work_of"]
+__all__ = ["UID_NAMESPACE", "InputClaim", "SimulatedPod", "SimulationInput", "Workload", "simulation_input"]
 
 # Objects in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
 UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenClaim:
-    """A claim of the files.
+class InputClaim:
+    """A claim or claim template of the files.
 
     Attributes:
-        claim: Valid, with the API's defaults, a namespace and a name.
-        from_template: It stands for the claims of a ResourceClaimTemplate, whose name it has.
-        place: Where it stands among the objects of the files.
+        claim: The claim, valid, with the API's defaults, a namespace and a name; of a template the claim to make of it.
+        from_template: Whether it is a ResourceClaimTemplate, whose name the claim has.
+        place: Its index among the objects of the files.
     """
 
     claim: ResourceClaim
@@ -43,10 +43,10 @@ class Workload:
     """Pods that are alike: those of a Deployment, of a Job, or one alone.
 
     Attributes:
-        pod: What they have in common; its UID where one of them is in the files itself.
-        pods: Their names: as many as run at one time.
-        containers: ``containers`` and ``initContainers`` of their spec, as far as explain reads them.
-        place: Where it stands among the objects of the files.
+        pod: What they have in common; it has a UID if it is a pod of the files itself.
+        pods: Their names, as many as run at one time.
+        containers: ``containers`` and ``initContainers`` of their spec, as far as explain and lint read them.
+        place: Its index among the objects of the files.
     """
 
     pod: PodState
@@ -60,10 +60,10 @@ class SimulatedPod:
     """One pod.
 
     Attributes:
-        state: Its names, its claims, each with the name of a ResourceClaim, but where its template is not there; its
-            extended resources; and the node that its ``spec.nodeName`` has.
-        containers: As far as explain reads them.
-        is_assumed: No file has it: it stands for whoever will use a claim.
+        state: The pod as explain knows it. Each of its claims has the name of a ResourceClaim, unless the template that
+            it is made of is missing.
+        containers: Its containers, as far as explain and lint read them.
+        is_assumed: Whether it is in no file: it stands for a pod that will use the claim.
     """
 
     state: PodState
@@ -77,18 +77,18 @@ class SimulatedPod:
 
     @property
     def claim_keys(self) -> tuple[str, ...]:
-        """``namespace/name`` of each claim that it names, also of such as are not there."""
+        """``namespace/name`` of each claim that it names, missing ones included."""
         return tuple(f"{self.state.namespace}/{entry.claim}" for entry in self.state.claims if entry.claim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What is to be scheduled.
+class SimulationInput:
+    """The pods and claims to schedule.
 
     Attributes:
-        pods: In the order of the files.
-        claims: By ``namespace/name``, in the order in which the pods name them; each has a UID and is named by a pod.
-        templates: The templates of the files, by ``namespace/name``.
+        pods: The pods in the order of the files.
+        claims: The claims by ``namespace/name``, in the order in which the pods name them; each has a UID.
+        templates: The templates of the files, as claims, by ``namespace/name``.
     """
 
     pods: tuple[SimulatedPod, ...]
@@ -96,19 +96,21 @@ class Work:
     templates: Mapping[str, ResourceClaim]
 
 
-def work_of(given: Sequence[GivenClaim], workloads: Sequence[Workload]) -> Work:
-    """The pods and claims that these objects come to.
+def simulation_input(claims: Sequence[InputClaim], workloads: Sequence[Workload]) -> SimulationInput:
+    """Return the pods and claims that controllers make of these objects.
 
-    A template's claim has the template's name where one pod alone names it, else the pod's and the entry's, as
+    A template's claim has the template's name if a single pod names it, else the pod's and the entry's, as
     kube-controller-manager begins it. Names that are taken get a number.
     """
-    return _Maker(given, workloads).work()
+    return _Controllers(claims, workloads).run()
 
 
-class _Maker:
-    def __init__(self, given: Sequence[GivenClaim], workloads: Sequence[Workload]) -> None:
-        self._templates = {_key(item.claim): item for item in given if item.from_template}
-        self._claims = {_key(item.claim): item for item in given if not item.from_template}
+class _Controllers:
+    """Makes pods and claims, and gives them names."""
+
+    def __init__(self, claims: Sequence[InputClaim], workloads: Sequence[Workload]) -> None:
+        self._templates = {_key(item.claim): item for item in claims if item.from_template}
+        self._claims = {_key(item.claim): item for item in claims if not item.from_template}
         self._workloads = workloads
         self._made: dict[str, ResourceClaim] = {}
         # Names that are taken, with the number to go on with.
@@ -119,7 +121,7 @@ class _Maker:
             for key, times in self._named_templates(workload).items():
                 self._users[key] += times * len(workload.pods)
 
-    def work(self) -> Work:
+    def run(self) -> SimulationInput:
         named = {
             f"{workload.pod.namespace}/{entry.claim}"
             for workload in self._workloads
@@ -129,21 +131,21 @@ class _Maker:
         mentioned = {key for workload in self._workloads for key in self._named_templates(workload)}
         unused = [item for key, item in self._claims.items() if key not in named]
         unused += [item for key, item in self._templates.items() if key not in mentioned]
-        items: list[Workload | GivenClaim] = sorted([*self._workloads, *unused], key=lambda item: item.place)
+        items: list[Workload | InputClaim] = sorted([*self._workloads, *unused], key=lambda item: item.place)
         # Names that the files give come first: only names that are made up give way.
         pods: dict[int, tuple[SimulatedPod, ...]] = {}
-        for item in sorted(items, key=_made_up):
+        for item in sorted(items, key=_name_freedom):
             pods[id(item)] = tuple(self._pods_of(item)) if isinstance(item, Workload) else (self._assumed(item),)
         in_order = tuple(pod for item in items for pod in pods[id(item)])
         claims = {key: self._made[key] for pod in in_order for key in pod.claim_keys if key in self._made}
-        return Work(
+        return SimulationInput(
             pods=in_order,
             claims=claims,
             templates={key: item.claim for key, item in self._templates.items()},
         )
 
     def _named_templates(self, workload: Workload) -> Counter[str]:
-        """Which templates each pod makes a claim of, and how many."""
+        """Return how many claims each pod gets of each template, by the template's key."""
         namespace = workload.pod.namespace
         return Counter(
             key
@@ -162,7 +164,7 @@ class _Maker:
             yield SimulatedPod(state=state, containers=workload.containers)
 
     def _entry(self, namespace: str, pod: str, entry: PodClaim) -> PodClaim:
-        """The entry with the name of its claim."""
+        """Return the entry with the name of its claim, which is made if it is to be."""
         if entry.needs_none:
             return entry
         if entry.claim:
@@ -178,7 +180,7 @@ class _Maker:
         self._made[f"{namespace}/{name}"] = _annotated(_named(template.claim, name), entry.name)
         return replace(entry, claim=name)
 
-    def _assumed(self, item: GivenClaim) -> SimulatedPod:
+    def _assumed(self, item: InputClaim) -> SimulatedPod:
         namespace, name = item.claim.metadata.namespace, item.claim.metadata.name
         if item.from_template:
             name = self._unique(namespace, name, self._names)
@@ -189,7 +191,7 @@ class _Maker:
         return SimulatedPod(state=_pod(namespace, pod, (entry,)), containers=using, is_assumed=True)
 
     def _unique(self, namespace: str, name: str, taken: dict[str, int]) -> str:
-        """The name, with a number where it is taken; it is taken from now on."""
+        """Return the name, with a number if it is taken; it is taken from now on."""
         key, free = f"{namespace}/{name}", name
         number = taken.get(key, 0)
         while f"{namespace}/{free}" in taken:
@@ -200,9 +202,9 @@ class _Maker:
         return free
 
 
-def _made_up(item: Workload | GivenClaim) -> int:
-    """How freely its pods may be named: not at all, as a controller names them, or at will."""
-    if isinstance(item, GivenClaim):
+def _name_freedom(item: Workload | InputClaim) -> int:
+    """Return 0 if the file names its pod, 1 if a controller names its pods, 2 if the pod is assumed."""
+    if isinstance(item, InputClaim):
         return 2
     return 0 if item.pods == (item.pod.name,) else 1
 
@@ -217,7 +219,7 @@ def _key(claim: ResourceClaim) -> str:
 
 
 def _named(claim: ResourceClaim, name: str) -> ResourceClaim:
-    """The claim under that name; a UID is its own only where it has kept its name."""
+    """Return the claim under that name; it keeps its UID only if it keeps its name."""
     if claim.metadata.name == name:
         return _with_uid(claim)
     metadata = claim.metadata.model_copy(update={"name": name, "uid": ""})
@@ -225,7 +227,7 @@ def _named(claim: ResourceClaim, name: str) -> ResourceClaim:
 
 
 def _annotated(claim: ResourceClaim, entry: str) -> ResourceClaim:
-    """With the name that its pod has for it, as kube-controller-manager notes it on what it makes of a template."""
+    """Return the claim with its pod's name for it, which kube-controller-manager notes on claims of templates."""
     annotations = {**claim.metadata.annotations, POD_CLAIM_ANNOTATION: entry}
     metadata = claim.metadata.model_copy(update={"annotations": annotations})
     return claim.model_copy(update={"metadata": metadata})

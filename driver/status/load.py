@@ -151,19 +151,19 @@ def _holders(samples: list[MetricSample]) -> tuple[Holder, ...]:
     cores: defaultdict[tuple[str, ...], float] = defaultdict(float)
     isolation: dict[tuple[str, ...], str] = {}
     for sample in samples:
-        who = tuple(sample.labels.get(name, "") for name in ("namespace", "claim", "pod", "container"))
+        key = tuple(sample.labels.get(name, "") for name in ("namespace", "claim", "pod", "container"))
         if sample.name == _CORE:
-            cores[who] += sample.value
+            cores[key] += sample.value
         elif sample.name == _SHARE:
-            isolation.setdefault(who, sample.labels.get("isolation", ""))
+            isolation.setdefault(key, sample.labels.get("isolation", ""))
     return tuple(
         Holder(
-            namespace=who[0],
-            claim=who[1],
-            pod=who[2],
-            container=who[3],
-            core=cores.get(who),
-            isolation=isolation.get(who, ""),
+            namespace=key[0],
+            claim=key[1],
+            pod=key[2],
+            container=key[3],
+            core=cores.get(key),
+            isolation=isolation.get(key, ""),
         )
-        for who in sorted({*cores, *isolation})
+        for key in sorted({*cores, *isolation})
     )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from driver.api.rootport_v1alpha1 import Device
 from driver.errors import InputError
-from driver.objects.invalid import field_errors
+from driver.objects.invalid import object_errors
 from driver.status.cluster import NodeReadiness, node_readiness
 from driver.wording import listed
 
@@ -50,7 +50,7 @@ class ObservationBuilder:
         try:
             device = Device.model_validate(wire)
         except ValidationError as error:
-            self._unreadable.append(f"{wire['metadata']['name']} ({field_errors(error)[0]})")
+            self._unreadable.append(f"{wire['metadata']['name']} ({object_errors(error)[0]})")
             return
         if self._node in {None, device.spec.node_name}:
             self._devices[device.metadata.name] = device

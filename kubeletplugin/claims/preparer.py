@@ -11,7 +11,7 @@ from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory
-from driver.plan import Decision, Holding, PreparePlan
+from driver.plan import Decision, HeldDevice, PreparePlan
 from driver.plan.effects import Effect
 from driver.plan.host import nics_beside
 from driver.plan.sharing import refuse_overlap
@@ -212,7 +212,7 @@ class Preparer:
         decision = self._decided(claim, state)
         # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
         # is planned anew, and refused then.
-        refuse_overlap(reference, decision.holdings, self._held(state))
+        refuse_overlap(reference, decision.held_devices, self._held(state))
         try:
             return self._acted(decision, state)
         finally:
@@ -224,7 +224,7 @@ class Preparer:
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
-        nics = nics_beside(uid, self._held(state), former.holdings if former else ())
+        nics = nics_beside(uid, self._held(state), former.held_devices if former else ())
         left = self._effects.left_on(uid, state)
         if left:
             try:
@@ -233,10 +233,10 @@ class Preparer:
                 _LOG.debug("claim %s: planned on what has leftovers, too", claim.reference, exc_info=True)
         return self._planner.decide(claim, inventory, nics)
 
-    def _held(self, state: OpenStore) -> list[Holding]:
+    def _held(self, state: OpenStore) -> list[HeldDevice]:
         """Return what prepared claims hold; those of an earlier boot hold nothing."""
         running = (entry for entry in state.entries.values() if entry.boot_id == self._store.boot_id)
-        return [holding for entry in running for holding in entry.holdings]
+        return [held for entry in running for held in entry.held_devices]
 
     def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
         """Do to the node everything that preparing the claim takes."""

@@ -14,7 +14,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import field_errors
 from driver.errors import InputError, NodeError
 from kubeletplugin.claims.preparer import ClaimGoneError
 
@@ -63,10 +63,7 @@ class ClaimReader:
             # A newer API server may have fields that are not known here.
             claim = ResourceClaim.model_validate(found, extra="ignore")
         except ValidationError as error:
-            shown = "; ".join(
-                f"{'.'.join(map(str, item['loc']))}: {in_words(item)}"
-                for item in error.errors(include_url=False, include_input=False)[:_ERRORS_SHOWN]
-            )
+            shown = "; ".join(map(str, field_errors(error, with_input=False)[:_ERRORS_SHOWN]))
             raise InputError(
                 f"claim {reference}: the API server's answer is no resource.k8s.io/v1 ResourceClaim: {shown}",
                 hint="is this Rootport made for this version of Kubernetes?",

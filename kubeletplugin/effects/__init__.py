@@ -6,7 +6,8 @@ Each effect is journalled before it is begun and forgotten after it is undone (:
 
 from kubeletplugin.effects.host_effects import HostEffects
 from kubeletplugin.effects.interface import EffectHangsError, Effector, ExclusiveEffector
-from kubeletplugin.state.journal import EffectJournal, JournalEntry, NewerJournalError
+from kubeletplugin.state.journal import EffectJournal
+from kubeletplugin.state.journal_format import JournalEntry, NewerJournalError
 
 __all__ = [
     "EffectHangsError",

@@ -1,4 +1,4 @@
-"""What was last read of GPUs and NICs, as families of samples. A scrape reads no hardware: the health loop does."""
+"""The latest readings of GPUs and NICs as families of samples. A scrape reads no hardware: the health loop does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims have of a node's devices, as families of samples: sums by device, and each share with its containers."""
+"""The shares of a node's devices as families of samples: sums by device, and each share with its containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What prepared claims have of a node's devices, in the whole device's terms."""
+"""The shares of a node's devices that prepared claims have, in the whole device's terms."""
 
 from __future__ import annotations
 

@@ -1,3 +1,6 @@
-"""The devices that this node has: discovered again and again, and checked for whether a container could use them."""
+"""Discovers the devices of this node, and decides which of them a container could use.
+
+The hardware itself is read by :mod:`driver.adapters` (``nvml``, ``sysfs``): a new vendor's GPUs are added there.
+"""
 
 __all__: list[str] = []

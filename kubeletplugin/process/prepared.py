@@ -57,7 +57,7 @@ class PreparedClaims:
             NodeError: The records of what is lent cannot be read.
         """
         try:
-            uses = [item.nic_use for entry in self.entries() for item in entry.holdings if item.nic_use is not None]
+            uses = [item.nic_use for entry in self.entries() for item in entry.held_devices if item.nic_use is not None]
         except RootportError:
             uses = []  # as above
         allocated = {use.vf or use.nic for use in uses if use.bandwidth is None}

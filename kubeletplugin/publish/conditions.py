@@ -1,4 +1,4 @@
-"""What the plugin knows about its node, as the conditions of the node's NodeInventory.
+"""The conditions of the node's NodeInventory, made from the reports of the plugin's parts.
 
 Each part of the plugin reports to one :class:`ConditionReports`; the publisher turns the reports into conditions. A
 condition is True where all is well: ``kubectl get nodeinventories`` then shows what is wrong by what is not True.

@@ -25,7 +25,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
 from driver.wording import plural
@@ -116,10 +116,9 @@ def _validated(data: dict[str, Any]) -> dict[str, Entry]:
         # From JSON, since strict models take no list for a tuple from Python.
         claims = _Data.model_validate_json(_canonical(data)).claims
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        first = first_error(error, with_input=False)
         count = plural(error.error_count(), "error")
-        raise CorruptCheckpointError(f"{where}: {in_words(first)}; {count} in all") from None
+        raise CorruptCheckpointError(f"{first}; {count} in all") from None
     for entry, written in zip(claims, data["claims"], strict=True):
         if not lists_all_fields(entry, written):
             raise CorruptCheckpointError(f"claim {entry.claim}: a device lacks a field")

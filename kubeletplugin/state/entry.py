@@ -1,4 +1,4 @@
-"""What the plugin remembers of a claim it prepared, as it stands in the checkpoint and in the claim's CDI spec.
+"""The entry of a prepared claim, as it stands in the checkpoint and in the claim's CDI spec.
 
 The devices are the plan's own dataclasses: their fields, in their order, are the format on disk. A new field needs a
 new version of the checkpoint and a migration.
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceType
-from driver.plan import Holding, PreparedDevice
+from driver.plan import HeldDevice, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.service import ClaimPrepared
 
@@ -98,9 +98,9 @@ class Entry(_Model):
         return ClaimPrepared(devices=self.devices)
 
     @property
-    def holdings(self) -> tuple[Holding, ...]:
+    def held_devices(self) -> tuple[HeldDevice, ...]:
         """What the claim holds of the node's devices."""
-        return tuple(device.holding(self.claim) for device in self.devices)
+        return tuple(device.held_by(self.claim) for device in self.devices)
 
     @property
     def lent_to(self) -> frozenset[str]:

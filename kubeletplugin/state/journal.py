@@ -1,7 +1,7 @@
 """The journal of effects: each is written down before it is begun and forgotten after it is undone.
 
-A file per claim, ``<claim uid>.json``: ``{"version": 3, "boot_id": "...", "claim": {...}, "effects": [...]}``. It
-outlives the checkpoint's entry: what could not be undone when a claim was unprepared stays here until it is. All but
+A file per claim, ``<claim uid>.json`` (:mod:`kubeletplugin.state.journal_format`). It outlives the checkpoint's entry:
+what could not be undone when a claim was unprepared stays here until it is. All but
 :meth:`EffectJournal.own_partitions` must be called under the plugin's lock.
 
 No effect outlives a reboot: MIG devices, time slices, compute modes and the settings of virtual functions are gone with
@@ -16,12 +16,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.files.durable_files import (
     entries,
@@ -35,71 +32,23 @@ from driver.adapters.files.durable_files import (
     sync_folder,
 )
 from driver.api.resource_v1 import ClaimReference
-from driver.api.validation.wording import in_words
-from driver.bounded_json import parse_json
 from driver.errors import InputError, NodeError
 from driver.plan import check_claim_uid
 from driver.plan.effects import CreateMigDevice, Effect
-from kubeletplugin.state.migrations import newer_version
+from kubeletplugin.state.journal_format import (
+    MAX_BYTES,
+    JournalEntry,
+    NewerJournalError,
+    decode,
+    encode,
+    newer_partitions,
+)
 
-__all__ = ["EffectJournal", "JournalEntry", "NewerJournalError"]
+__all__ = ["EffectJournal"]
 
 _LOG: Final = logging.getLogger(__name__)
-_VERSION: Final = 3
-"""Version 1 knew no effects on NICs, and neither 1 nor 2 says which boot it is of; else they are the same.
-
-A later one must keep ``boot_id``, and in the list ``effects`` the fields ``gpu``, ``profile_id`` and ``start`` of what
-makes a MIG device: an older Rootport knows by them that the device is no administrator's."""
-_MAX_BYTES: Final = 1 << 20
-"""An effect takes some 200 bytes, and a claim has 32 devices at most."""
 _DAMAGED_KEPT: Final = 3
 _SUFFIX: Final = ".json"
-
-
-class NewerJournalError(NodeError):
-    """A later version of Rootport wrote a claim's journal: this one must not touch it, nor do the claim's effects.
-
-    Attributes:
-        content: Its content.
-    """
-
-    retry_helps = False
-
-    def __init__(self, message: str, *, hint: str, content: bytes) -> None:
-        super().__init__(message, hint=hint)
-        self.content = content
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """The effects of one claim on the node.
-
-    Attributes:
-        claim: Whose effects they are.
-        effects: In the order in which they are done.
-        boot_id: The node's boot in which they are done; None in a journal of a version that did not say it.
-    """
-
-    claim: ClaimReference
-    effects: tuple[Effect, ...]
-    boot_id: str | None
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Claim(_Model):
-    uid: str
-    namespace: str
-    name: str
-
-
-class _File(_Model):
-    version: int
-    boot_id: str | None = None
-    claim: _Claim
-    effects: tuple[Effect, ...]
 
 
 class EffectJournal:
@@ -127,13 +76,7 @@ class EffectJournal:
         """
         path = self._path(claim.uid)
         self._refuse_newer(path, claim.uid)
-        file = _File(
-            version=_VERSION,
-            boot_id=self._boot_id,
-            claim=_Claim(uid=claim.uid, namespace=claim.namespace, name=claim.name),
-            effects=tuple(effects),
-        )
-        content = file.model_dump_json(indent=2).encode() + b"\n"
+        content = encode(claim, effects, self._boot_id)
         with os_errors_as_node_errors(f"claim {claim}: the journal of its effects {path} cannot be written"):
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -218,7 +161,7 @@ class EffectJournal:
             for effect in entry.effects
             if self._of_this_boot(entry) and isinstance(effect, CreateMigDevice)
         )
-        return known.union(*(_newer_partitions(error.content, self._boot_id) for error in newer))
+        return known.union(*(newer_partitions(error.content, self._boot_id) for error in newer))
 
     def remove_leftovers(self) -> tuple[Path, ...]:
         """Remove the temporary files of writes that a crash cut short, and return them.
@@ -278,11 +221,11 @@ class EffectJournal:
             if known is not None and known[0] == signature:
                 return known[1]
             try:
-                content = read_regular_file(path, _MAX_BYTES + 1)
+                content = read_regular_file(path, MAX_BYTES + 1)
             except FileNotFoundError:
                 return None
         try:
-            entry = _decoded(content, claim_uid, path)
+            entry = decode(content, claim_uid, path)
         except ValueError as error:
             if mend:
                 self._set_aside(path, str(error))
@@ -313,57 +256,6 @@ class EffectJournal:
     def _path(self, claim_uid: str) -> Path:
         check_claim_uid(claim_uid)  # so that what follows is one part of a path
         return self.folder / f"{claim_uid}{_SUFFIX}"
-
-
-def _decoded(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
-    """Decode a journal's file.
-
-    Raises:
-        NewerJournalError: A later version of Rootport wrote it.
-        ValueError: It is no journal of this claim.
-    """
-    if content is None or len(content) > _MAX_BYTES:
-        raise ValueError(f"it is no file, or over {_MAX_BYTES} bytes long")
-    if (version := newer_version(content, _VERSION)) is not None:
-        raise NewerJournalError(
-            f"the journal {path} of what claim with UID {claim_uid} did to the node's devices is of version {version}, "
-            f"and this Rootport knows version {_VERSION}: it is left as it is, and the claim is neither prepared nor "
-            "are its effects undone",
-            hint="install the Rootport that wrote it, or a later one; or drain and reboot the node, which ends the "
-            "effects, and remove the file",
-            content=content,
-        )
-    try:
-        file = _File.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {in_words(first)}") from None
-    if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
-        raise ValueError("its version is none, or not that of its fields")
-    if file.claim.uid != claim_uid:
-        raise ValueError("its claim is not what its name says")
-    claim = ClaimReference(namespace=file.claim.namespace, name=file.claim.name, uid=file.claim.uid)
-    return JournalEntry(claim=claim, effects=file.effects, boot_id=file.boot_id)
-
-
-def _newer_partitions(content: bytes, boot_id: str) -> frozenset[tuple[str, int, int]]:
-    """Return the places of MIG devices in a journal of a later version, of which nothing else is understood.
-
-    Args:
-        content: The file's.
-        boot_id: The node's; what the file says of another boot is gone.
-    """
-    document = parse_json(content, max_bytes=_MAX_BYTES)
-    effects = document.get("effects")
-    if document.get("boot_id") not in (boot_id, None) or not isinstance(effects, list):
-        return frozenset()
-    return frozenset(
-        (effect["gpu"], effect["profile_id"], effect["start"])
-        for effect in effects
-        if isinstance(effect, dict)
-        and isinstance(effect.get("gpu"), str)
-        and all(type(effect.get(field)) is int for field in ("profile_id", "start"))
-    )
 
 
 def _claim_uid_of(name: str) -> str | None:

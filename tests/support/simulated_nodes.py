@@ -7,12 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError
@@ -29,18 +27,9 @@ from driver.model.inventory import Inventory
 from driver.objects import node_inventory
 from tests.support.paths import REPO
 
-__all__ = ["NAMESPACE", "Controller", "Nodes", "eventually"]
+__all__ = ["NAMESPACE", "Controller", "Nodes"]
 
 NAMESPACE = "rootport-system"
-
-
-def eventually(what: str, get: Callable[[], object], *, timeout_s: float = 20) -> Any:
-    """Wait until ``get()`` gives something true, and give it."""
-    end = time.monotonic() + timeout_s
-    while not (found := get()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
-    return found
 
 
 class Nodes:

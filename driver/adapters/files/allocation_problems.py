@@ -20,7 +20,7 @@ from driver.adapters.files.input_file import open_input, path_name, unreadable
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, Features
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSlice, Wire
 from driver.api.validation import with_defaults
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError
 
@@ -114,7 +114,5 @@ def _answer_line(line: bytes, where: str) -> dict[str, JsonValue]:
     try:
         problem = AllocationProblem.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        return {"id": document["id"], "node": None, "result": None, "error": f"{where}: {field}: {in_words(first)}"}
+        return {"id": document["id"], "node": None, "result": None, "error": f"{where}: {first_error(error)}"}
     return answer(problem)

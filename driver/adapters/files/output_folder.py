@@ -27,10 +27,10 @@ _MAX_MARKER: Final = 64 << 20
 """Bytes. A longer marker is none of ours: a result of a million files has a shorter one."""
 
 _BAD_NAME: Final = frozenset({errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR})
-"""What says that no folder can have this name on any retry: the user's mistake, not the node's state."""
+"""The errors that mean that no folder can ever have this name: the user's mistake, not the node's state."""
 
 _NOT_MOVABLE: Final = frozenset({errno.EBUSY, errno.EXDEV})
-"""What rename(2) says of a mount point."""
+"""The errors of rename(2) for a mount point."""
 
 
 def check_replaceable(target: Path) -> None:
@@ -126,7 +126,7 @@ def _marker(names: Iterable[str]) -> bytes:
 
 
 def _listed(folder: Path) -> frozenset[str]:
-    """The relative paths that the folder's marker allows, itself among them; none without a marker."""
+    """Return the relative paths that the folder's marker allows, itself among them; none without a marker."""
     marker = folder / MARKER
     try:
         status = marker.lstat()
@@ -138,7 +138,7 @@ def _listed(folder: Path) -> frozenset[str]:
 
 
 def _foreign(folder: Path) -> str | None:
-    """The first path below the folder that its marker does not list.
+    """Return the first path below the folder that its marker does not list.
 
     A folder that leads to no listed file is foreign itself and is not entered, so the marker bounds the walk.
     """
@@ -157,32 +157,32 @@ def _foreign(folder: Path) -> str | None:
 
 
 def _swap(fresh: Path, target: Path) -> None:
-    """Put ``fresh`` in the target's place; what was there is gone afterwards, and only then."""
+    """Put ``fresh`` in the target's place; the former content is deleted afterwards."""
     if not target.exists():
         fresh.rename(target)
         return
     # A folder cannot be renamed over one that has content. Between these two renames a crash leaves no target, but
     # both the old and the new content whole, under their temporary names.
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
-    kept = old / target.name
+    former = old / target.name
     try:
-        target.rename(kept)
+        target.rename(former)
         fresh.rename(target)
     except BaseException:
-        _restore(kept, target)
+        _restore(former, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _restore(kept: Path, target: Path) -> None:
+def _restore(former: Path, target: Path) -> None:
     """Put the former result back, if it was moved away at all."""
     try:
-        if kept.exists():
-            kept.rename(target)
+        if former.exists():
+            former.rename(target)
     except OSError as error:
         raise NodeError(
-            f"--out {target}: could neither be replaced nor put back: {error.strerror}; its former content is {kept}",
+            f"--out {target}: could neither be replaced nor put back: {error.strerror}; its former content is {former}",
             hint=f"move it back to {target}",
         ) from error
     with contextlib.suppress(OSError):
-        kept.parent.rmdir()  # not rmtree: whatever went wrong, content stays
+        former.parent.rmdir()  # not rmtree: content must stay, after any error

@@ -62,7 +62,7 @@ def read_values(text: str, source: str, *, notes: list[str], is_json: bool = Fal
                 problem = "it ends in the middle: was kubectl interrupted?" if cut else error.msg
                 raise InputError(f"{source}:{error.lineno}: not valid JSON: {problem}") from error
         except (ValueError, RecursionError):
-            values = None  # too deep, or with a number of thousands of digits, and no JSON: YAML says what it is
+            values = None  # too deep, or with a number of thousands of digits, and no JSON: the YAML reader reports it
     yield from (value for value in (_yaml_values(text, source) if values is None else values) if value is not None)
 
 

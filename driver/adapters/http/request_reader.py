@@ -30,7 +30,7 @@ def take_request(connection: Connection, routes: Iterable[str], limits: Limits) 
         The request; None if more must arrive.
 
     Raises:
-        BadRequestError: The request will not be answered, whatever else arrives.
+        BadRequestError: The request will not be answered, even if more arrives.
         OSError: The connection is broken.
     """
     if connection.head is None:

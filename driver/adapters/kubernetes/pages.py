@@ -148,7 +148,7 @@ class _Pages:
         if not isinstance(item, dict):
             self._skipped.skip(resource, "Unreadable", identity(item), "it is no object")
             return None
-        # Objects in a list say nothing of their kind; here they look like those of get and watch.
+        # Objects in a list lack kind and apiVersion; here they get those that get and watch return.
         item.setdefault("apiVersion", resource.api_version)
         item.setdefault("kind", resource.kind)
         what = identity(item)  # before the transform changes it

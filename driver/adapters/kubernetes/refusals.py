@@ -26,7 +26,7 @@ from driver.bounded_json import JsonError, parse_foreign_json
 __all__ = ["refusal", "refusal_of_status"]
 
 _TEXT_SHOWN: Final = 300  # of an answer that is no Status: a proxy's error page may be long
-_LONGEST_TEXT: Final = 4096  # a message may quote what somebody else wrote into the object
+_LONGEST_TEXT: Final = 4096  # a message may quote what any user wrote into the object
 _MOST_CAUSES: Final = 32
 _NAMESPACE_TERMINATING: Final = "NamespaceTerminating"  # k8s.io/api v0.37.2, core/v1, NamespaceTerminatingCause
 _LONGEST_RETRY_AFTER_S: Final = 600.0

@@ -94,7 +94,7 @@ def read_cluster(
         except ForbiddenError as error:
             if error.status != _FORBIDDEN:
                 raise
-            # RBAC answers before the server says whether it has the kind at all.
+            # RBAC refuses before the server reports whether it has the kind at all.
             state.notes.append(f"{versions[0]} may not be listed and are taken for none")
     kinds = {str(resource): kind for kind, resource in _OF_ALL}
     kinds |= {str(resource): kind for kind, versions in _OPTIONAL for resource in versions}

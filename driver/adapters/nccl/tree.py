@@ -19,7 +19,7 @@ from driver.model.pci import PciAddress, is_virtual_switch
 
 __all__ = ["Endpoint", "EndpointKind", "PciTree", "read_pci_tree"]
 
-# Linux: MAX_NUMNODES is at most 1 << 10 (NODES_SHIFT). -1 is "the platform does not tell".
+# Linux: MAX_NUMNODES is at most 1 << 10 (NODES_SHIFT). -1 means that the platform does not report it.
 _MAX_NUMA: Final = 1023
 # Linux, include/rdma/ib_verbs.h: IB_DEVICE_NAME_MAX.
 _MAX_DEVICE_NAME: Final = 64

@@ -63,9 +63,9 @@ def gpu_address(uuid: str) -> PciAddress | None:
         except NvmlCallError as error:
             if error.code in NO_GPU:
                 return None
-            raise nvml_error(f"GPU {uuid}: where it is cannot be told", error) from error
+            raise nvml_error(f"GPU {uuid}: its PCI address cannot be read", error) from error
         except ValueError as error:  # UnicodeDecodeError is one
-            raise NodeError(f"GPU {uuid}: where it is cannot be told: {error}", hint=DEFAULT_HINT) from error
+            raise NodeError(f"GPU {uuid}: its PCI address cannot be read: {error}", hint=DEFAULT_HINT) from error
 
 
 def set_compute_mode(address: PciAddress, *, exclusive_process: bool) -> None:

@@ -159,7 +159,9 @@ def _memory_bytes(reader: NvmlReader) -> int | None:
             return total
     if not reader.lost:
         # Seen on GB10: https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/1073
-        reader.note("tells no memory size: its memory is the system's (unified memory), or the driver does not know it")
+        reader.note(
+            "reports no memory size: its memory is the system's (unified memory), or the driver does not know it"
+        )
     return None
 
 
@@ -175,7 +177,7 @@ def _links(reader: NvmlReader, addresses: frozenset[PciAddress]) -> tuple[GpuLin
             ends[None] += 1
         elif kind != pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:  # that one leads to a POWER9 CPU, to no GPU
             peer = reader.address(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, link)
-            # Older drivers and virtual machines may not tell the kind: the address of a GPU says it as well.
+            # Older drivers and virtual machines may not report the kind: the address of a GPU shows it as well.
             if peer is not None and (kind == pynvml.NVML_NVLINK_DEVICE_TYPE_GPU or peer in addresses):
                 ends[peer] += 1
             else:

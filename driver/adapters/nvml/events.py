@@ -130,7 +130,7 @@ class XidEvents:
             address = _address(data.device)
             name = next((gpu.name for gpu in self._gpus if gpu.address == address), None)
             if name is None and address is not None:
-                return None  # a GPU that nobody asked for
+                return None  # a GPU that was not asked for
         return XidEvent(device=name, xid=number, at=at)
 
     def _free(self) -> None:

@@ -19,8 +19,8 @@ from driver.model.devices import Gpu
 
 __all__ = ["read_gpu_health"]
 
-# By number: older releases of the binding lack the newest names. 5 and 6 (the IMEX domain, a bus reset) are told as
-# OTHER, for nvidia-smi says what they call for; 7 is a reboot of the system.
+# By number: older releases of the binding lack the newest names. 5 and 6 (the IMEX domain, a bus reset) become
+# OTHER, for nvidia-smi shows what they call for; 7 is a reboot of the system.
 _RECOVERY_ACTIONS: Final = {
     0: RecoveryAction.NONE,
     1: RecoveryAction.GPU_RESET,

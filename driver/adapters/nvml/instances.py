@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 # A GPU has at most eight memory slices, a GPU instance at most eight compute slices. NVML writes as many handles as
-# there are, into an array whose length it is not told.
+# there are, into an array whose length it does not know.
 _ROOM: Final = 64
 
-# An instance or a MIG device that was destroyed while it was looked at.
+# An instance or a MIG device that was destroyed while it was read.
 _GONE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 

@@ -93,9 +93,9 @@ def _make_node(path: Path, device: int) -> None:
     else:
         if stat.S_ISCHR(there.st_mode) and there.st_rdev == device:
             return
-    # By rename, since the name may be that of a device of a driver that was loaded before, and may be looked at now.
+    # By rename, since the name may be that of a device of a driver that was loaded before, and may be in use now.
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     os.mknod(new, _MODE | stat.S_IFCHR, device)
-    new.chmod(_MODE)  # whatever the umask
+    new.chmod(_MODE)  # independent of the umask
     new.rename(path)

@@ -66,8 +66,8 @@ def read_mig(
     if current != pending:
         switched = {True: "on", False: "off"}
         reader.note(f"MIG mode is {switched[current]} and will be {switched[pending]} after a reset of the GPU")
-    told = (_profile(reader, number) for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
-    profiles = tuple(profile for profile in told if profile is not None)
+    supported = (_profile(reader, number) for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
+    profiles = tuple(profile for profile in supported if profile is not None)
     found = tuple(_instances(reader, address, profiles, minor, proc)) if current else ()
     return (
         MigSupport(
@@ -125,7 +125,7 @@ def _instances(
         try:
             found = gpu_instances(reader.handle, profile.profile_id)
         except NvmlCallError as error:
-            if error.code not in ABSENT:  # that is what a GPU says whose MIG mode was switched off meanwhile
+            if error.code not in ABSENT:  # the error of a GPU whose MIG mode was switched off meanwhile
                 if error.code == pynvml.NVML_ERROR_GPU_IS_LOST:
                     reader.lost = True
                 note = f"{reader.subject}: the GPU instances {profile.name}, if there are any, are left out: {error}"
@@ -189,7 +189,7 @@ def mig_profile(info: Any, placements: tuple[MigPlacement, ...] = ()) -> MigProf
         name=name.removeprefix("MIG "),
         profile_id=info.id,
         compute_slices=info.sliceCount,
-        memory_bytes=info.memorySizeMB << 20,  # MiB, whatever the field's name says
+        memory_bytes=info.memorySizeMB << 20,  # MiB, unlike the field's name
         max_instances=info.instanceCount,
         placements=placements,
         multiprocessors=info.multiprocessorCount,

@@ -20,7 +20,7 @@ from driver.model.pci import PciAddress, PciePath
 
 __all__ = ["discover"]
 
-# A broken tree can have a fault in each of its thousands of entries; nobody reads more than these.
+# A broken tree can have a fault in each of its thousands of entries; these are enough to read.
 _MAX_NOTES: Final = 100
 
 

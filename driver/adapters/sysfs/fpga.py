@@ -36,7 +36,7 @@ def fpga_cards(reader: SysfsReader, functions: Mapping[PciAddress, PciFunction])
     cards: list[FpgaCard] = []
     for function in functions.values():
         known = is_fpga(function.vendor_id, function.device_id, function.class_code)
-        # An FPGA region tells it where the ids do not.
+        # An FPGA region shows it where the ids do not.
         if not known and function.address not in with_region:
             continue
         if reader.host.resolve(f"{function.folder}/physfn") is not None:

@@ -211,7 +211,7 @@ def _root_port_and_switches(
         upstream = tuple(bridge for bridge in bridges if port_types[bridge] == _PortType.SWITCH_UPSTREAM)
         return (root_ports[0] if root_ports else None), upstream
     # Without root's rights the kernel shows 64 bytes of the configuration space, too few for the port types. Then the
-    # order tells: first the root port, then an upstream and a downstream port for each switch.
+    # order decides: first the root port, then an upstream and a downstream port for each switch.
     below_root_port = bridges[1:]
     return bridges[0], below_root_port[: len(below_root_port) // 2 * 2 : 2]
 
@@ -238,5 +238,5 @@ def _numa_node(reader: SysfsReader, function: PciFunction) -> int | None:
     if number is not None and number >= _MAX_NUMA_NODES:
         reader.note(f"{function.address}: NUMA node {number} is more than Linux can have; it was ignored")
         return None
-    # -1 is the kernel's word for "the firmware does not tell".
+    # -1 is the kernel's value for "the firmware does not report it".
     return number if number is not None and number >= 0 else None

@@ -23,7 +23,7 @@ __all__ = ["SysfsRdmaFunction", "rdma_functions", "rdma_netns_mode", "rdma_nics"
 
 # PCI Code and ID Assignment Specification: InfiniBand network controller, and the older InfiniBand serial bus.
 _INFINIBAND_CLASSES: Final = frozenset({0x0207, 0x0C06})
-# What a network controller's class says of its ports (the same specification); other classes leave it open.
+# What a network controller's class means for its ports (the same specification); other classes leave it open.
 _LINK_LAYERS: Final = {0x0200: LinkLayer.ETHERNET, 0x0207: LinkLayer.INFINIBAND}
 _VIRTUAL_FUNCTION: Final = re.compile(r"virtfn(0|[1-9][0-9]{0,4})", re.ASCII)
 _UVERBS: Final = re.compile(r"uverbs(0|[1-9][0-9]{0,6})", re.ASCII)
@@ -177,7 +177,7 @@ def _rdma_devices(reader: SysfsReader, by_folder: Mapping[str, PciFunction]) -> 
             reader.note(f"RDMA device {name!r}: not a name; it was left out")
         elif reader.text(f"{folder}/node_desc") in _SOFT_DEVICES or reader.text(f"{folder}/parent") is not None:
             # Older kernels put rxe under the PCI function of the interface that it uses; its attribute "parent" names
-            # that interface, whatever an administrator wrote into node_desc.
+            # that interface, independent of what an administrator wrote into node_desc.
             reader.note(f"RDMA device {name}: made in software (rxe or siw); it was left out")
         elif folder is None or parent is None:
             reader.note(f"RDMA device {name}: no hardware behind it inside the tree; it was left out")

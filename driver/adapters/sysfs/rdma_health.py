@@ -88,7 +88,7 @@ def _ports(reader: SysfsReader, nic: RdmaNic) -> Iterator[PortReading]:
         try:
             reading = _port(reader, f"{folder}/ports/{port.number}", port.number)
         except RootportError:
-            continue  # a card that is being reset: what cannot be read now tells nothing
+            continue  # a card that is being reset: what cannot be read now means nothing
         if reading is not None:
             yield reading
 

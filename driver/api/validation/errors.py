@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["FieldError", "each", "joined", "shown", "shown_value"]
+__all__ = ["FieldError", "each", "joined_errors", "shown", "shown_value"]
 
 _Item = TypeVar("_Item")
 _SHOWN_LENGTH = 64
@@ -30,7 +30,7 @@ class FieldError:
         return f"{self.path}: {self.message}"
 
 
-def joined(errors: Sequence[FieldError]) -> str:
+def joined_errors(errors: Sequence[FieldError]) -> str:
     """Return all errors in one line; of a flood, the first 20 and how many more there are."""
     more = len(errors) - _ERRORS_SHOWN
     return "; ".join(map(str, errors[:_ERRORS_SHOWN])) + (f"; and {more} more" if more > 0 else "")

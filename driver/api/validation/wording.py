@@ -85,6 +85,7 @@ def field_errors(
     model: type[BaseModel] | None = None,
     names: Mapping[str, str] = _NO_NAMES,
     path: str = "",
+    with_input: bool = True,
 ) -> tuple[FieldError, ...]:
     """Return every mistake with its field as Kubernetes writes it: ``spec.gpus[0].address``.
 
@@ -93,14 +94,20 @@ def field_errors(
         model: What was validated, for what may have been meant by what is not known (:func:`in_words`).
         names: How fields are called in the object that have another name in ``error``.
         path: Where the object stands in a larger one.
+        with_input: Whether short values are shown.
     """
-    details = error.errors(include_url=False)
+    details = error.errors(include_url=False, include_input=with_input)
     return tuple(FieldError(_path(detail["loc"], names, path), in_words(detail, model)) for detail in details)
 
 
-def first_error(error: ValidationError) -> str:
-    """Return the first mistake in one line, with its field unless it is the object itself."""
-    first = error.errors(include_url=False)[0]
+def first_error(error: ValidationError, *, with_input: bool = True) -> str:
+    """Return the first mistake in one line, with its field unless it is the object itself.
+
+    Args:
+        error: What pydantic raised.
+        with_input: Whether a short value is shown.
+    """
+    first = error.errors(include_url=False, include_input=with_input)[0]
     path, message = _path(first["loc"], _NO_NAMES, ""), in_words(first)
     return f"{path}: {message}" if path else message
 

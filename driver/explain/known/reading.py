@@ -30,7 +30,7 @@ from driver.api.resource_v1 import (
     ResourceClaimSpec,
 )
 from driver.api.validation.defaults import with_defaults
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.explain.known.cluster import (
     ClaimState,
     InventoryReport,
@@ -83,9 +83,7 @@ def read_safely(read: Callable[[Json], _Read], wire: Json) -> _Read:
     try:
         return read(wire)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        raise UnreadableError(f"{path}: {in_words(first)}" if path else in_words(first)) from error
+        raise UnreadableError(first_error(error)) from error
     except Exception as error:  # an OverflowError of a number, an error of decimal
         raise UnreadableError(_reason(error)) from error
 

@@ -13,7 +13,7 @@ from driver import DRIVER_NAME
 from driver.api.resource_v1 import Device, DeviceAttribute
 from driver.layout import attributes as published
 from driver.model.devices import DeviceType
-from driver.spelling import alike, is_one_domain, is_part, nearest, plain
+from driver.spelling import alike, close_matches, is_one_domain, is_part, nearest, plain
 
 __all__ = [
     "CAPACITIES",
@@ -23,6 +23,7 @@ __all__ = [
     "Vocabulary",
     "attribute_text",
     "kinds_with_capacity",
+    "misspelled_class",
     "of_other_kinds",
     "suggest",
 ]
@@ -76,6 +77,7 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "vram": "memory",
 }
 _SHORTEST_PART: Final = 3
+_SURELY_NEAR: Final = 0.75
 _MOST_COMPARED: Final = 2000
 """How many values difflib looks at: it takes 20 µs each, and serial numbers are as many as devices."""
 
@@ -205,6 +207,15 @@ class Vocabulary:
             return f"{name} is one of Rootport's own: kubectl apply -k resourceclasses/ makes it"
         meant = self.suggest_class(name)
         return f"did you mean {meant}?" if meant is not None else ""
+
+
+def misspelled_class(name: str, known: Collection[str]) -> str | None:
+    """Return the DeviceClass that is surely meant, also where there may be classes that are not known; or None.
+
+    :meth:`Vocabulary.suggest_class` finds more: it is for names that no class has.
+    """
+    near = close_matches(name.lower(), sorted(known), cutoff=_SURELY_NEAR)
+    return near[0] if near and is_one_domain(name, near[0]) else None
 
 
 def suggest(name: str, known: Collection[str]) -> str | None:

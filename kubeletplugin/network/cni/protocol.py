@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import field_errors
 from driver.bounded_json import JsonError, parse_foreign_json
 from driver.errors import InputError, RootportError
 
@@ -89,10 +89,8 @@ def read_call(content: bytes) -> Call:
         call, _ = parse_foreign_json(content, max_bytes=MAX_CALL_BYTES)
         return Call.model_validate(call)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, x['loc'])) or 'call'}: {in_words(x)}" for x in error.errors(include_input=False)
-        ]
-        raise InputError("the call of rootport-cni is not understood: " + "; ".join(problems)) from error
+        problems = "; ".join(map(str, field_errors(error, path="call", with_input=False)))
+        raise InputError(f"the call of rootport-cni is not understood: {problems}") from error
     except JsonError as error:
         raise InputError("the call of rootport-cni is no JSON object") from error
 

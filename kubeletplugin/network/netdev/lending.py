@@ -11,7 +11,7 @@ from typing import Final
 
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
-from kubeletplugin.network.netdev.finding import find_link, refuse_taken_name, sysfs_names
+from kubeletplugin.network.netdev.interfaces import find_link, refuse_taken_name, sysfs_names
 from kubeletplugin.network.netdev.link_facts import Address, Link, check_interface_name
 from kubeletplugin.network.netdev.links import Links
 from kubeletplugin.network.netdev.programs import Netns, ProgramFailedError

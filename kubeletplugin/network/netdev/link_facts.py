@@ -1,4 +1,4 @@
-"""What ``ip -json`` and ``rdma -json`` print, as far as lending an interface depends on it.
+"""Parses the output of ``ip -json`` and ``rdma -json``, as far as lending an interface depends on it.
 
 The names of the fields are iproute2's (ip/ipaddress.c, rdma/dev.c).
 """
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.errors import NodeError
 
 __all__ = [
@@ -253,9 +253,6 @@ def _read(adapter: TypeAdapter[_T], text: str, doing: str) -> _T:
         printed = [entry for entry in _OBJECTS.validate_json(text or "[]") if entry]
         return adapter.validate_python(printed)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        first = first_error(error, with_input=False)
         hint = "is iproute2 older than 5.0, or a stand-in?"
-        raise NodeError(
-            f"{doing}: what iproute2 printed cannot be read: {where}: {in_words(first)}", hint=hint
-        ) from error
+        raise NodeError(f"{doing}: what iproute2 printed cannot be read: {first}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""Interfaces and RDMA devices in network namespaces, looked at and changed by iproute2's ``ip`` and ``rdma``."""
+"""Interfaces and RDMA devices in network namespaces, read and changed with iproute2's ``ip`` and ``rdma``."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.validation.wording import in_words
+from driver.api.validation.wording import first_error
 from driver.errors import NodeError
 from driver.plan.effects import LendInterface
 from kubeletplugin.network.netdev.link_facts import Address, Link
@@ -243,7 +243,7 @@ class Records:
                     f"{_VERSION}",
                     hint="install the Rootport that wrote it, or a later one; or reboot the node, which ends all loans",
                 ) from None
-            first = in_words(error.errors(include_url=False, include_input=False)[0])
+            first = first_error(error, with_input=False)
             hint = "move the interface back by hand, then remove that file"
             raise NodeError(f"the record {path} of a lent interface cannot be read: {first}", hint=hint) from error
 

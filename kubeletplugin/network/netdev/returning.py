@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from driver.errors import NodeError
-from kubeletplugin.network.netdev.finding import find_link, refuse_taken_name, sysfs_names
+from kubeletplugin.network.netdev.interfaces import find_link, refuse_taken_name, sysfs_names
 from kubeletplugin.network.netdev.link_facts import Address, Link
 from kubeletplugin.network.netdev.links import Links
 from kubeletplugin.network.netdev.programs import Netns, ProgramFailedError, netns_if_there

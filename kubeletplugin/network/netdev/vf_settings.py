@@ -1,4 +1,4 @@
-"""Has a PF's driver treat a VF as a claim asks (``ip link set PF vf NUM …``), and as before once the claim ends.
+"""Sets a VF's settings at its PF as a claim asks (``ip link set PF vf NUM …``), and restores them once it ends.
 
 What was before is written down first, in ``<state_dir>/vfs/<function>.json``. The PF's driver sees to the settings
 wherever the VF's own interface is, so that a pod cannot change them.
@@ -24,7 +24,7 @@ from driver.adapters.files.durable_files import (
 from driver.adapters.host import HostRoot
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
-from kubeletplugin.network.netdev.finding import sysfs_names
+from kubeletplugin.network.netdev.interfaces import sysfs_names
 from kubeletplugin.network.netdev.lender import HOST_NETNS
 from kubeletplugin.network.netdev.link_facts import VfFacts
 from kubeletplugin.network.netdev.links import Links

@@ -15,10 +15,11 @@ from controller.admission.review import Advise
 from controller.admission.rotation import Lifetimes
 from controller.admission.webhook import Webhook, WebhookOptions
 from driver.adapters.kubernetes.api import KubernetesApi
-from tests.cluster.admission.reviewed_cluster import Cluster, eventually
+from tests.cluster.admission.reviewed_cluster import Cluster
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import MANIFESTS, NAMESPACE
+from tests.support.waiting import eventually
 
 _WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE
+from tests.support.waiting import eventually
 
 __all__ = ["Cluster", "eventually"]
 
 _HOOKS: Final = ("claims.rootport.dev", "classes.rootport.dev")
-_WITHIN_S: Final = 20
-
-
-def eventually(what: str, get: Callable[[], Any]) -> Any:
-    """Wait until ``get()`` gives something true, and give it."""
-    end = time.monotonic() + _WITHIN_S
-    while not (found := get()):
-        assert time.monotonic() < end, f"not within {_WITHIN_S} s: {what}"
-        time.sleep(0.05)
-    return found
 
 
 class Cluster:

@@ -11,8 +11,9 @@ import pytest
 from controller.admission.advice import Advisor
 from controller.admission.webhook import Webhook
 from driver.adapters.kubernetes.api import KubernetesApi
-from tests.cluster.admission.reviewed_cluster import Cluster, eventually
+from tests.cluster.admission.reviewed_cluster import Cluster
 from tests.support.installation import claim
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -17,11 +17,12 @@ from controller.admission.webhook import Webhook
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import InvalidError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
-from tests.cluster.admission.reviewed_cluster import Cluster, eventually
+from tests.cluster.admission.reviewed_cluster import Cluster
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
 from tests.support.installation import claim
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -13,7 +13,8 @@ from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS
 from driver.model.inventory import Inventory
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
-from tests.support.simulated_nodes import Controller, Nodes, eventually
+from tests.support.simulated_nodes import Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -23,7 +23,8 @@ from driver.model.inventory import Inventory
 from driver.status.overview import ReadyState
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
-from tests.support.simulated_nodes import NAMESPACE, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

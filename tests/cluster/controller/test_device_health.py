@@ -24,7 +24,8 @@ from driver.model.inventory import Inventory
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
 from tests.support.mig_machines import mig_gpu
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

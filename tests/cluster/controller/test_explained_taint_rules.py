@@ -14,7 +14,8 @@ from driver.adapters.kubernetes.resources import JsonObject
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import TAINT_RULES, ControlPlane
 from tests.support.cluster.driver import install
-from tests.support.simulated_nodes import NAMESPACE, eventually
+from tests.support.simulated_nodes import NAMESPACE
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -21,7 +21,8 @@ from driver.errors import InputError
 from driver.explain.explanation import ObjectRef
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, node
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -12,7 +12,8 @@ import pytest
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES, NODES, RESOURCE_SLICES
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
-from tests.support.simulated_nodes import Controller, Nodes, eventually
+from tests.support.simulated_nodes import Controller, Nodes
+from tests.support.waiting import eventually
 from tests.unit.controller.test_inventory_cost import WORST, inventory
 
 pytestmark = pytest.mark.needs_go

@@ -20,7 +20,8 @@ from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import TAINT_RULES, ControlPlane
 from tests.support.machines import gpu, nic, node
 from tests.support.mig_machines import mig_gpu
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -26,7 +26,8 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import fpga, gpu, nic, node
 from tests.support.mig_machines import mig_gpu
 from tests.support.paths import REPO
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -15,7 +15,8 @@ from driver.adapters.kubernetes.resources import NODE_INVENTORIES
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.pods import claim, manifest, pod
 from tests.support.machines import gpu, nic, node
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

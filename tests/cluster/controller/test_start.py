@@ -12,7 +12,7 @@ import pytest
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
-from tests.support.simulated_nodes import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -16,7 +16,8 @@ from driver.layout import resource_slices, slice_name
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
 from tests.support.paths import REPO
-from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes, eventually
+from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
@@ -22,6 +22,7 @@ from driver.adapters.kubernetes.resources import (
 from driver.adapters.kubernetes.snapshot import read_cluster
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ChangeKind, Explanation, ObjectRef, Proposal
+from tests.support import waiting
 from tests.support.cluster.control_plane import TAINT_RULES, ControlPlane
 from tests.support.json_patch import patched
 
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 NAMESPACE: Final = "hang"
+
+eventually = partial(waiting.eventually, timeout_s=30)
 ROOM: Final = {"cpu": "8", "memory": "64Gi", "pods": "300"}
 
 _TEMPLATES: Final = Resource(
@@ -227,15 +230,6 @@ DOINGS: Final[Mapping[ChangeKind, Callable[[World, Proposal, str], None]]] = {
     ChangeKind.CHANGE_NODE: _change_node,
     ChangeKind.CHANGE_DEVICE_TAINT: _change_node,
 }
-
-
-def eventually(what: str, done: Callable[[], Any], *, timeout_s: float = 30) -> Any:
-    """Wait until ``done()`` gives something true, and give it."""
-    end = time.monotonic() + timeout_s
-    while not (found := done()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
-    return found
 
 
 def node(name: str, *, not_ready: str = "", **spec: Any) -> JsonObject:

@@ -18,7 +18,8 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE, start_controller
 from tests.support.cluster.processes import Process, Processes
 from tests.support.machines import gpu, nic, node
-from tests.support.simulated_nodes import Nodes, eventually
+from tests.support.simulated_nodes import Nodes
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
 

@@ -20,7 +20,8 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import install, start_controller
 from tests.support.joint_cases import JointCase, joint_cases
 from tests.support.paths import REPO
-from tests.support.simulated_nodes import Nodes, eventually
+from tests.support.simulated_nodes import Nodes
+from tests.support.waiting import eventually
 
 NAMESPACE: Final = "joint"
 EXAMPLES: Final = REPO / "examples"

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from driver.api.quantity import Quantity
 
-__all__ = ["Held", "held_of", "oversold"]
+__all__ = ["SharedCertificates", "held_of", "oversold"]
 
 _DRIVER: Final = "rootport.dev"
 
 
 @dataclass(slots=True)
-class Held:
+class SharedCertificates:
     """What claims hold of the devices of one node.
 
     Attributes:
@@ -29,10 +29,10 @@ class Held:
     counters: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def held_of(claims: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> Held:
+def held_of(claims: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]]) -> SharedCertificates:
     """What the allocated claims hold."""
     devices = _devices(slices)
-    held = Held()
+    held = SharedCertificates()
     for claim in claims:
         allocation = claim.get("status", {}).get("allocation") or {"devices": {}}
         for result in allocation["devices"].get("results", []):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller.admission.rotation import Held, Lifetimes, decide
+from controller.admission.rotation import Lifetimes, SharedCertificates, decide
 from controller.serving.certificates import (
     Authority,
     issue,
@@ -23,17 +23,19 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
-def step(held: Held, *, days: float = 0, told: bool = True, names: frozenset[str] = _NAMES) -> Held:
-    pems = [authority.pem for authority in held.authorities] if told else []
+def step(
+    held: SharedCertificates, *, days: float = 0, is_trusted: bool = True, names: frozenset[str] = _NAMES
+) -> SharedCertificates:
+    pems = [authority.pem for authority in held.authorities] if is_trusted else []
     return decide(held, pems, names=names, now=_START + days * _DAY, lifetimes=Lifetimes())
 
 
 @pytest.fixture(scope="module")
-def first() -> Held:
-    return step(Held())
+def first() -> SharedCertificates:
+    return step(SharedCertificates())
 
 
-def test_the_first_certificate_is_shown_at_once(first: Held) -> None:
+def test_the_first_certificate_is_shown_at_once(first: SharedCertificates) -> None:
     assert first.current is not None
     assert first.next is None
     assert first.current.names == _NAMES
@@ -42,32 +44,32 @@ def test_the_first_certificate_is_shown_at_once(first: Held) -> None:
     assert step(first, days=59) == first
 
 
-def test_the_next_certificate_waits_until_its_authority_is_known(first: Held) -> None:
+def test_the_next_certificate_waits_until_its_authority_is_known(first: SharedCertificates) -> None:
     made = step(first, days=60)
     assert made.current == first.current
     assert made.next is not None
     assert len(made.authorities) == 2
     assert step(made, days=60.001) == made  # not settled
-    assert step(made, days=61, told=False) == made
+    assert step(made, days=61, is_trusted=False) == made
     shown = step(made, days=61)
     assert (shown.current, shown.next) == (made.next, None)
     assert shown.authorities == made.authorities
 
 
-def test_an_old_authority_stays_until_it_ends(first: Held) -> None:
+def test_an_old_authority_stays_until_it_ends(first: SharedCertificates) -> None:
     shown = step(step(first, days=60), days=61)
     assert len(step(shown, days=89.9).authorities) == 2
     assert step(shown, days=90).authorities == shown.authorities[:1]
 
 
-def test_a_certificate_that_was_not_renewed_is_replaced_at_once(first: Held) -> None:
+def test_a_certificate_that_was_not_renewed_is_replaced_at_once(first: SharedCertificates) -> None:
     late = step(first, days=91)
     assert late.current is not None
     assert late.current != first.current
     assert len(late.authorities) == 1
 
 
-def test_a_certificate_for_too_few_names_is_replaced_at_once_and_its_authority_stays(first: Held) -> None:
+def test_a_certificate_for_too_few_names_is_replaced_at_once_and_its_authority_stays(first: SharedCertificates) -> None:
     more = _NAMES | {"rootport.example.com"}
     made = step(first, names=more)
     assert made.current is not None
@@ -76,14 +78,14 @@ def test_a_certificate_for_too_few_names_is_replaced_at_once_and_its_authority_s
     assert step(made) == made  # a replica that wants fewer is content
 
 
-def test_a_certificate_of_an_unknown_authority_is_replaced(first: Held) -> None:
-    other = step(Held())
-    assert step(Held(current=first.current, authorities=other.authorities)).current != first.current
+def test_a_certificate_of_an_unknown_authority_is_replaced(first: SharedCertificates) -> None:
+    other = step(SharedCertificates())
+    assert step(SharedCertificates(current=first.current, authorities=other.authorities)).current != first.current
 
 
-def test_the_next_one_is_taken_where_the_current_one_is_lost(first: Held) -> None:
+def test_the_next_one_is_taken_where_the_current_one_is_lost(first: SharedCertificates) -> None:
     made = step(first, days=60)
-    lost = Held(next=made.next, authorities=made.authorities)
+    lost = SharedCertificates(next=made.next, authorities=made.authorities)
     assert step(lost, days=60).current == made.next
 
 

@@ -12,7 +12,7 @@ import pytest
 _SCRIPT = """
 import sys, threading
 from pathlib import Path
-from driver.adapters.malloc import return_large_blocks
+from driver.adapters.heap import return_large_blocks
 
 def resident_kib():
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ DATA = REPO / "tests" / "data" / "conformance"
 KUBERNETES_TABLE = REPO.parent / "shared" / "conformance" / "kubernetes.jsonl"
 
 
+@cache
 def problems(name: str) -> list[Any]:
     lines = (DATA / name).read_text(encoding="utf-8").splitlines()
     return [pytest.param(problem, id=problem["id"]) for problem in map(json.loads, lines)]

@@ -103,7 +103,7 @@ def test_a_line_that_is_no_problem_is_named(tmp_path: Path, line: str, message: 
     ("line", "field"),
     [
         pytest.param('{"id": "x", "features": {"Magic": true}}', "features.Magic", id="feature"),
-        pytest.param('{"id": "x", "slices": [{"spec": {}}]}', "slices.0.spec.driver", id="slice"),
+        pytest.param('{"id": "x", "slices": [{"spec": {}}]}', "slices[0].spec.driver", id="slice"),
     ],
 )
 def test_an_object_that_is_none_of_the_apis_is_an_error_of_its_problem(tmp_path: Path, line: str, field: str) -> None:

@@ -14,14 +14,7 @@ from driver.api.resource_v1 import Device
 from driver.cel import STANDARD, CelCompileError, CelEvaluationError, Limits, Selector, compile_selector
 from driver.cel import selector as module
 from driver.errors import InputError
-
-DRIVER = "gpu.example.com"
-
-
-def gpu(**attributes: object) -> Device:
-    kinds: dict[type, str] = {str: "string", int: "int", bool: "bool"}
-    wire = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
-    return Device.model_validate({"name": "gpu-0", "attributes": wire, "capacity": {"memory": {"value": "80Gi"}}})
+from tests.unit.driver.cel.devices import DRIVER, gpu
 
 
 def problem(expression: str, device: Device | None = None) -> str:

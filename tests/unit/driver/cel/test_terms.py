@@ -13,20 +13,14 @@ from hypothesis import strategies as st
 from driver.api.resource_v1 import Device
 from driver.cel import CelCompileError, CelEvaluationError, Terms, compile_selector, compile_terms
 from tests.support.paths import REPO
+from tests.unit.driver.cel.devices import DRIVER, gpu
 
-DRIVER = "gpu.example.com"
 DATA = REPO / "tests" / "data" / "cel"
 DEVICES = {
     name: (entry["driver"], Device.model_validate(entry["device"]))
     for name, entry in json.loads((DATA / "devices.json").read_text(encoding="utf-8")).items()
 }
 CASES = [json.loads(line) for line in (DATA / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def gpu(**attributes: object) -> Device:
-    kinds: dict[type, str] = {str: "string", int: "int", bool: "bool"}
-    wire = {name: {kinds[type(value)]: value} for name, value in attributes.items()}
-    return Device.model_validate({"name": "gpu-0", "attributes": wire, "capacity": {"memory": {"value": "80Gi"}}})
 
 
 def attribute(name: str) -> str:

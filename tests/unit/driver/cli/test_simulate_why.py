@@ -250,7 +250,7 @@ def test_what_of_nics_no_file_tells_ends_with_the_option_that_does(
 def test_notes_stand_behind_the_result(rootport: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr("driver.cli.simulate.print_report", lambda *_: told.append("result"))
-    monkeypatch.setattr("driver.cli.simulate.note", told.append)
+    monkeypatch.setattr("driver.cli.simulate.print_note", told.append)
     rootport("simulate", *ARGUMENTS, "--claims", "examples/gpu.yaml")
     assert told[0] == "result"
     assert len(told) > 2

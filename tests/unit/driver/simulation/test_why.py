@@ -7,25 +7,25 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import Budget
 from driver.model.inventory import Inventory, InventorySource
-from driver.simulation import GivenClaim, Simulation, answers, simulate, work_of
+from driver.simulation import InputClaim, Simulation, answers, simulate, simulation_input
 from resourceclasses import device_classes_text
 from tests.support.topologies import nccl_file
 
 
-def claims(number_of: int, **exactly: object) -> list[GivenClaim]:
+def claims(number_of: int, **exactly: object) -> list[InputClaim]:
     request = {
         "name": "gpu",
         "exactly": {"deviceClassName": "gpu.rootport.dev", "allocationMode": "ExactCount"} | exactly,
     }
     spec = {"devices": {"requests": [request]}}
     wires = [{"metadata": {"namespace": "ml", "name": f"c{number}"}, "spec": spec} for number in range(number_of)]
-    return [GivenClaim(claim=ResourceClaim.model_validate(wire)) for wire in wires]
+    return [InputClaim(claim=ResourceClaim.model_validate(wire)) for wire in wires]
 
 
-def simulated(given: list[GivenClaim], nodes: int = 1) -> Simulation:
+def simulated(given: list[InputClaim], nodes: int = 1) -> Simulation:
     inventory = read_topology(nccl_file("azure-nd-h100-v5"))
     classes = [item.device_class for item in read_manifest_text(device_classes_text(), "ours").classes]
-    return simulate([inventory.renamed(f"n{number}") for number in range(nodes)], classes, work_of(given, []))
+    return simulate([inventory.renamed(f"n{number}") for number in range(nodes)], classes, simulation_input(given, []))
 
 
 def test_where_there_is_no_time_the_answer_says_so() -> None:
@@ -50,6 +50,6 @@ def test_a_claim_that_fits_has_no_answer() -> None:
 def test_of_a_machine_without_devices_no_plugin_is_looked_for() -> None:
     inventory = Inventory(node="bare", source=InventorySource.LIVE)
     classes = [item.device_class for item in read_manifest_text(device_classes_text(), "ours").classes]
-    found = answers(simulate([inventory], classes, work_of(claims(1, count=1), [])))
+    found = answers(simulate([inventory], classes, simulation_input(claims(1, count=1), [])))
     assert found["ml/c0"].reason == "NoDevicesPublished"
     assert found["ml/c0"].nearest_miss == ""

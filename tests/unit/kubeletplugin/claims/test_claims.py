@@ -39,7 +39,7 @@ def test_an_answer_that_is_no_claim_is_told_with_the_field() -> None:
     def change(body: JsonObject) -> None:
         body["status"]["allocation"]["devices"]["results"][0]["device"] = 7
 
-    with pytest.raises(InputError, match=r"status\.allocation\.devices\.results\.0\.device: ") as caught:
+    with pytest.raises(InputError, match=r"status\.allocation\.devices\.results\[0\]\.device: ") as caught:
         ClaimReader(Answer(change))(gpu_claim(1).reference)  # type: ignore[arg-type]
     assert str(gpu_claim(1).reference) in caught.value.message
     assert not isinstance(caught.value, ClaimGoneError)

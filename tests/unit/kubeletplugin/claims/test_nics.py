@@ -17,7 +17,7 @@ MOVED: dict[str, object] = {"name": "net1"}
 
 
 def given_vf(machine: Machine, claim: ClaimReference) -> list[str | None]:
-    return [item.nic_use.vf for item in machine.entries()[claim.uid].holdings if item.nic_use is not None]
+    return [item.nic_use.vf for item in machine.entries()[claim.uid].held_devices if item.nic_use is not None]
 
 
 # Which virtual function

@@ -36,11 +36,11 @@ from tests.support.preparer.sharing import mig_claim, share_claim
 
 
 def gpu_uses(of: Entry) -> list[GpuUse]:
-    return [item.gpu_use for item in of.holdings if item.gpu_use is not None]
+    return [item.gpu_use for item in of.held_devices if item.gpu_use is not None]
 
 
 def nic_uses(of: Entry) -> list[NicUse]:
-    return [item.nic_use for item in of.holdings if item.nic_use is not None]
+    return [item.nic_use for item in of.held_devices if item.nic_use is not None]
 
 
 def entry(number: int) -> Entry:

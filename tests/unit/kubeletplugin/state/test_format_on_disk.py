@@ -6,6 +6,8 @@ the plan's dataclasses must not change them: a new field needs a new version and
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from driver.api.resource_v1 import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import CdiDevice, CdiSpec, ClaimFile, GpuUse, Isolation, NicUse, PreparedDevice, PreparePlan
@@ -21,6 +23,7 @@ from driver.plan.effects import (
 from kubeletplugin.state.checkpoint import VERSION, decode, encode
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.entry_in_spec import entry_of_plan, found_in_spec
+from kubeletplugin.state.journal import EffectJournal
 from tests.support.paths import REPO
 
 FOLDER = REPO / "tests" / "data" / "checkpoints" / "version_3"
@@ -135,3 +138,32 @@ def test_the_record_in_a_cdi_spec_is_written_and_read_as_ever() -> None:
         found = found_in_spec(content, claim_uid)
         assert found is not None
         assert (found.devices, found.effects, found.boot_id) == (entry.devices, entry.effects, entry.boot_id)
+
+
+def test_a_journal_is_written_as_ever(tmp_path: Path) -> None:
+    journal = EffectJournal(tmp_path, boot_id="boot-1")
+    journal.write(MIG.claim, MIG.effects[:1])
+    assert (
+        (tmp_path / f"{uid(1)}.json").read_text()
+        == """{
+  "version": 3,
+  "boot_id": "boot-1",
+  "claim": {
+    "uid": "00000000-0000-4000-8000-000000000001",
+    "namespace": "ml",
+    "name": "claim-1"
+  },
+  "effects": [
+    {
+      "gpu": "gpu-0000-11-00-0",
+      "uuid": "GPU-1",
+      "kind": "CreateMigDevice",
+      "profile_id": 19,
+      "profile": "1g.10gb",
+      "start": 0,
+      "size": 1
+    }
+  ]
+}
+"""
+    )

@@ -243,7 +243,7 @@ def test_unified_memory_has_no_size_and_a_note(read: Read, memory: int | None) -
     (gpu,) = report.gpus
     assert (gpu.address, gpu.architecture, gpu.memory_bytes) == ("000f:01:00.0", "Blackwell", None)
     assert len(report.notes) == 1
-    assert report.notes[0].startswith("NVML GPU 0: tells no memory size")
+    assert report.notes[0].startswith("NVML GPU 0: reports no memory size")
 
 
 @pytest.mark.parametrize("error", ["NVML_ERROR_FUNCTION_NOT_FOUND", "NVML_ERROR_NOT_SUPPORTED"])

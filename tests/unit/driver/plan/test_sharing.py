@@ -8,10 +8,10 @@ from typing import TypeAlias
 import pytest
 
 from driver.api.resource_v1 import ClaimReference
-from driver.errors import NodeError
+from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
-from driver.plan.sharing import Holding, refuse_overlap
-from driver.plan.uses import GpuUse, NicUse
+from driver.plan.sharing import refuse_double_use, refuse_overlap
+from driver.plan.uses import GpuUse, HeldDevice, NicUse
 from tests.support.preparer.machine import uid
 
 GIB = 2**30
@@ -40,10 +40,10 @@ def use(
     )
 
 
-Claim: TypeAlias = tuple[Holding, ...]
+Claim: TypeAlias = tuple[HeldDevice, ...]
 
 
-def holding(
+def held_device(
     number: int,
     *,
     device: str,
@@ -51,8 +51,8 @@ def holding(
     admin: bool = False,
     gpu_use: GpuUse | None = None,
     nic_use: NicUse | None = None,
-) -> Holding:
-    return Holding(
+) -> HeldDevice:
+    return HeldDevice(
         claim=ClaimReference(namespace="ml", name=f"claim-{number}", uid=uid(number)),
         requests=("gpu",),
         pool="node-a",
@@ -73,9 +73,9 @@ def claim(
 ) -> Claim:
     """A claim with one device that is no GPU; or with one device a use, each a share of its own."""
     if not uses:
-        return (holding(number, device=device, share=share, admin=admin),)
+        return (held_device(number, device=device, share=share, admin=admin),)
     return tuple(
-        holding(
+        held_device(
             number,
             device=f"{item.mode}-{item.gpu}-{item.placement and item.placement.start}",
             share=f"{number}-{index}",
@@ -124,7 +124,7 @@ def test_who_may_have_a_device_together(new: Claim, held: Claim, together: bool)
 RATIO = DeviceType.GPU_RATIO
 
 
-@pytest.mark.parametrize(
+GPU_USES = pytest.mark.parametrize(
     ("new", "held", "why"),
     [
         (use(), use(), None),
@@ -169,6 +169,9 @@ RATIO = DeviceType.GPU_RATIO
         "one-partition-twice",
     ],
 )
+
+
+@GPU_USES
 def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) -> None:
     others = [claim(3, use(100, gpu="gpu-9")), claim(2, held)]
     check(claim(1, new, admin=True), *others)
@@ -185,6 +188,16 @@ def test_who_may_use_a_gpu_together(new: GpuUse, held: GpuUse, why: str | None) 
     assert caught.value.retry_helps
 
 
+@GPU_USES
+def test_one_claim_may_use_a_gpu_as_two_claims_may(new: GpuUse, held: GpuUse, why: str | None) -> None:
+    together = [
+        held_device(1, device=f"{item.mode}-{n}", share=str(n), gpu_use=item) for n, item in enumerate((held, new))
+    ]
+    is_refused = why is not None and "kept apart" not in why  # one claim's sharing is compared when it is decided
+    with pytest.raises(InputError) if is_refused else nullcontext():
+        refuse_double_use(together)
+
+
 def test_shares_of_many_claims_are_counted_together() -> None:
     others = [claim(number, use(30, 10)) for number in (2, 3, 4)]
     check(claim(1, use(10, 10)), *others)
@@ -199,7 +212,7 @@ def nic_use(nic: str = "rdma-0", vf: str | None = None, bandwidth: int | None = 
 def nic_claim(number: int, *uses: NicUse, admin: bool = False, shared: bool = True) -> Claim:
     """A claim with one device a use, each a share of its own; or each with a device of its own."""
     return tuple(
-        holding(
+        held_device(
             number,
             device="rdma-vfs-0" if shared else f"rdma-vf-{number}-{index}",
             share=f"{number}-{index}" if shared else None,
