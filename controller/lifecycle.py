@@ -71,8 +71,8 @@ def run(
     label: LeaderLabel | None,
     *,
     health_port: int,
-    pages: Mapping[str, Page] | None = None,
-    readers: Readers = "everyone",
+    pages: Mapping[str, Page],
+    readers: Readers,
 ) -> int:
     """Work until a signal ends this process, or the leader Lease is lost: then this does not return.
 

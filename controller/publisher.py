@@ -58,7 +58,6 @@ class PublisherOptions:
         leader_lease: The name of the controller's own Lease.
         fresh_for_s: How long after a heartbeat a node's slices are created and updated.
         grace_s: After how long without a heartbeat they are deleted.
-        node_grace_s: How long an inventory may wait for its Node.
         resync_s: How often everything is reconciled although nothing changed.
     """
 
@@ -66,7 +65,6 @@ class PublisherOptions:
     leader_lease: str = "rootport-controller"
     fresh_for_s: float = 25.0
     grace_s: float = 60.0
-    node_grace_s: float = 60.0
     resync_s: float = 600.0
 
 
@@ -146,7 +144,6 @@ class Publisher:
             condition=self._condition,
             policies=lambda: self._policies.now,
             nic_policies=lambda: self._nic_policies.now,
-            node_grace_s=options.node_grace_s,
         )
         self._device_reconciler = DeviceReconciler(
             api,

@@ -72,7 +72,7 @@ class ControllerMetrics:
     leads: Callable[[], bool]
     nodes: Callable[[], Iterable[NodeOverview]]
     pending: Callable[[], Iterable[CountedClaim]]
-    put_off: Callable[[], int] = lambda: 0
+    put_off: Callable[[], int]
 
     def families(self) -> Iterator[Family]:
         """Return all families, as of now."""

@@ -18,8 +18,8 @@ from controller.slices.writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
-from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
-from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
+from driver.api.gpu_policies import GpuPolicies
+from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
@@ -29,6 +29,7 @@ from driver.model.inventory import Inventory
 __all__ = ["SliceReconciler"]
 
 _LOG: Final = logging.getLogger(__name__)
+_NODE_GRACE_S: Final = 60.0  # a plugin may come up before kubelet registers
 
 
 class SliceReconciler:
@@ -44,7 +45,6 @@ class SliceReconciler:
         condition: Writes the condition Published.
         policies: Returns the GPU policies in force.
         nic_policies: Returns the NIC policies in force.
-        node_grace_s: How long an inventory may wait for its Node.
     """
 
     def __init__(  # noqa: PLR0913 - all by name
@@ -57,9 +57,8 @@ class SliceReconciler:
         writer: SliceWriter,
         features: SliceFeatures,
         condition: PublishedCondition,
-        policies: Callable[[], GpuPolicies] = lambda: DEFAULT_POLICIES,
-        nic_policies: Callable[[], NicPolicies] = lambda: DEFAULT_NIC_POLICIES,
-        node_grace_s: float = 60.0,
+        policies: Callable[[], GpuPolicies],
+        nic_policies: Callable[[], NicPolicies],
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -70,7 +69,6 @@ class SliceReconciler:
         self._condition = condition
         self._policies = policies
         self._nic_policies = nic_policies
-        self._node_grace_s = node_grace_s
         self._missed_since: dict[str, float] = {}
         self._unheard: set[str] = set()
 
@@ -93,7 +91,7 @@ class SliceReconciler:
         if "/" in node:  # a pool may be named so, but no object: there is nothing to ask for or to wait for
             self._writer.withdraw(node)
             return None
-        action = decide(self._facts(node, uid, inventory), node_grace_s=self._node_grace_s)
+        action = decide(self._facts(node, uid, inventory), node_grace_s=_NODE_GRACE_S)
         _LOG.debug("pass", extra={"node": node, "action": action.value})
         if self._liveness.is_heard(node, time.monotonic()):
             self._unheard.discard(node)
@@ -109,7 +107,7 @@ class SliceReconciler:
             case Action.FORGET if self._is_missing(NODES, node):
                 self._forget(node, inventory)
             case Action.AWAIT_NODE:
-                return self._node_grace_s
+                return _NODE_GRACE_S
         return None
 
     def _facts(self, node: str, uid: str | None, inventory: StoredInventory | None) -> NodeFacts:

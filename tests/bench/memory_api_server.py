@@ -76,10 +76,10 @@ class MemoryApiServer:
             event = "MODIFIED" if key in self._objects[kind] else "ADDED"
             item = item | {"metadata": {"uid": f"{kind}-{key}"} | metadata | {"resourceVersion": version}}
             self._objects[kind][key] = wire = json.dumps(item).encode()
-            self._tell(kind, event, wire)
+            self._log_event(kind, event, wire)
         return item
 
-    def _tell(self, kind: str, event: str, wire: bytes) -> None:
+    def _log_event(self, kind: str, event: str, wire: bytes) -> None:
         self._log[kind].append(b'{"type":"%s","object":%s}\n' % (event.encode(), wire))
         self._changed.notify_all()
 
@@ -105,7 +105,7 @@ class MemoryApiServer:
             with self._changed:
                 wire = self._objects[place.kind].pop(place.key, None)
                 if wire is not None:
-                    self._tell(place.kind, "DELETED", wire)
+                    self._log_event(place.kind, "DELETED", wire)
             return {"kind": "Status", "status": "Success"}
         stored = json.loads(self._get(place) or b'{"metadata":{}}')
         merged = stored | body | {"metadata": stored["metadata"] | body["metadata"]}

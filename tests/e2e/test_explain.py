@@ -88,8 +88,8 @@ def test_a_claim_that_the_node_cannot_prepare_is_explained(rootport: RunningRoot
             wait_until("first runs", lambda: rootport.cluster.get("pod", "first")["status"]["phase"] == "Running")
     wait_until("second is placed", lambda: bool(rootport.cluster.get("pod", "second")["spec"].get("nodeName")))
 
-    def told() -> bool:
+    def explains_the_failure() -> bool:
         code, text = explained(rootport, "pod", "default/second")
         return code == 1 and "PrepareFails" in text and "first" in text
 
-    wait_until("explain says what the plugin says", told, timeout_s=60, step_s=1)
+    wait_until("explain says what the plugin says", explains_the_failure, timeout_s=60, step_s=1)

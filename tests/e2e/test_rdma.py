@@ -66,7 +66,7 @@ def device_nodes(log: str) -> dict[str, tuple[int, int]]:
     return {name: (int(major), int(minor)) for major, minor, name in found}
 
 
-def told(rootport: RunningRootport, kind: str, name: str, text: str) -> str:
+def events_with(rootport: RunningRootport, kind: str, name: str, text: str) -> str:
     """The events of an object, once one of them has this text."""
 
     def messages() -> str:
@@ -132,7 +132,7 @@ def test_each_vf_of_a_nic_is_given_once_and_then_the_pod_waits(rootport: Running
     held = [name for pod_name in running for name in device_nodes(log_of(rootport, pod_name, "NVSHMEM"))]
     assert sorted(name for name in held if name.startswith("uverbs")) == sorted(f"uverbs{n}" for n in nic.verbs)
     (waiting,) = set(names) - set(running)
-    told(rootport, "Pod", waiting, "cannot allocate all claims")
+    events_with(rootport, "Pod", waiting, "cannot allocate all claims")
 
 
 def test_shares_of_a_nic_s_bandwidth_fill_it_and_no_more(rootport: RunningRootport) -> None:
@@ -141,7 +141,7 @@ def test_shares_of_a_nic_s_bandwidth_fill_it_and_no_more(rootport: RunningRootpo
         claim = nic_claim(name, class_="rdma", address=nic, bandwidth=share)
         start(rootport, claim, pod(name, claim=name, command=LOOK))
 
-    told(rootport, "Pod", "more", "cannot allocate all claims")
+    events_with(rootport, "Pod", "more", "cannot allocate all claims")
     for name in ("most", "rest"):
         assert "uverbs2" in device_nodes(log_of(rootport, name, "NVSHMEM"))
 
@@ -174,7 +174,7 @@ def test_fifty_pods_have_their_interfaces_over_a_restart_also_when_the_plugin_is
             start(rootport, nic_claim(name, parameters=moving()), twice(name))
         if number % 3 == 1:
             # Whatever it was at: promising an interface, moving one in, or bringing one back.
-            wait_until_one_says(rootport, names, IN_POD)
+            wait_until_one_logs(rootport, names, IN_POD)
             assert rootport.plugin is not None
             rootport.plugin.kill()
             rootport.start_plugin()
@@ -188,11 +188,11 @@ def test_fifty_pods_have_their_interfaces_over_a_restart_also_when_the_plugin_is
         assert set(veths) <= set(interfaces(cluster.machine))
 
 
-def wait_until_one_says(rootport: RunningRootport, names: list[str], text: str) -> None:
-    def says() -> bool:
+def wait_until_one_logs(rootport: RunningRootport, names: list[str], text: str) -> None:
+    def logged() -> bool:
         return any(text in rootport.cluster.kubectl("logs", name, check=False) for name in names)
 
-    wait_until(f"one of {names} says {text}", says, timeout_s=30)
+    wait_until(f"one of {names} says {text}", logged, timeout_s=30)
 
 
 def test_two_interfaces_that_want_one_name_are_told_and_both_stay_on_the_host(
@@ -209,7 +209,7 @@ def test_two_interfaces_that_want_one_name_are_told_and_both_stay_on_the_host(
     clash["spec"]["containers"][0]["resources"]["claims"].append({"name": "more"})
     start(rootport, *claims, clash)
 
-    said = told(rootport, "Pod", "clash", "FailedCreatePodSandBox")
+    said = events_with(rootport, "Pod", "clash", "FailedCreatePodSandBox")
 
     assert IN_POD in said
     assert "default/one" in said or "default/two" in said or "claim uid" in said
@@ -220,7 +220,7 @@ def test_an_interface_that_is_not_there_is_told(rootport: RunningRootport) -> No
     nic = rootport.host.vf_nics[0]
     claim = nic_claim("absent", parent=nic.address, parameters=moving())
     start(rootport, claim, pod("absent", claim="absent", command=LOOK))
-    text = told(rootport, "Pod", "absent", nic.interfaces[0])
+    text = events_with(rootport, "Pod", "absent", nic.interfaces[0])
     assert "absent" in text
 
 
@@ -242,7 +242,7 @@ def test_a_nic_whose_link_goes_down_is_not_given_until_it_is_up(rootport: Runnin
             nic_claim("down", class_="rdma", address=nic),
             pod("down", claim="down", command=LOOK),
         )
-        told(rootport, "Pod", "down", "cannot allocate all claims")
+        events_with(rootport, "Pod", "down", "cannot allocate all claims")
     finally:
         tree.port_state(nic, "active")
         rootport.plugin.hang_up()
@@ -291,7 +291,7 @@ def test_a_pod_whose_gpu_and_nic_are_far_apart_is_told_what_would_have_helped(ro
     log = log_of(rootport, "apart", "END")
 
     assert "=SYS" in log
-    text = told(rootport, "Pod", "apart", "DevicesNotAligned")
+    text = events_with(rootport, "Pod", "apart", "DevicesNotAligned")
     assert "rootport.dev/pcieSwitch" in text
 
     def distances() -> list[Any]:

@@ -21,7 +21,6 @@ import selectors
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -30,6 +29,7 @@ from typing import Final
 from driver.adapters.http.body_slot import LargeBodySlot
 from driver.adapters.http.clients import client_of
 from driver.adapters.http.connection import Channel, Connection, Phase, PlainChannel
+from driver.adapters.http.event_loop import EventLoop
 from driver.adapters.http.exchange import Request, Response, Route, longest_prefix
 from driver.adapters.http.fairness import RecentUsage
 from driver.adapters.http.http1 import BadRequestError, response_head
@@ -78,8 +78,8 @@ class HttpServer:
         self._limits = limits
         self._channel = channel
         self._listener = _listener(port)
-        self._selector = selectors.DefaultSelector()
-        self._waker, self._woken = socket.socketpair()
+        self._loop = EventLoop(name, self._run_once, self._close, log_fields={"port": self.port})
+        self._selector = self._loop.selector
         self._open = OpenConnections()
         self._body_slot = LargeBodySlot()
         self._loop_time = RecentUsage()
@@ -88,10 +88,7 @@ class HttpServer:
         }
         self._pool = WorkerPool(name, limits.threads, self._work)
         self._free_streams = threading.Semaphore(limits.streams)
-        self._calls: deque[Callable[[], None]] = deque()  # for the loop, from other threads
-        self._is_stopping = False
         self._checked_at = self._logged_at = -math.inf
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
     def port(self) -> int:
@@ -104,42 +101,24 @@ class HttpServer:
 
     def start(self) -> None:
         """Start answering."""
-        self._thread.start()
+        self._listener.settimeout(0)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._loop.start()
 
     def stop(self) -> None:
         """Stop at once: all connections are closed, and work under way is not waited for."""
-        if self._thread.is_alive():
-            self._call_soon(self._stop)
-            self._thread.join()
-        elif not self._is_stopping:
-            self._close()
+        self._loop.stop()
 
     # In the loop's thread.
-
-    def _run(self) -> None:
-        for own in (self._listener, self._woken):
-            own.settimeout(0)
-            self._selector.register(own, selectors.EVENT_READ)
-        try:
-            while not self._is_stopping:
-                try:
-                    self._run_once()
-                except Exception:  # noqa: BLE001 - without this thread no client is answered any more
-                    _LOG.exception("unexpected error; the server goes on", extra={"port": self.port})
-                    time.sleep(_PAUSE_S)
-        finally:
-            self._close()
 
     def _run_once(self) -> None:
         """Wait for sockets and calls, and serve those that are ready."""
         ready: list[Connection] = []
-        for key, _ in self._selector.select(_PAUSE_S if self._open else None):
-            if key.fileobj is self._listener:
+        for connection in self._loop.ready(_PAUSE_S if self._open else None):
+            if connection is None:
                 self._accept()
-            elif key.fileobj is self._woken:
-                self._run_calls()
             else:
-                ready.append(key.data)
+                ready.append(connection)
         self._serve(ready)
         if (now := time.monotonic()) > self._checked_at + _PAUSE_S:
             self._checked_at = now
@@ -341,23 +320,12 @@ class HttpServer:
         self._drop(victim)
         return True
 
-    def _run_calls(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._woken.recv(4096)
-        while self._calls:
-            self._calls.popleft()()
-
-    def _stop(self) -> None:
-        self._is_stopping = True
-
     def _close(self) -> None:
-        self._is_stopping = True
         for connection in self._open:
             self._drop(connection)
         for pool in (self._pool, *self._own_pools.values()):
             pool.stop()
-        for own in (self._listener, self._woken, self._waker, self._selector):
-            own.close()
+        self._listener.close()
 
     def _begin_stream(self, pool: WorkerPool, connection: Connection) -> None:
         """Take the thread out of the pool, and the connection from among those that may be closed for others."""
@@ -393,17 +361,11 @@ class HttpServer:
 
     # In the pools' threads.
 
-    def _call_soon(self, call: Callable[[], None]) -> None:
-        """Have the loop's thread make the call."""
-        self._calls.append(call)
-        with contextlib.suppress(OSError):  # it is awake anyway, or has ended
-            self._waker.send(b"\0", socket.MSG_DONTWAIT)
-
     def _work(self, pool: WorkerPool, connection: Connection) -> bool:
         """Make the answer; return whether the thread goes on with other requests."""
         request, head = connection.request, connection.head
         if request is None or head is None:  # cut a moment ago
-            self._call_soon(partial(self._release, pool, is_idle=True))
+            self._loop.call_soon(partial(self._release, pool, is_idle=True))
             return True
         response = self._response(request)
         stream = response.stream
@@ -412,17 +374,17 @@ class HttpServer:
             stream = None
             response = Response.busy("too many streams are open", status=HTTPStatus.SERVICE_UNAVAILABLE, after_s=10)
         if stream is None:
-            self._call_soon(partial(self._finish_work, pool, connection, response))
+            self._loop.call_soon(partial(self._finish_work, pool, connection, response))
             return True
         try:
-            self._call_soon(partial(self._begin_stream, pool, connection))
+            self._loop.call_soon(partial(self._begin_stream, pool, connection))
             self._send_stream(connection, response, stream, is_chunked=not head.is_http10)
         except Exception:  # noqa: BLE001 - the client sees the break, and the log says why
             _LOG.exception("a stream failed", extra={"path": request.path[:200]})
         finally:
             _close(stream)
             self._free_streams.release()
-            self._call_soon(partial(self._end_stream, connection))
+            self._loop.call_soon(partial(self._end_stream, connection))
         return False
 
     def _response(self, request: Request) -> Response:
@@ -450,9 +412,9 @@ class HttpServer:
     def _send(self, connection: Connection, data: bytes) -> bool:
         """Wait until the network has taken the data; return False if the client has gone."""
         is_written = threading.Event()
-        self._call_soon(partial(self._begin_piece, connection, data, is_written))
+        self._loop.call_soon(partial(self._begin_piece, connection, data, is_written))
         while not is_written.wait(1.0):
-            if self._is_stopping:
+            if self._loop.is_stopping:
                 return False
         return connection.phase is Phase.STREAMING
 

@@ -245,7 +245,7 @@ def _old_version(document: Document, kind: str, number: str) -> Problem:
 
 def _ignore(manifests: Manifests, document: Document, kind: str, version: str) -> Sequence[Problem]:
     """Count an object of another kind; or return a problem if it is one of ours with a misspelled kind or group."""
-    near_kind = close_matches(kind.lower(), _MISTAKEN_KINDS, cutoff=0.8)
+    near_kind = close_matches(kind[:80].lower(), _MISTAKEN_KINDS, cutoff=0.8)
     group = version[:80].rpartition("/")[0]  # empty: the core group, which has none of our kinds
     near_group = not group or bool(close_matches(group.lower(), [_GROUP], cutoff=0.75))
     if not near_kind or not near_group or kind in _OTHER_KINDS:

@@ -77,7 +77,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     control_plane.kubectl("create", "--filename=-", input=rest)
     with KubernetesApi.connect(kubeconfig=control_plane.kubeconfig) as api:
         for item in others:
-            _tell_status(api, item)
+            _write_status(api, item)
         try:
             yield control_plane
         finally:
@@ -89,7 +89,7 @@ def _without_status(item: dict[str, Any]) -> dict[str, Any]:
     return {key: part for key, part in item.items() if key != "status"} | {"metadata": metadata}
 
 
-def _tell_status(api: KubernetesApi, item: dict[str, Any]) -> None:
+def _write_status(api: KubernetesApi, item: dict[str, Any]) -> None:
     resource = {"Node": NODES, "Pod": PODS, "ResourceClaim": RESOURCE_CLAIMS}.get(item["kind"])
     if resource is None:
         return

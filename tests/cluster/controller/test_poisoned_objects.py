@@ -131,7 +131,7 @@ class Tenant:
         eventually(f"Device objects of {name}", lambda: self.nodes.devices(name), timeout_s=LONG_S)
         return published_s
 
-    def is_told(self, name: str) -> str:
+    def explanation(self, name: str) -> str:
         """Why a pod that asks for too many devices is pending."""
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev", "count": 30}}
         claim = {"metadata": {"name": name, "namespace": "mine"}, "spec": {"devices": {"requests": [request]}}}
@@ -159,7 +159,7 @@ def test_a_running_controller_works_on_for_the_others_when_the_whole_corpus_come
 ) -> None:
     observed = observe()
     usual_s = tenant.adds_a_node("before")
-    assert tenant.is_told("before") == "ClassSelectsTooFew"
+    assert tenant.explanation("before") == "ClassSelectsTooFew"
     usual_mib = observed.peak_mib()
 
     refused: dict[str, str] = request.getfixturevalue("poisoned")
@@ -167,7 +167,7 @@ def test_a_running_controller_works_on_for_the_others_when_the_whole_corpus_come
     assert not set(refused) - {str(poison) for poison in corpus("poisoned") if poison.may_be_refused}
     # Of several, since the machine may be busy with something else for a moment.
     assert min(tenant.adds_a_node(f"while-{number}") for number in range(3)) < usual_s + MOST_WAIT_S
-    assert tenant.is_told("while") == "ClassSelectsTooFew"
+    assert tenant.explanation("while") == "ClassSelectsTooFew"
     assert observed.healthy()
     assert observed.peak_mib() < usual_mib + MOST_MIB
     assert observed.controller.stop() == 0
@@ -180,7 +180,7 @@ def test_a_controller_that_starts_among_the_whole_corpus_works_for_the_others(
     observed = observe()
     eventually("the first node after the start", lambda: tenant.adds_a_node("after"), timeout_s=LONG_S)
     assert min(tenant.adds_a_node(f"after-{number}") for number in range(3)) < USUAL_S + MOST_WAIT_S
-    assert tenant.is_told("after") == "ClassSelectsTooFew"
+    assert tenant.explanation("after") == "ClassSelectsTooFew"
     assert observed.healthy()
     assert observed.peak_mib() < USUAL_MIB + MOST_MIB
     metrics = observed.page("/metrics")

@@ -83,18 +83,18 @@ class PageServer:
     def put(self, node: dict[str, Any]) -> None:
         """A node changed: the next question and the streams tell."""
         self.nodes[node["name"]] = node
-        self._tell("node", node)
+        self._send_event("node", node)
 
     def remove(self, name: str) -> None:
         del self.nodes[name]
-        self._tell("gone", {"name": name})
+        self._send_event("gone", {"name": name})
 
     def claims_changed(self) -> None:
-        self._tell("claims", {})
+        self._send_event("claims", {})
 
     def reset(self) -> None:
         """The streams say that the page must read everything anew."""
-        self._tell("reset", {})
+        self._send_event("reset", {})
 
     def cut_streams(self) -> None:
         """All connections that are open for events end."""
@@ -106,7 +106,7 @@ class PageServer:
         with self._news:
             assert self._news.wait_for(lambda: self._streams >= number, timeout), f"{self._streams} streams are open"
 
-    def _tell(self, name: str, data: dict[str, Any]) -> None:
+    def _send_event(self, name: str, data: dict[str, Any]) -> None:
         with self._news:
             self.version += 1
             self._events.append(f"id: {self.version}\nevent: {name}\ndata: {json.dumps(data)}\n\n".encode())

@@ -66,7 +66,7 @@ def _entry(device: tuple[str, str, str] = _OURS) -> dict[str, Any]:
     return {"driver": driver, "pool": pool, "device": name, "data": {"kind": "PreparedDevice"}}
 
 
-def _tell(kubeconfig: Path, *entries: dict[str, Any], uid: str | None = None) -> JsonObject:
+def _write_devices(kubeconfig: Path, *entries: dict[str, Any], uid: str | None = None) -> JsonObject:
     metadata = {"name": _NAME, "namespace": "default"} | ({"uid": uid} if uid else {})
     with KubernetesApi.connect(kubeconfig=kubeconfig) as api:
         body = {"metadata": metadata, "status": {"devices": list(entries)}}
@@ -77,14 +77,14 @@ def test_a_plugin_tells_of_its_own_devices_and_leaves_others_entries_alone(
     token_of: TokenOf, claim_on: Callable[..., JsonObject]
 ) -> None:
     claim_on(_MINE, _OURS, _THEIRS)
-    told = _tell(token_of(_PLUGIN, _MINE), _entry())["status"]["devices"]
+    told = _write_devices(token_of(_PLUGIN, _MINE), _entry())["status"]["devices"]
     by_driver = {entry["driver"]: entry for entry in told}
     assert by_driver["rootport.dev"]["data"] == {"kind": "PreparedDevice"}
     assert by_driver["example.com"]["conditions"] == [_CONDITION]
     # To tell the same again changes nothing; to tell nothing takes back what was told, and that alone.
-    before = _tell(token_of(_PLUGIN, _MINE), _entry())["metadata"]["resourceVersion"]
-    assert _tell(token_of(_PLUGIN, _MINE), _entry())["metadata"]["resourceVersion"] == before
-    told = _tell(token_of(_PLUGIN, _MINE))["status"]["devices"]
+    before = _write_devices(token_of(_PLUGIN, _MINE), _entry())["metadata"]["resourceVersion"]
+    assert _write_devices(token_of(_PLUGIN, _MINE), _entry())["metadata"]["resourceVersion"] == before
+    told = _write_devices(token_of(_PLUGIN, _MINE))["status"]["devices"]
     assert [entry["driver"] for entry in told] == ["example.com"]
 
 
@@ -101,13 +101,13 @@ def test_a_plugin_tells_nothing_of_a_claim_on_another_node(
     node, device = devices
     claim_on(node, device)
     with pytest.raises(InvalidError, match="arbitrary-node:patch"):
-        _tell(token_of(_PLUGIN, _MINE), _entry(device))
+        _write_devices(token_of(_PLUGIN, _MINE), _entry(device))
 
 
 def test_a_plugin_tells_nothing_for_another_driver(token_of: TokenOf, claim_on: Callable[..., JsonObject]) -> None:
     claim_on(_MINE, _OURS, _THEIRS)
     with pytest.raises(InvalidError, match="resourceclaims/driver"):
-        _tell(token_of(_PLUGIN, _MINE), _entry(_THEIRS))
+        _write_devices(token_of(_PLUGIN, _MINE), _entry(_THEIRS))
 
 
 @pytest.mark.parametrize("field", ["allocation", "reservedFor"])
@@ -166,11 +166,11 @@ def test_deallocation_takes_the_entries_away(
     installed: ControlPlane, token_of: TokenOf, claim_on: Callable[..., JsonObject]
 ) -> None:
     claim_on(_MINE, _OURS)
-    _tell(token_of(_PLUGIN, _MINE), _entry())
+    _write_devices(token_of(_PLUGIN, _MINE), _entry())
     after = json.loads(_patch(installed, {"status": {"allocation": None}}, "--output=json"))
     assert "devices" not in after.get("status", {})
     with pytest.raises(InvalidError, match="must be an allocated device in the claim"):
-        _tell(token_of(_PLUGIN, _MINE), _entry())
+        _write_devices(token_of(_PLUGIN, _MINE), _entry())
 
 
 def test_another_claim_of_the_same_name_is_not_told_of(
@@ -178,7 +178,7 @@ def test_another_claim_of_the_same_name_is_not_told_of(
 ) -> None:
     claim_on(_MINE, _OURS)
     with pytest.raises(InvalidError, match="uid: Invalid value"):
-        _tell(token_of(_PLUGIN, _MINE), _entry(), uid="7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")
+        _write_devices(token_of(_PLUGIN, _MINE), _entry(), uid="7c0d2f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")
     installed.kubectl("delete", "resourceclaim", _NAME)
     with pytest.raises(NotFoundError):
-        _tell(token_of(_PLUGIN, _MINE), _entry())
+        _write_devices(token_of(_PLUGIN, _MINE), _entry())

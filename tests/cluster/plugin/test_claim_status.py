@@ -1,4 +1,4 @@
-"""What a claim's status says of its prepared devices; told with a node's token, on a real API server."""
+"""What a claim's status says of its prepared devices, which is published with a node's token, on a real API server."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.unit.kubeletplugin.claims.test_claim_status import (
     VF,
     VF_USE,
     allocated,
+    entries_of,
     nic,
     prepared,
-    told,
 )
 
 
@@ -97,7 +97,7 @@ class Claims:
         found: JsonObject = json.loads(self.plane.kubectl("get", "resourceclaim", name, "--output=json"))
         return found
 
-    def told(self, name: str) -> list[JsonObject]:
+    def own_entries(self, name: str) -> list[JsonObject]:
         entries: list[JsonObject] = self.get(name)["status"].get("devices", [])
         return [entry for entry in entries if entry["driver"] == "rootport.dev"]
 
@@ -162,7 +162,7 @@ def test_a_prepared_claims_status_is_published_once(
     claims.add("status-one", prepared(), others=True)
     publisher.publish()
     stored = claims.get("status-one")["status"]["devices"]
-    assert [entry for entry in stored if entry["driver"] == "rootport.dev"] == told(prepared())
+    assert [entry for entry in stored if entry["driver"] == "rootport.dev"] == entries_of(prepared())
     assert THEIRS | {"conditions": [UP]} in stored
     publisher.publish()
     assert api.calls == ["get", "apply"]
@@ -191,7 +191,7 @@ def test_a_claim_that_is_allocated_and_prepared_anew_is_published_anew(
     claims.allocate("status-again", prepared())
     claims.prepare(made, prepared())
     publisher.publish()
-    assert claims.told("status-again") == told(prepared())
+    assert claims.own_entries("status-again") == entries_of(prepared())
 
 
 @pytest.mark.needs_go
@@ -201,7 +201,7 @@ def test_what_changed_is_published_with_its_time(claims: Claims, api: Counted, p
     claims.prepare(made, prepared(isolation=TURNS))
     later = NOW + timedelta(hours=1)
     ClaimStatusPublisher(api, entries=claims.current, wall=lambda: later).publish()
-    (entry,) = claims.told("status-change")
+    (entry,) = claims.own_entries("status-change")
     (condition,) = entry["conditions"]
     assert (condition["status"], condition["lastTransitionTime"]) == ("False", "2026-03-04T06:06:07Z")
 
@@ -218,7 +218,7 @@ def test_a_claim_that_is_gone_or_another_one_is_dropped(
     claims.add("status-other", prepared())
     claims.entries = entries
     publisher.publish()
-    assert claims.told("status-other") == []
+    assert claims.own_entries("status-other") == []
     publisher.publish()
     assert api.calls == ["get", "get"]
 
@@ -235,7 +235,7 @@ def test_a_claim_without_limits_and_one_that_is_not_planned_yet_cost_no_call(
     assert api.calls == []
     claims.prepare(made, prepared())
     publisher.publish()
-    assert claims.told("status-rebuilt") == told(prepared())
+    assert claims.own_entries("status-rebuilt") == entries_of(prepared())
 
 
 @pytest.mark.needs_go
@@ -244,11 +244,11 @@ def test_one_claim_that_is_refused_keeps_no_other_back(claims: Claims, publisher
     claims.add("status-good", prepared())
     with pytest.raises(NodeError, match=r"status of 1 claims could not be written, .*default/status-bad"):
         publisher.publish()
-    assert claims.told("status-good") == told(prepared())
+    assert claims.own_entries("status-good") == entries_of(prepared())
     claims.patch("status-bad", {"status": {"allocation": None}})
     claims.allocate("status-bad", prepared())
     publisher.publish()
-    assert claims.told("status-bad") == told(prepared())
+    assert claims.own_entries("status-bad") == entries_of(prepared())
 
 
 @pytest.mark.needs_go
@@ -274,10 +274,10 @@ def test_one_claim_on_which_the_plugin_stumbles_keeps_no_other_back(claims: Clai
     publisher = ClaimStatusPublisher(api, entries=claims.current, network=network, wall=lambda: NOW)
     with pytest.raises(InternalError, match=f"1 claims .*{made['metadata']['uid']}.*IndexError"):
         publisher.publish()
-    assert claims.told("status-b-other") == told(prepared())
+    assert claims.own_entries("status-b-other") == entries_of(prepared())
     networks.append({})
     publisher.publish()
-    assert claims.told("status-a-stumble") != []
+    assert claims.own_entries("status-a-stumble") != []
 
 
 @pytest.mark.needs_go
@@ -299,13 +299,13 @@ def test_an_interface_is_published_once_it_is_in_the_pod_and_when_it_has_left(cl
         api, entries=claims.current, network=lambda uid: network if uid == made["metadata"]["uid"] else {}
     )
     publisher.publish()
-    assert "networkData" not in claims.told("status-lent")[0]
+    assert "networkData" not in claims.own_entries("status-lent")[0]
     network[VF] = InPod(name="net1", mac="02:00:00:00:00:01", addresses=("10.0.0.7/24", "fd00::7/64"))
     api.calls.clear()
     for _ in range(2):
         publisher.publish()
     assert api.calls == ["get", "apply"]
-    (entry,) = claims.told("status-lent")
+    (entry,) = claims.own_entries("status-lent")
     assert entry["networkData"] == {
         "interfaceName": "net1",
         "hardwareAddress": "02:00:00:00:00:01",
@@ -314,4 +314,4 @@ def test_an_interface_is_published_once_it_is_in_the_pod_and_when_it_has_left(cl
     assert entry["data"]["vf"] == VF
     network.clear()
     publisher.publish()
-    assert "networkData" not in claims.told("status-lent")[0]
+    assert "networkData" not in claims.own_entries("status-lent")[0]

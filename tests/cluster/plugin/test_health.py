@@ -46,10 +46,10 @@ class Watched:
     def wait_faults(self, expected: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
         """By device: reason and effect."""
 
-        def told() -> bool:
+        def reported() -> bool:
             return {f["device"]: (f["reason"], f["effect"]) for f in self.status().get("faults", [])} == expected
 
-        wait_until(f"faults {expected}; now {self.status()}", told, timeout_s=40, step_s=0.2)
+        wait_until(f"faults {expected}; now {self.status()}", reported, timeout_s=40, step_s=0.2)
         faults: list[dict[str, Any]] = self.status().get("faults", [])
         return faults
 

@@ -42,18 +42,18 @@ def main() -> int:
 def _build() -> int:
     """Build what the tests need, in sight of whoever waits; what cannot be built here is for the tests to say."""
     try:
-        build(_say)
+        build(_print)
         if missing_for_machines() is None:
             for image in (build_pause, build_busybox):
                 image(cache_folder())
-            _say("building the image (the first time: 3 minutes)")
+            _print("building the image (the first time: 3 minutes)")
             build_rootport(MANIFESTS.parent, cache_folder())
     except ToolMissingError as error:
-        _say(f"not everything can be built here: {error}")
+        _print(f"not everything can be built here: {error}")
     return 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, flush=True)
 
 
@@ -68,14 +68,14 @@ def _up() -> int:
         return 0
     shutil.rmtree(_FOLDER, ignore_errors=True)
     _FOLDER.mkdir(mode=0o755)
-    binaries = build(_say)
+    binaries = build(_print)
     images = [build_pause(cache_folder()), build_busybox(cache_folder())]
     stub = build_stub(_FOLDER)
-    _say("starting a cluster with one real node")
+    _print("starting a cluster with one real node")
     cluster = RealCluster(_FOLDER / "cluster", binaries, images, outlive=True)
     try:
         cluster.start()
-        _say("starting Rootport on it")
+        _print("starting Rootport on it")
         host = make_host(_FOLDER / "host", stub, more_cards=True)
         add_interfaces(cluster.machine, [name for nic in host.vf_nics for name in nic.interfaces])
         RunningRootport(cluster, host, lends_interfaces=True).start()

@@ -367,10 +367,10 @@ def _slices(maker: _Maker) -> Iterator[Poison]:
 
 
 def _events(maker: _Maker) -> Iterator[Poison]:
-    def tell(body: dict[str, Any]) -> None:
+    def spoil(body: dict[str, Any]) -> None:
         body |= {"reason": "FailedPrepareDynamicResources", "message": "<" * _LARGE}
 
-    yield maker.make(EVENTS, "long-message", tell)
+    yield maker.make(EVENTS, "long-message", spoil)
 
 
 def _joined(item: bytes, length: int) -> bytes:

@@ -24,18 +24,18 @@ class Claims:
         former = self.given.get(key)
         self.given[key] = (allocation(name, device),)
         self.index.refresh(key, pods, is_allocation_changed=self.given[key] != former)
-        return self._looked()
+        return self._enqueued()
 
     def drop(self, name: str) -> set[str]:
         del self.given[f"default/{name}"]
         self.index.refresh(f"default/{name}", (), is_allocation_changed=True)
-        return self._looked()
+        return self._enqueued()
 
     def of(self, pod: PodConsumer) -> list[str]:
         found = self.index.pod(pod.uid)
         return [] if found is None else [item.claim for item in found.allocations]
 
-    def _looked(self) -> set[str]:
+    def _enqueued(self) -> set[str]:
         looked = set(self.looked_at)
         assert len(looked) == len(self.looked_at)
         self.looked_at.clear()

@@ -240,7 +240,7 @@ def test_bad_input_is_one_message(rootport: Run, options: list[str], words: str)
     assert words in ran.err
 
 
-def told(ran: Any) -> list[tuple[str, int, str]]:
+def findings_of(ran: Any) -> list[tuple[str, int, str]]:
     """The findings of ``-o json``: file, line and code."""
     return [(Path(item["file"]).name, item["line"], item["code"]) for item in json.loads(ran.out)]
 
@@ -278,7 +278,7 @@ def test_lint_goes_on_after_bad_files_and_bad_objects(
     (folder / "deep" / "er" / "e.yml").write_text(good.replace("name: train", "name: e"))
     ran = rootport("lint", folder, "-o", "json")
     assert ran.code == 1
-    assert told(ran) == [
+    assert findings_of(ran) == [
         ("a.yaml", 10, "invalid-object"),
         ("b.yaml", 5, "unreadable"),
         ("c.yaml", 1, "old-version"),
@@ -339,7 +339,7 @@ def test_files_of_a_folder_that_hold_no_manifest_are_counted_and_named_ones_are_
     assert "note: 4 files in the folders without an object of Kubernetes" in ran.err
     ran = rootport("lint", tmp_path / "values.yaml", "-o", "json")
     assert ran.code == 1
-    assert told(ran) == [("values.yaml", 1, "not-an-object")]
+    assert findings_of(ran) == [("values.yaml", 1, "not-an-object")]
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_patches_of_a_kustomization_are_fragments_and_not_looked_at(
     assert {item["code"] for item in json.loads(without.out)} == {"invalid-object", "too-many-devices"}
     (tmp_path / "overlay" / name).write_text(f"resources: [../base]\n{kustomization}\n")
     ran = rootport("lint", tmp_path, "-o", "json")
-    assert told(ran) == [("claim.yaml", 6, "too-many-devices")]
+    assert findings_of(ran) == [("claim.yaml", 6, "too-many-devices")]
     assert ran.err.count("note: 2 patch files of kustomizations not looked at") == 1
     ran = rootport("lint", tmp_path / "overlay" / "more.yaml")
     assert (ran.code, ran.out) == (0, "")
@@ -411,7 +411,7 @@ def test_a_broken_object_in_a_folder_is_a_finding(rootport: Run, tmp_path: Path,
     (tmp_path / "pod.yaml").write_text(text)
     ran = rootport("lint", tmp_path, "-o", "json")
     assert ran.code == 1
-    assert told(ran)[0][::2] == ("pod.yaml", "unreadable")
+    assert findings_of(ran)[0][::2] == ("pod.yaml", "unreadable")
 
 
 def test_a_helm_template_is_told_as_such(rootport: Run, tmp_path: Path) -> None:
@@ -501,7 +501,7 @@ def test_pods_of_the_same_files_are_checked(rootport: Run, write: Callable[..., 
     pod.write_text(POD)
     ran = rootport("lint", write(template=True), pod, "-o", "json")
     assert ran.code == 1
-    assert told(ran) == [
+    assert findings_of(ran) == [
         ("pod.yaml", 8, "pod-claim-missing"),
         ("pod.yaml", 12, "pod-claim-name"),
         ("pod.yaml", 13, "device-plugin-resource"),

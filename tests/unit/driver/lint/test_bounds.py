@@ -16,7 +16,7 @@ from driver.api.resource_v1 import DeviceClass
 from driver.budget import Budget
 from driver.cel import compile_selector
 from driver.lint import KnownClaims, LintCode, lint_claim, lint_class, lint_pod
-from tests.unit.driver.lint.test_lint_claim import CLASSES, OWN, claim_of, match, nic, part, request, state_of, told
+from tests.unit.driver.lint.test_lint_claim import CLASSES, OWN, claim_of, codes, match, nic, part, request, state_of
 
 ONES = f"[{','.join(['1'] * 95)}]"
 LOOPS = f'{ONES}.all(x, {ONES}.all(y, [1, 1, 1, 1, 1, 1, 1, 1].all(z, {OWN}.uuid != "%s")))'
@@ -25,7 +25,7 @@ REPLACED = f'cel.bind(s, "{"a" * 3100}", [{",".join(["1"] * 120)}].map(x, s.repl
 CASES = {"text": REPLACED, "loops": LOOPS % "a", "regex": f'"{"a" * 2000}".matches("{"((a?){100}){10}" * 20}")'}
 
 
-def looks(times: int) -> Budget:
+def checks(times: int) -> Budget:
     """A budget that is spent when it was looked at so many times."""
     ticks = count()
     return Budget(times, clock=lambda: next(ticks))
@@ -61,7 +61,7 @@ def test_a_count_of_any_size_is_looked_at_at_once(wanted: int) -> None:
 def test_what_the_api_server_refuses_is_not_evaluated() -> None:
     expression = f"lists.range(1000).map(x, lists.range(1001)).size() > 0 && {OWN}.nothing == 1"
     findings = lint_claim(claim_of(request("gpu", "gpu.rootport.dev", expression)), classes=CLASSES)
-    assert told(findings) == [("selector-too-costly", "error")]
+    assert codes(findings) == [("selector-too-costly", "error")]
     assert not compile_selector(expression)._answers
 
 
@@ -69,18 +69,18 @@ def test_without_time_what_was_found_stands_and_the_rest_is_named() -> None:
     claim = claim_of(request("gpu", "no.such.class"), nic(), constraints=[match("rootport.dev/x")])
     full = lint_claim(claim, classes=CLASSES)
     assert LintCode.NOT_LOOKED_AT not in [finding.code for finding in full]
-    with looks(8).in_force():
+    with checks(8).in_force():
         cut = lint_claim(claim, classes=CLASSES)
-    assert told(cut)[0] == ("unknown-class", "error")
-    assert told(cut)[-1] == ("not-looked-at", "warning")
+    assert codes(cut)[0] == ("unknown-class", "error")
+    assert codes(cut)[-1] == ("not-looked-at", "warning")
     assert len(cut) < len(full) + 1
-    with looks(0).in_force():
-        assert told(lint_class(CLASSES["gpu.rootport.dev"])) == [("not-looked-at", "warning")]
+    with checks(0).in_force():
+        assert codes(lint_class(CLASSES["gpu.rootport.dev"])) == [("not-looked-at", "warning")]
 
 
 def test_a_selector_that_is_stopped_for_a_device_says_nothing_about_the_claim() -> None:
     findings = lint_claim(claim_of(request("gpu", "gpu.rootport.dev", LOOPS % "b")), state=state_of("a"))
-    assert told(findings) == [("not-looked-at", "warning")]
+    assert codes(findings) == [("not-looked-at", "warning")]
     assert "not known" in findings[0].message
 
 
@@ -112,7 +112,7 @@ def test_the_largest_claim_is_linted_in_bounded_time() -> None:
     with Budget(1).in_force():
         findings = lint_claim(claim_of(*requests, constraints=constraints), classes=CLASSES)
     assert time.process_time() - begin < 4  # measured: 1.0; all of it takes 2
-    assert told(findings)[-1] == ("not-looked-at", "warning") or len(findings) == 100
+    assert codes(findings)[-1] == ("not-looked-at", "warning") or len(findings) == 100
 
 
 MANY = 4000
@@ -138,8 +138,8 @@ def test_a_pod_with_very_many_claims_is_linted_in_bounded_time(spec: dict[str, A
     assert time.process_time() - begin < 3  # measured: 0.5 at most; ten seconds and more when each looked at all others
     assert findings
     assert all(len(finding.message) + len(finding.hint) < 1000 for finding in findings)
-    with looks(1).in_force():
-        assert told(lint_pod(PodSpec(("spec",), spec), "default", known))[-1] == ("not-looked-at", "warning")
+    with checks(1).in_force():
+        assert codes(lint_pod(PodSpec(("spec",), spec), "default", known))[-1] == ("not-looked-at", "warning")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def lint(claim: ResourceClaim, state: ClusterState | None = None) -> tuple[LintF
     return lint_claim(claim, classes=CLASSES | OTHER, state=state)
 
 
-def told(findings: tuple[LintFinding, ...]) -> list[tuple[str, str]]:
+def codes(findings: tuple[LintFinding, ...]) -> list[tuple[str, str]]:
     return [(finding.code.value, finding.severity.value) for finding in findings]
 
 
@@ -311,7 +311,7 @@ def test_what_is_wrong_on_every_cluster_is_told(
     claim: ResourceClaim, code: str, severity: str, path: str, words: tuple[str, ...]
 ) -> None:
     findings = lint(claim)
-    assert told(findings) == [(code, severity)]
+    assert codes(findings) == [(code, severity)]
     (finding,) = findings
     assert finding.path == path
     for word in words:
@@ -444,7 +444,7 @@ def test_what_fits_no_published_device_is_told(
 ) -> None:
     assert LintCode(code) not in {finding.code for finding in lint(claim)}, "told without devices as well"
     findings = lint(claim, cluster)
-    assert told(findings) == [(code, "error")]
+    assert codes(findings) == [(code, "error")]
     (finding,) = findings
     assert finding.path == path
     for word in words:
@@ -625,7 +625,7 @@ def test_what_follows_from_what_a_topology_file_does_not_record_is_no_error(
 ) -> None:
     inventory = read_topology(H100, node="a")
     state = state_of("a", hardware=HardwareFacts())
-    assert told(lint(claim, state)) == [(code, "error")]
+    assert codes(lint(claim, state)) == [(code, "error")]
     (finding,) = lint_claim(claim, classes=CLASSES | OTHER, state=state, unrecorded=unrecorded([inventory]))
     assert (finding.code.value, finding.severity) == (code, Severity.WARNING)
     assert finding.message.endswith("so it may fit")
@@ -658,9 +658,9 @@ def test_of_several_machines_each_may_have_what_it_does_not_record(
     state.put(Kind.NODE, {"metadata": {"name": "b"}})
     for part_of_b in resource_slices(machines[1]):
         state.put(Kind.SLICE, part_of_b.to_wire())
-    assert told(lint(claim, state)) == [(code, "error")]
+    assert codes(lint(claim, state)) == [(code, "error")]
     findings = lint_claim(claim, classes=CLASSES, state=state, unrecorded=unrecorded(machines))
-    assert told(findings) == [(code, "warning")]
+    assert codes(findings) == [(code, "warning")]
     assert because in findings[0].message
 
 
@@ -672,7 +672,7 @@ def test_what_a_topology_file_records_stays_an_error() -> None:
         (claim_of(request("n", "rdma.rootport.dev", f'{OWN}.linkType == "ethernet"')), "selects-too-few"),
         (claim_of(request(count=8), nic(), constraints=[match("rootport.dev/numaNode")]), "never-fits"),
     ):
-        assert told(lint_claim(claim, classes=CLASSES, state=state, unrecorded=left_out)) == [(code, "error")]
+        assert codes(lint_claim(claim, classes=CLASSES, state=state, unrecorded=left_out)) == [(code, "error")]
 
 
 MISNAMED = [

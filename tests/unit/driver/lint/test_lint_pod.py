@@ -50,7 +50,7 @@ def lint(spec: str, known: KnownClaims = KNOWN, namespace: str = "default") -> l
     return list(lint_pod(PodSpec(("spec",), yaml.safe_load(spec)), namespace, known))
 
 
-def told(findings: list[LintFinding]) -> list[tuple[str, str, str]]:
+def codes(findings: list[LintFinding]) -> list[tuple[str, str, str]]:
     return [(finding.code.value, finding.severity.value, finding.path) for finding in findings]
 
 
@@ -96,7 +96,7 @@ def test_a_claim_that_is_used_wrongly_is_told(
     old: str, new: str, code: str, severity: str, path: str, hint: str
 ) -> None:
     (finding,) = lint(SPEC.replace(old, new))
-    assert told([finding]) == [(code, severity, path)]
+    assert codes([finding]) == [(code, severity, path)]
     assert hint in finding.hint
 
 
@@ -118,7 +118,7 @@ def test_claims_of_another_type_are_told_as_such(spec: str, path: str, message: 
     (pod,) = pod_specs(wire)
     assert pod.asks_for_devices
     (finding,) = lint_pod(pod, "default", KNOWN)
-    assert told([finding]) == [("invalid-object", "error", path)]
+    assert codes([finding]) == [("invalid-object", "error", path)]
     assert message in finding.message
 
 
@@ -136,7 +136,7 @@ def test_an_extended_resource_of_a_class_that_is_not_there_is_told(
     resource = f"deviceclass.resource.kubernetes.io/{name}"
     spec = f"containers: [{{name: main, resources: {{limits: {{{resource}: 1}}}}}}]"
     (finding,) = lint(spec, KnownClaims(classes=CLASSES, classes_are_all=is_on_cluster))
-    assert told([finding]) == [("unknown-class", severity, f"spec.containers[0].resources.limits[{resource}]")]
+    assert codes([finding]) == [("unknown-class", severity, f"spec.containers[0].resources.limits[{resource}]")]
     assert words in finding.message
     assert not lint(spec.replace(name, "gpu.rootport.dev"))
 

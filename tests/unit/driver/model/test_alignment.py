@@ -48,7 +48,7 @@ def given(inventory: Inventory, *buses: str) -> list[AllocatableDevice]:
     return [by_bus[bus] for bus in buses]
 
 
-def told(inventory: Inventory, *buses: str) -> list[str]:
+def misaligned(inventory: Inventory, *buses: str) -> list[str]:
     return [line(item) for item in misalignments(inventory, given(inventory, *buses))]
 
 
@@ -96,7 +96,7 @@ def test_the_attributes_are_those_that_are_published() -> None:
     ],
 )
 def test_a_gpu_is_told_of_when_a_nic_given_in_vain_could_have_been_nearer(buses: str, expected: list[str]) -> None:
-    assert told(two_sockets(), *buses.split()) == expected
+    assert misaligned(two_sockets(), *buses.split()) == expected
 
 
 def test_no_more_gpus_are_told_of_than_other_nics_would_help() -> None:
@@ -104,8 +104,8 @@ def test_no_more_gpus_are_told_of_than_other_nics_would_help() -> None:
         *(gpu(f"{bus}0", 0, f"f{bus}") for bus in range(1, 9)), *(nic(f"{bus}8", 0, f"f{bus}") for bus in range(1, 10))
     )
     eight = [f"{bus}0" for bus in range(1, 9)]
-    assert told(inventory, *eight, "98") == ["10: 98 NODE, but 18 PIX by pcieSwitch"]
-    assert told(inventory, *eight, "18") == []
+    assert misaligned(inventory, *eight, "98") == ["10: 98 NODE, but 18 PIX by pcieSwitch"]
+    assert misaligned(inventory, *eight, "18") == []
 
 
 def test_of_two_nics_that_serve_one_gpu_one_was_given_in_vain() -> None:
@@ -114,12 +114,12 @@ def test_of_two_nics_that_serve_one_gpu_one_was_given_in_vain() -> None:
         *(nic(f"{bus}8", 0, f"f{bus}") for bus in (1, 2, 3)),
         nic("19", 0, "f1"),
     )
-    assert told(inventory, "10", "20", "30", "18", "19") == ["20: 18 NODE, but 28 PIX by pcieSwitch"]
+    assert misaligned(inventory, "10", "20", "30", "18", "19") == ["20: 18 NODE, but 28 PIX by pcieSwitch"]
 
 
 def test_who_would_win_most_comes_first() -> None:
     inventory = node(gpu("10", 1, "f0"), gpu("20", 0, "f1"), nic("18", 1, "f0"), nic("28", 0, "f1"), nic("38", 1))
-    assert told(inventory, "10", "20", "38") == ["20: 38 SYS, but 28 PIX by pcieSwitch"]
+    assert misaligned(inventory, "10", "20", "38") == ["20: 38 SYS, but 28 PIX by pcieSwitch"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_constraint_is_one_that_joins_what_is_nearer_and_not_what_was_given(
 ) -> None:
     one, had, other = paths
     inventory = node(gpu("10", pcie=one), nic("18", pcie=had), nic("19", pcie=other))
-    assert told(inventory, "10", "18") == expected
+    assert misaligned(inventory, "10", "18") == expected
 
 
 def roce(bus: str, numa: int, switches: str) -> RdmaNic:
@@ -188,16 +188,16 @@ def roce(bus: str, numa: int, switches: str) -> RdmaNic:
     ],
 )
 def test_a_near_nic_that_the_request_could_not_have_had_is_no_reason(near: RdmaNic) -> None:
-    assert told(node(gpu("10", 0, "f0"), nic("28", 1, "f1"), near), "10", "28") == []
+    assert misaligned(node(gpu("10", 0, "f0"), nic("28", 1, "f1"), near), "10", "28") == []
     alike = replace(nic("19", 0, "f0"), index=near.index)
-    assert told(node(gpu("10", 0, "f0"), nic("28", 1, "f1"), alike), "10", "28") != []
+    assert misaligned(node(gpu("10", 0, "f0"), nic("28", 1, "f1"), alike), "10", "28") != []
 
 
 def test_another_nic_for_storage_is_not_a_nic_in_vain() -> None:
     inventory = node(
         gpu("10", 0, "f0"), gpu("20", 1, "f1"), nic("18", 0, "f0"), nic("28", 1, "f1"), roce("50", 0, "f5")
     )
-    assert told(inventory, "10", "20", "18", "50") == []
+    assert misaligned(inventory, "10", "20", "18", "50") == []
 
 
 def test_a_nic_in_vain_could_have_been_another_of_its_kind() -> None:
@@ -209,7 +209,7 @@ def test_a_nic_in_vain_could_have_been_another_of_its_kind() -> None:
         roce("50", 0, "f5"),
         roce("60", 1, "f6"),
     )
-    assert told(inventory, "10", "20", "18", "50") == ["20: 18 SYS, but 60 NODE by numaNode"]
+    assert misaligned(inventory, "10", "20", "18", "50") == ["20: 18 SYS, but 60 NODE by numaNode"]
 
 
 def test_parts_count_as_their_cards() -> None:

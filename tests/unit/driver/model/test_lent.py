@@ -17,7 +17,7 @@ NOTHING = LentNames()
 ACTIVE = (RdmaPort(link_layer=LinkLayer.INFINIBAND, state="active", speed_gbps=400, guid="0002:c903:00a1:0001"),)
 
 
-def told(function: RdmaFunction, number: int) -> dict[str, object]:
+def sysfs_facts(function: RdmaFunction, number: int) -> dict[str, object]:
     """All that sysfs tells of a function."""
     return {
         "rdma_device": f"mlx5_{number}",
@@ -33,9 +33,9 @@ def told(function: RdmaFunction, number: int) -> dict[str, object]:
 def before(mode: RdmaNetnsMode | None) -> Inventory:
     """A NIC without VFs and one with two."""
     first, second = nic("03"), nic("04", vfs=2)
-    first = replace(first, **told(first, 0))  # type: ignore[arg-type]
-    vfs = tuple(replace(vf, **told(vf, 2 + vf.index)) for vf in second.vfs)  # type: ignore[arg-type]
-    second = replace(second, vfs=vfs, **told(second, 1))  # type: ignore[arg-type]
+    first = replace(first, **sysfs_facts(first, 0))  # type: ignore[arg-type]
+    vfs = tuple(replace(vf, **sysfs_facts(vf, 2 + vf.index)) for vf in second.vfs)  # type: ignore[arg-type]
+    second = replace(second, vfs=vfs, **sysfs_facts(second, 1))  # type: ignore[arg-type]
     return replace(node(*with_rails((first, second))), rdma_netns_mode=mode)
 
 

@@ -23,7 +23,7 @@ def fault(reason: str, effect: Effect, age: int = 0, device: str = CARD.name) ->
     return Fault(device=DeviceName(device), reason=reason, effect=effect, since=since, message=f"{reason} happened.")
 
 
-def said(
+def judged(
     *faults: Fault, device: Device = CARD, watched: bool = True, silent: bool = False
 ) -> tuple[str, list[tuple[str, str, str, str]]]:
     health = NodeHealth(faults=faults)
@@ -39,14 +39,14 @@ FALSE = ("Healthy", "False", "Xid79", "2026-01-02T03:04:05Z")
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param(said(), ("Healthy", [("Healthy", "True", "Healthy", "")]), id="well"),
-        pytest.param(said(watched=False), ("Unknown", [("Healthy", "Unknown", "NotWatched", "")]), id="not watched"),
-        pytest.param(said(silent=True), ("Unknown", [("Healthy", "Unknown", "NodeSilent", "")]), id="silent"),
-        pytest.param(said(XID), ("Unhealthy", [FALSE]), id="a fault"),
-        pytest.param(said(XID, watched=False), ("Unhealthy", [FALSE]), id="a fault of what is not watched any more"),
-        pytest.param(said(XID, silent=True), ("Unhealthy", [FALSE]), id="a silent node's fault holds"),
+        pytest.param(judged(), ("Healthy", [("Healthy", "True", "Healthy", "")]), id="well"),
+        pytest.param(judged(watched=False), ("Unknown", [("Healthy", "Unknown", "NotWatched", "")]), id="not watched"),
+        pytest.param(judged(silent=True), ("Unknown", [("Healthy", "Unknown", "NodeSilent", "")]), id="silent"),
+        pytest.param(judged(XID), ("Unhealthy", [FALSE]), id="a fault"),
+        pytest.param(judged(XID, watched=False), ("Unhealthy", [FALSE]), id="a fault of what is not watched any more"),
+        pytest.param(judged(XID, silent=True), ("Unhealthy", [FALSE]), id="a silent node's fault holds"),
         pytest.param(
-            said(HOT),
+            judged(HOT),
             (
                 "Healthy",
                 [("Healthy", "True", "Healthy", ""), ("Degraded", "True", "ThermalSlowdown", "2026-01-02T03:04:05Z")],
@@ -54,7 +54,7 @@ FALSE = ("Healthy", "False", "Xid79", "2026-01-02T03:04:05Z")
             id="degraded",
         ),
         pytest.param(
-            said(HOT, XID, fault("EccUncorrected", Effect.NO_SCHEDULE, age=60)),
+            judged(HOT, XID, fault("EccUncorrected", Effect.NO_SCHEDULE, age=60)),
             (
                 "Unhealthy",
                 [
@@ -64,9 +64,11 @@ FALSE = ("Healthy", "False", "Xid79", "2026-01-02T03:04:05Z")
             ),
             id="the worst gives the reason, the first the time",
         ),
-        pytest.param(said(device=DOWN), ("Unhealthy", [("Healthy", "False", "LinkDown", "")]), id="no link"),
+        pytest.param(judged(device=DOWN), ("Unhealthy", [("Healthy", "False", "LinkDown", "")]), id="no link"),
         pytest.param(
-            said(device=DOWN, silent=True), ("Unhealthy", [("Healthy", "False", "LinkDown", "")]), id="no link, silent"
+            judged(device=DOWN, silent=True),
+            ("Unhealthy", [("Healthy", "False", "LinkDown", "")]),
+            id="no link, silent",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a claim's status says of its prepared devices; told with a node's token, on a real API server."""
+"""What a claim's status says of its prepared devices."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def allocated(*devices: PreparedDevice, entries: Sequence[JsonObject] = (), pool
     return {"status": {"allocation": {"devices": {"results": results}}, "devices": list(entries)}}
 
 
-def told(*devices: PreparedDevice, now: datetime = NOW, **claim: Any) -> list[JsonObject]:
+def entries_of(*devices: PreparedDevice, now: datetime = NOW, **claim: Any) -> list[JsonObject]:
     return device_statuses(devices, allocated(*devices, **claim), now=now)
 
 
 def test_an_enforced_share_says_by_what() -> None:
-    (entry,) = told(prepared())
+    (entry,) = entries_of(prepared())
     assert entry == {
         "driver": "rootport.dev",
         "pool": NODE,
@@ -125,7 +125,7 @@ def test_an_enforced_share_says_by_what() -> None:
     ids=lambda value: str(getattr(value, "by", value)),
 )
 def test_the_condition_says_whether_limits_hold(isolation: Isolation, status: str, reason: str) -> None:
-    (entry,) = told(prepared(isolation=isolation))
+    (entry,) = entries_of(prepared(isolation=isolation))
     (condition,) = entry["conditions"]
     assert (condition["status"], condition["reason"]) == (status, reason)
     assert entry["data"]["isolation"]["state"] == ("enforced" if isolation.enforced else "advisory")
@@ -142,14 +142,14 @@ def test_the_condition_says_whether_limits_hold(isolation: Isolation, status: st
     ids=["whole", "shared", "ratio", "mig"],
 )
 def test_the_data_says_how_the_gpu_is_given(device: PreparedDevice, mode: str) -> None:
-    (entry,) = told(device)
+    (entry,) = entries_of(device)
     assert (entry["data"]["mode"], entry["data"]["gpu"]) == (mode, GPU)
     assert entry["data"].get("migUUID") == device.mig_uuid
     assert ("shareID" in entry) is (device.share_id is not None)
 
 
 def test_a_device_without_limits_has_no_entry() -> None:
-    assert told(prepared("fpga-0000-14-00-0", isolation=None)) == []
+    assert entries_of(prepared("fpga-0000-14-00-0", isolation=None)) == []
 
 
 def nic(use: NicUse, device: str = POOL, *, distances: tuple[tuple[str, str], ...] = ()) -> PreparedDevice:
@@ -158,7 +158,7 @@ def nic(use: NicUse, device: str = POOL, *, distances: tuple[tuple[str, str], ..
 
 
 def test_an_entry_of_a_nic_says_which_virtual_function_it_is_and_how_far_the_gpus_are() -> None:
-    (entry,) = told(nic(VF_USE, distances=((GPU, "PIX"),)))
+    (entry,) = entries_of(nic(VF_USE, distances=((GPU, "PIX"),)))
     assert entry == {
         "driver": "rootport.dev",
         "pool": NODE,
@@ -177,14 +177,14 @@ def test_an_entry_of_a_nic_says_which_virtual_function_it_is_and_how_far_the_gpu
 def test_a_share_of_a_nic_says_its_bandwidth_and_a_gpu_how_far_the_nics_are() -> None:
     share = NicUse(nic=DeviceName(PF), bandwidth=25 * 10**9, nic_bandwidth=10**11)
     gpu = replace(prepared(), distances=((PF, "SYS"),))
-    of_gpu, of_nic = told(gpu, nic(share, PF))
+    of_gpu, of_nic = entries_of(gpu, nic(share, PF))
     assert of_gpu["data"]["distances"] == {PF: "SYS"}
     assert (of_nic["data"]["nic"], of_nic["data"]["bandwidth"]) == (PF, "25G")
     assert "vf" not in of_nic["data"]
 
 
 def test_the_nic_of_a_virtual_function_that_an_older_version_prepared_is_not_told() -> None:
-    (entry,) = told(nic(NicUse(nic=DeviceName(""), vf=DeviceName(VF)), VF))
+    (entry,) = entries_of(nic(NicUse(nic=DeviceName(""), vf=DeviceName(VF)), VF))
     assert entry["data"].keys() == {"apiVersion", "kind", "vf"}
 
 
@@ -216,24 +216,24 @@ def test_what_the_claim_is_no_longer_allocated_is_not_told() -> None:
     assert device_statuses([prepared()], allocated(), now=NOW) == []
     assert device_statuses([prepared()], {"metadata": {}}, now=NOW) == []
     assert device_statuses([prepared()], allocated(prepared(share=None)), now=NOW) == []
-    assert told(prepared(), pool="another-node") == []
+    assert entries_of(prepared(), pool="another-node") == []
 
 
 def test_a_devices_entry_is_one_whichever_requests_watch_over_it() -> None:
-    assert len(told(prepared(share=None), prepared(share=None))) == 1
+    assert len(entries_of(prepared(share=None), prepared(share=None))) == 1
 
 
 def test_a_conditions_time_moves_with_its_status_alone() -> None:
     later = NOW + timedelta(hours=1)
-    former = told(prepared())
-    (same,) = told(prepared(), now=later, entries=former)
+    former = entries_of(prepared())
+    (same,) = entries_of(prepared(), now=later, entries=former)
     assert same["conditions"][0]["lastTransitionTime"] == MOMENT
-    (other,) = told(prepared(isolation=TURNS), now=later, entries=former)
+    (other,) = entries_of(prepared(isolation=TURNS), now=later, entries=former)
     assert other["conditions"][0]["lastTransitionTime"] == "2026-03-04T06:06:07Z"
 
 
 def test_what_stands_there_is_published_whatever_others_say() -> None:
-    entries = told(prepared())
+    entries = entries_of(prepared())
     mine = entries[0] | {"conditions": [*entries[0]["conditions"], UP], "networkData": {"interfaceName": "x"}}
     by_hand = {"driver": "rootport.dev", "pool": NODE, "device": "rdma-0", "conditions": [UP]}
     assert is_published(entries, {"status": {"devices": [THEIRS, mine, by_hand]}})
@@ -243,7 +243,9 @@ def test_what_stands_there_is_published_whatever_others_say() -> None:
 
 
 def test_an_entry_is_far_below_the_api_servers_limit() -> None:
-    (entry,) = told(prepared(isolation=Isolation(enforced=True, by="MPS", version="v" * 128, message="m" * 40000)))
+    (entry,) = entries_of(
+        prepared(isolation=Isolation(enforced=True, by="MPS", version="v" * 128, message="m" * 40000))
+    )
     assert len(json.dumps(entry["data"])) < 1024
     assert len(entry["conditions"][0]["message"]) == 32768
 

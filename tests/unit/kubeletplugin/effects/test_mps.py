@@ -71,7 +71,7 @@ def folder(host: Host, gpu: str = GPU) -> Path:
     return host.root / effect(host, gpu).folder.lstrip("/")
 
 
-def tell(host: Host, command: str, gpu: str = GPU, *, user: int = 0) -> str:
+def ask_daemon(host: Host, command: str, gpu: str = GPU, *, user: int = 0) -> str:
     """What a person on the node, with the driver's root, is told by the daemon."""
     pipe = f"/run/rootport/mps/{gpu}/pipe"
     root = host.root / host.roots.driver_root.lstrip("/")
@@ -105,7 +105,7 @@ def test_a_daemon_is_started_for_its_gpu_alone_and_stopped_without_a_trace(
 ) -> None:
     daemons.do(effect(host))
     assert host.programs.mps_starts() == [(f"GPU-of-{GPU}", f"/run/rootport/mps/{GPU}/pipe")]
-    assert tell(host, "get_default_active_thread_percentage\n") == "100.0\n"
+    assert ask_daemon(host, "get_default_active_thread_percentage\n") == "100.0\n"
     assert modes.exclusive == {GPU: True}
     daemons.undo(effect(host))
     assert host.programs.processes() == {}
@@ -130,9 +130,9 @@ def test_doing_twice_keeps_the_daemon_and_undoing_twice_is_nothing(host: Host, d
 def test_the_daemons_of_two_gpus_know_nothing_of_each_other(host: Host, daemons: MpsDaemons) -> None:
     daemons.do(effect(host))
     daemons.do(effect(host, OTHER))
-    tell(host, "set_default_active_thread_percentage 25\n", OTHER)
+    ask_daemon(host, "set_default_active_thread_percentage 25\n", OTHER)
     daemons.undo(effect(host))
-    assert tell(host, "get_default_active_thread_percentage\n", OTHER) == "25.0\n"
+    assert ask_daemon(host, "get_default_active_thread_percentage\n", OTHER) == "25.0\n"
     assert not folder(host).exists()
     assert list(host.programs.processes().values()) == [CONTROL]
     daemons.undo(effect(host, OTHER))
@@ -146,7 +146,7 @@ def test_every_user_can_reach_the_daemon_whatever_the_umask(host: Host, daemons:
         os.umask(before)
     for path in (folder(host).parent.parent, folder(host).parent, folder(host), folder(host) / "pipe"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o755, path
-    assert tell(host, "get_default_active_thread_percentage\n", user=65534) == "100.0\n"
+    assert ask_daemon(host, "get_default_active_thread_percentage\n", user=65534) == "100.0\n"
     daemons.undo(effect(host))
 
 
@@ -178,12 +178,12 @@ def test_after_a_crash_of_the_daemon_a_new_one_replaces_it(
 ) -> None:
     daemons.do(effect(host))
     if with_server:
-        tell(host, "start_server -uid 0\n")
+        ask_daemon(host, "start_server -uid 0\n")
     crash(host)
     assert sorted(host.programs.processes().values()) == ([SERVER] if with_server else [])
     pipe = (folder(host) / "pipe").stat().st_ino
     daemons.do(effect(host))
-    assert tell(host, "get_server_list\n") == ""
+    assert ask_daemon(host, "get_server_list\n") == ""
     assert list(host.programs.processes().values()) == [CONTROL]
     assert (folder(host) / "pipe").stat().st_ino == pipe, "containers have this folder mounted"
     daemons.undo(effect(host))
@@ -193,7 +193,7 @@ def test_after_a_crash_of_the_daemon_a_new_one_replaces_it(
 def test_a_daemon_that_crashed_is_undone(host: Host, daemons: MpsDaemons, *, with_server: bool) -> None:
     daemons.do(effect(host))
     if with_server:
-        tell(host, "start_server -uid 0\n")
+        ask_daemon(host, "start_server -uid 0\n")
     crash(host)
     daemons.undo(effect(host))
     assert host.programs.processes() == {}
@@ -250,7 +250,7 @@ def test_a_daemon_that_does_not_end_is_killed_with_its_server(
             daemons.do(effect(host))
     else:
         daemons.do(effect(host))
-        tell(host, "start_server -uid 0\n")
+        ask_daemon(host, "start_server -uid 0\n")
         assert sorted(host.programs.processes().values()) == [CONTROL, SERVER]
     daemons.undo(effect(host))
     assert host.programs.processes() == {}
@@ -306,7 +306,7 @@ def test_a_crash_between_any_two_steps_is_got_over(
                 getattr(daemons, of)(effect(host))
         if not undo:
             daemons.do(effect(host))
-            assert tell(host, "get_default_active_thread_percentage\n") == "100.0\n"
+            assert ask_daemon(host, "get_default_active_thread_percentage\n") == "100.0\n"
             assert list(host.programs.processes().values()) == [CONTROL]
             assert modes.exclusive == {GPU: True}
         daemons.undo(effect(host))
@@ -423,7 +423,7 @@ def test_a_link_to_the_socket_of_another_gpus_daemon_does_not_end_that(host: Hos
     link_to_other(host)
     daemons.undo(effect(host))
     assert daemon_process(host) == other
-    assert tell(host, "get_default_active_thread_percentage\n", OTHER) == "100.0\n"
+    assert ask_daemon(host, "get_default_active_thread_percentage\n", OTHER) == "100.0\n"
     daemons.undo(effect(host, OTHER))
 
 
@@ -457,7 +457,7 @@ def test_another_gpus_daemon_is_not_believed_for_ones_own(
     daemons.do(effect(host))
     assert list(host.programs.processes().values()) == [CONTROL, CONTROL]
     assert not (folder(host) / "pipe/control").is_symlink()
-    assert tell(host, "get_default_active_thread_percentage\n") == "100.0\n"
+    assert ask_daemon(host, "get_default_active_thread_percentage\n") == "100.0\n"
     for gpu in (GPU, OTHER):
         daemons.undo(effect(host, gpu))
 
@@ -469,7 +469,7 @@ def test_a_daemon_is_killed_only_where_it_does_not_end_by_itself(
 ) -> None:
     host.programs.mps_behaves(behaviour)
     daemons.do(effect(host))
-    tell(host, "start_server -uid 0\n")
+    ask_daemon(host, "start_server -uid 0\n")
     daemons.undo(effect(host))
     assert host.programs.processes() == {}
     assert ("killing" in caplog.text) == (behaviour == "stubborn")

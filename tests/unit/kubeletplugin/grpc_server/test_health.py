@@ -36,10 +36,10 @@ def test_a_kubelet_before_1_37_gets_the_same_list_by_the_name_that_it_knows(node
         response_deserializer=protocol.NodeWatchResourcesResponse.FromString,
     )
     by_old_name, by_new_name = next(ask(protocol.NodeWatchResourcesRequest(), timeout=20)), next(watch(node))
-    assert told(by_old_name) == told(by_new_name) == {"gpu-0": "UNHEALTHY"}
+    assert healths(by_old_name) == healths(by_new_name) == {"gpu-0": "UNHEALTHY"}
 
 
-def told(response) -> dict[str, str]:
+def healths(response) -> dict[str, str]:
     return {item.device.device_name: protocol.HealthStatus.Name(item.health) for item in response.devices}
 
 
@@ -64,10 +64,10 @@ def test_every_stream_hears_every_change_at_once(node) -> None:
     node.health.set(GOOD)
     node.started()
     streams = [watch(node) for _ in range(MAX_STREAMS)]
-    assert [told(next(stream)) for stream in streams] == [{"gpu-0": "HEALTHY"}] * MAX_STREAMS
+    assert [healths(next(stream)) for stream in streams] == [{"gpu-0": "HEALTHY"}] * MAX_STREAMS
     start = time.monotonic()
     node.health.set(BAD)
-    assert [told(next(stream)) for stream in streams] == [{"gpu-0": "UNHEALTHY"}] * MAX_STREAMS
+    assert [healths(next(stream)) for stream in streams] == [{"gpu-0": "UNHEALTHY"}] * MAX_STREAMS
     assert time.monotonic() - start < 5
 
 
@@ -140,7 +140,7 @@ def stream(node) -> Iterator[tuple[HealthFeed, queue.Queue[dict[str, str]]]]:
 
     def listen() -> None:
         for response in feed.responses(gone):
-            heard.put(told(response))
+            heard.put(healths(response))
 
     thread = threading.Thread(target=listen)
     thread.start()

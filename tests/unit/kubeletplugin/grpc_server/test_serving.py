@@ -29,7 +29,7 @@ def prepare(node, server, uid: str = "u1", timeout: float = 10):
     return client.NodePrepareResources.future(dra_v1_pb2.NodePrepareResourcesRequest(claims=[claim]), timeout=timeout)
 
 
-def endpoint_told(node, server) -> str:
+def registered_endpoint(node, server) -> str:
     client = registration_grpc.RegistrationStub(node.channel(server.registration_socket))
     return client.GetInfo(registration.InfoRequest(), timeout=10).endpoint
 
@@ -116,8 +116,8 @@ def test_two_instances_serve_at_once_and_each_goes_with_its_own_sockets(node) ->
         "rootport.dev-new-reg.sock",
         "rootport.dev-old-reg.sock",
     ]
-    assert endpoint_told(node, old) == str(old.endpoint)
-    assert endpoint_told(node, new) == str(new.endpoint)
+    assert registered_endpoint(node, old) == str(old.endpoint)
+    assert registered_endpoint(node, new) == str(new.endpoint)
     old.stop(1)
     assert node.files() == ["dra-new.sock", "rootport.dev-new-reg.sock"]
     assert prepare(node, new).result().claims["u1"].devices
@@ -152,7 +152,7 @@ def test_the_sockets_of_a_killed_process_are_replaced_or_removed(node, successor
     assert node.files() == ["dra-a.sock", "rootport.dev-a-reg.sock"]
     server = node.started(successor)
     assert node.files() == [f"dra-{successor}.sock", f"rootport.dev-{successor}-reg.sock"]
-    assert endpoint_told(node, server) == str(server.endpoint)
+    assert registered_endpoint(node, server) == str(server.endpoint)
 
 
 def test_sockets_killed_before_they_were_shown_are_removed(node) -> None:
@@ -198,7 +198,7 @@ def test_a_path_too_long_for_a_socket_is_the_users_to_mend(node) -> None:
     server = node.server(registry_dir=registry)
     server.start()
     assert len(str(server.registration_socket)) == 106
-    assert endpoint_told(node, server) == str(server.endpoint)
+    assert registered_endpoint(node, server) == str(server.endpoint)
     with pytest.raises(InputError, match="has 107 bytes, at most 106 are possible") as refused:
         node.server("ab", registry_dir=registry)
     assert "shorter" in (refused.value.hint or "")

@@ -45,7 +45,7 @@ def seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def told(client: socket.socket) -> bytes:
+def response_to(client: socket.socket) -> bytes:
     """All that it is told until the server closes."""
     try:
         return b"".join(iter(lambda: client.recv(65536), b""))
@@ -155,7 +155,7 @@ def test_nobodys_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         with connected(server.port) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-            assert told(client).startswith(b"HTTP/1.1 200 OK\r\n")
+            assert response_to(client).startswith(b"HTTP/1.1 200 OK\r\n")
     finally:
         server.stop()
 
@@ -215,7 +215,7 @@ def test_a_client_that_never_finishes_is_cut_whatever_it_sends(serve: Serve) -> 
 def test_a_client_that_says_nothing_is_cut(serve: Serve) -> None:
     server = serve({"/x": echo}, silence_s=0.5)
     with connected(server.port) as client:
-        assert told(client) == b""
+        assert response_to(client) == b""
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_what_is_no_request_is_refused_and_told_why(serve: Serve, request_text: 
     server = serve({"/x": echo}, body_bytes=1000)
     with connected(server.port) as client:
         client.sendall(request_text)
-        assert told(client).startswith(b"HTTP/1.1 %d " % status)
+        assert response_to(client).startswith(b"HTTP/1.1 %d " % status)
     assert ask(server.port, "/x") == 200
 
 
@@ -255,7 +255,7 @@ def test_headers_are_read_in_linear_time(serve: Serve) -> None:
     server = serve({"/x": echo}, head_bytes=1_000_000)
     with connected(server.port) as client:
         text = b"GET /x HTTP/1.1\r\nA:" + b" \t" * 200_000 + b"b" + b" " * 200_000 + b"c\r\n\r\n"
-        assert seconds(lambda: (client.sendall(text), told(client))) < 5
+        assert seconds(lambda: (client.sendall(text), response_to(client))) < 5
 
 
 def test_a_client_that_still_sends_reads_why_it_is_refused(serve: Serve) -> None:
@@ -264,7 +264,7 @@ def test_a_client_that_still_sends_reads_why_it_is_refused(serve: Serve) -> None
         client.sendall(b"POST /x HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
         for _ in range(10):
             client.sendall(b"x" * 20_000)
-        assert told(client).startswith(b"HTTP/1.1 413 ")
+        assert response_to(client).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_client_that_asks_before_it_sends_is_told_to_go_on(serve: Serve) -> None:
@@ -273,7 +273,7 @@ def test_a_client_that_asks_before_it_sends_is_told_to_go_on(serve: Serve) -> No
         client.sendall(b"POST /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
         assert client.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.sendall(b"abc")
-        assert b"POST /x 3 127.0.0.1" in told(client)
+        assert b"POST /x 3 127.0.0.1" in response_to(client)
 
 
 def test_a_body_that_ends_early_is_refused(serve: Serve) -> None:
@@ -281,7 +281,7 @@ def test_a_body_that_ends_early_is_refused(serve: Serve) -> None:
     with connected(server.port) as client:
         client.sendall(b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\na")
         client.shutdown(socket.SHUT_WR)
-        assert told(client).startswith(b"HTTP/1.1 400 ")
+        assert response_to(client).startswith(b"HTTP/1.1 400 ")
 
 
 def test_one_source_has_no_more_connections_than_its_share(serve: Serve) -> None:
@@ -290,10 +290,10 @@ def test_one_source_has_no_more_connections_than_its_share(serve: Serve) -> None
         clients = [stack.enter_context(connected(server.port)) for _ in range(6)]
         other = stack.enter_context(connected(server.port, KUBELET))
         # The two oldest make room, and no other.
-        assert [told(client) for client in clients[:2]] == [b"", b""]
+        assert [response_to(client) for client in clients[:2]] == [b"", b""]
         for client in (*clients[2:], other):
             client.sendall(b"GET /x HTTP/1.1\r\n\r\n")
-            assert b"200 OK" in told(client)
+            assert b"200 OK" in response_to(client)
 
 
 def test_where_there_is_no_more_room_the_source_that_has_the_most_makes_it(serve: Serve) -> None:
@@ -301,10 +301,10 @@ def test_where_there_is_no_more_room_the_source_that_has_the_most_makes_it(serve
     with ExitStack() as stack:
         first = stack.enter_context(connected(server.port, KUBELET))
         clients = [stack.enter_context(connected(server.port)) for _ in range(8)]
-        assert told(clients[0]) == b""
+        assert response_to(clients[0]) == b""
         for client in (first, *clients[1:]):
             client.sendall(b"GET /x HTTP/1.1\r\n\r\n")
-            assert b"200 OK" in told(client)
+            assert b"200 OK" in response_to(client)
 
 
 def test_answers_that_nobody_takes_do_not_pile_up(serve: Serve) -> None:
@@ -320,7 +320,7 @@ def test_answers_that_nobody_takes_do_not_pile_up(serve: Serve) -> None:
         assert ask(server.port, "/x") == 200
         reader = stack.enter_context(connected(server.port, KUBELET))
         reader.sendall(b"GET /big HTTP/1.1\r\n\r\n")
-        assert len(told(reader)) > size
+        assert len(response_to(reader)) > size
         assert resident() - before < 80_000_000
 
 
@@ -382,7 +382,7 @@ def test_who_waits_too_long_with_a_large_body_is_told_to_come_again(serve: Serve
         with connected(server.port, KUBELET) as client:
             time.sleep(0.3)
             client.sendall(b"POST /x HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + bytes(300_000))
-            said = told(client)
+            said = response_to(client)
             assert said.startswith(b"HTTP/1.1 429 ")
             assert b"Retry-After: 1\r\n" in said
     finally:
@@ -408,7 +408,7 @@ def test_every_source_has_its_turn_at_the_threads(serve: Serve) -> None:
             time.sleep(0.02)
         go_on.set()
         for client in clients:
-            assert b"200 OK" in told(client)
+            assert b"200 OK" in response_to(client)
     assert order.index(KUBELET) <= 2
 
 

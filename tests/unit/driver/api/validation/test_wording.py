@@ -79,13 +79,12 @@ def test_no_mistake_in_an_object_is_told_in_words_of_python(model: type[BaseMode
     assert [details["type"] for message, details in said.items() if message.startswith(GENERIC)] == []
 
 
-@pytest.mark.parametrize("kind", get_args(core_schema.ErrorType))
-def test_every_error_that_pydantic_knows_has_plain_words(kind: str) -> None:
+def test_every_error_that_pydantic_knows_has_plain_words() -> None:
     names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "error", "expected")
-    context = dict.fromkeys(names, 2)
-    message = in_words({"type": kind, "loc": (), "msg": "Input should be a valid tuple", "input": "x", "ctx": context})
-    assert message
-    assert not PYDANTIC.search(message)
+    details = {"loc": (), "msg": "Input should be a valid tuple", "input": "x", "ctx": dict.fromkeys(names, 2)}
+    messages = {kind: in_words({"type": kind, **details}) for kind in get_args(core_schema.ErrorType)}
+    assert len(messages) > 100
+    assert {kind: text for kind, text in messages.items() if not text or PYDANTIC.search(text)} == {}
 
 
 @pytest.mark.parametrize(
