@@ -25,8 +25,7 @@ class Memo(dict[K, V]):
     __slots__ = ("_limit",)
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
-        self._limit = limit
+        self._limit = limit  # dict.__init__ has nothing to do, and of some memos there are thousands
 
     def of(self, key: K, make: Callable[[], V]) -> V:
         """Return the result for ``key``, calling ``make`` if it is not remembered."""

@@ -53,7 +53,8 @@ class FreeCounters:
     def __init__(self, view: NodeView, ledger: Ledger) -> None:
         self._view = view
         self._ledger = ledger
-        self._of_pool: dict[PoolId, tuple[dict[CounterKey, int], Sequence[CounterKey]]] = {}
+        # By driver and pool: what is left, and the counters that are overdrawn.
+        self._of_pool: dict[tuple[str, str], tuple[dict[CounterKey, int], Sequence[CounterKey]]] = {}
 
     def lacking(self, device: PooledDevice) -> Sequence[CounterKey]:
         """Return the counters of which too little is left for a device of the view; empty where it can be charged.
@@ -63,8 +64,11 @@ class FreeCounters:
         """
         if not device.counters or (device.shareable and self._ledger.is_shared(device.id)):
             return ()  # a shared device was charged with its first share
-        free, overdrawn = self._pool(device)
-        return [key for key, amount in device.counters.items() if free.get(key, 0) < amount] or overdrawn
+        free, overdrawn = self._of_pool.get(device.id[:2]) or self._pool(device)
+        for key, amount in device.counters.items():
+            if free.get(key, 0) < amount:
+                return [key for key, amount in device.counters.items() if free.get(key, 0) < amount]
+        return overdrawn
 
     def charge(self, device: PooledDevice, times: int) -> None:
         """Take what the device consumes ``times`` times; -1 gives it back."""
@@ -73,7 +77,7 @@ class FreeCounters:
             free[key] -= times * amount
 
     def _pool(self, device: PooledDevice) -> tuple[dict[CounterKey, int], Sequence[CounterKey]]:
-        pool_id = device.id.pool_id
+        pool_id = device.id[:2]
         known = self._of_pool.get(pool_id)
         if known is None:
             free = self._ledger.free_counters(next(pool for pool in self._view.pools if pool.id == pool_id))

@@ -37,6 +37,7 @@ STEPS: Final = tuple(Step)
 _Capacities = IdMemo[Mapping[str, DeviceCapacity], tuple[Mapping[str, Quantity] | None]]
 """By the capacities of a device: what a demand takes of them; None where the device is too small."""
 
+_ELSEWHERE: Final = AllocationError("the device is for other nodes")
 _MOST_DEMANDS: Final = 1024
 _MOST_CAPACITIES: Final = 65_536
 
@@ -127,11 +128,9 @@ class FilteredDevices:
             return max(1, self.need - len(self.free))
         return self.need - self.left[STEPS.index(step)]
 
-    def add(self, step: FilterStep | None, device: PooledDevice) -> None:
-        """Count a selected device out at a step; None: it is eligible."""
-        if step is None:
-            self.free.append(device)
-        elif step is FilterStep.SIZE:
+    def leave_out(self, device: PooledDevice, step: FilterStep) -> None:
+        """Filter a selected device out at a step."""
+        if step is FilterStep.SIZE:
             self.size.append(device)
         elif step is FilterStep.TAINTS:
             self.tainted.append(device)
@@ -189,38 +188,33 @@ def _filter_slice(
     else:
         filtered.published += len(reached)
         filtered.of_class += sum(failure is None and place in reached for place, failure in by_class)
-    devices, whole, names_no_amount = part.devices, usage.whole, not demand.capacity
+    devices, whole, features, names_no_amount = part.devices, usage.whole, scene.features, not demand.capacity
     for place, failure in selection:
         device = devices[place]
         if failure is not None:
             if demand.count is None or device.id.device not in whole:
                 filtered.failures.append((device, failure))
             continue
-        if reached is not None:
-            problem = reached.get(place)
-            if problem is not None:
+        if reached is not None and (problem := reached.get(place, _ELSEWHERE)) is not None:
+            if problem is not _ELSEWHERE:
                 filtered.failures.append((device, problem))
-                continue
-            if place not in reached:
-                continue
+            continue
         filtered.selected += 1
         if device.simple and names_no_amount:  # no other step can take it out: most devices are so
             (filtered.in_use if device.id.device in whole else filtered.free).append(device)
             continue
-        try:
-            takes = _takes(demand, device, scene, taken)
-        except CapacityError as error:
-            filtered.failures.append((device, error))
+        known = taken.get(device.device.capacity)
+        if known is None:
+            try:
+                known = taken.put(device.device.capacity, (required_capacity(demand, device.device, features),))
+            except CapacityError as error:
+                filtered.failures.append((device, error))
+                continue
+        step = eligibility(demand, device, known[0], features, usage)
+        if step is None:
+            filtered.free.append(device)
         else:
-            filtered.add(eligibility(demand, device, takes, scene.features, usage), device)
-
-
-def _takes(demand: Demand, device: PooledDevice, scene: Scene, taken: _Capacities) -> Mapping[str, Quantity] | None:
-    capacity = device.device.capacity
-    known = taken.get(capacity)
-    if known is None:
-        known = taken.put(capacity, (required_capacity(demand, device.device, scene.features),))
-    return known[0]
+            filtered.leave_out(device, step)
 
 
 def _reached(scene: Scene, part: SliceDevices) -> dict[int, AllocationError | None] | None:

@@ -185,7 +185,7 @@ class DeviceJudge:
 
     def _judged(self, node: NodeState, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]) -> Judgement:
         try:
-            evaluation = self._evaluations.of(node, demands)
+            evaluation = self._evaluations.of(node, demands, is_one_of_many=True)
         except AllocationError as error:
             nothing = tuple((0,) * len(STEPS) for _ in demands_of(demands))
             return Judgement(reason=Reason.POOL_INVALID, left=nothing, problem=error.message, stops=True)

@@ -33,6 +33,7 @@ __all__ = [
 _MOST_EVALUATIONS: Final = 512
 """For how many nodes evaluations are remembered, of claims of few demands; for others fewer."""
 _FEW_DEMANDS: Final = 16
+_FIRST_OF_MANY: Final = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +71,14 @@ class Evaluations:
         self._demands: tuple[ClaimDemand, ...] = ()
         self._known: Memo[str, tuple[int, object, NodeEvaluation]] = Memo(1)
 
-    def of(self, node: NodeState, demands: tuple[ClaimDemand, ...]) -> NodeEvaluation:
+    def of(self, node: NodeState, demands: tuple[ClaimDemand, ...], *, is_one_of_many: bool = False) -> NodeEvaluation:
         """Return the evaluation of a node.
+
+        Args:
+            node: The node.
+            demands: The demands of the case.
+            is_one_of_many: Whether all nodes are being judged. Of these only the first are remembered: they stand for
+                the others of their kind, and to keep more takes longer than to evaluate again what texts are about.
 
         Raises:
             AllocationError: A slice for the node has an invalid node selector.
@@ -82,7 +89,9 @@ class Evaluations:
         version = self._state.version(name)
         known = self._known.get(name)
         if known is None or known[0] != version or known[1] is not node.node:
-            known = self._known.put(name, (version, node.node, self._evaluated(node, demands)))
+            known = (version, node.node, self._evaluated(node, demands))
+            if not is_one_of_many or len(self._known) < _FIRST_OF_MANY:
+                self._known.put(name, known)
         return known[2]
 
     def _evaluated(self, node: NodeState, demands: tuple[ClaimDemand, ...]) -> NodeEvaluation:

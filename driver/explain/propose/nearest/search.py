@@ -96,7 +96,7 @@ class ProposalSearch:
         demands: The demands of the claims; none where they could not be read.
         entries: The demands one by one; none where they could not be read.
         verdicts: The verdicts of all nodes.
-        open: Those of the nodes on which the pod could be.
+        open: Those of the nodes on which the pod could be, but for nodes with a slice whose node selector is invalid.
         samples: A few of each kind of them.
     """
 
@@ -116,7 +116,7 @@ class ProposalSearch:
         self.demands = _demands(state, case, self.claims)
         self.entries = entries_of(self.claims, self.demands)
         self.verdicts = tuple(verdicts) if verdicts else self._unknown()
-        self.open = tuple(item for item in self.verdicts if item.placement is None)
+        self.open = tuple(item for item in self.verdicts if item.placement is None and self._has_view(item.node))
         # The nodes that were compared, and the roomiest of them.
         self._roomy: tuple[Sequence[NodeVerdict], list[NodeVerdict]] = ((), [])
         self.samples = tuple(_samples(self.open))
@@ -259,13 +259,20 @@ class ProposalSearch:
                 if failure is None:
                     yield part.devices[place]
 
+    def _has_view(self, node: NodeState) -> bool:
+        try:
+            self.state.index.view(node.node)
+        except AllocationError:
+            return False
+        return True
+
     def _unknown(self) -> tuple[NodeVerdict, ...]:
         """Return verdicts of which only the placement is known; the lacks order them by their devices, most first."""
         found = []
         for _, node in zip(range(_MOST_NODES), self.state.nodes.values(), strict=False):
             check()
             there = placement(self.case.pod, node, self.case.allocated)
-            lacks = -len(self.state.index.view(node.node).devices)
+            lacks = -len(self.state.index.view(node.node).devices) if self._has_view(node) else 0
             found.append(NodeVerdict(node=node, placement=there, devices=None, lacks=lacks, left=()))
         return tuple(found)
 

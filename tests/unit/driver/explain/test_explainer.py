@@ -24,7 +24,9 @@ from tests.support.topologies import machine_file
 from tests.unit.driver.explain.builders import (
     Json,
     claim_wire,
+    class_wire,
     cluster,
+    device_wire,
     exactly,
     held_wire,
     node_wire,
@@ -911,3 +913,16 @@ def test_a_message_is_no_longer_than_a_person_reads() -> None:
     finding = Finding(reason=Reason.CLAIM_INVALID, message="x" * 100_000)
     assert len(finding.message) == 2_000
     assert finding.message.endswith("x…")
+
+
+def test_a_slice_with_an_invalid_node_selector_is_an_answer() -> None:
+    """No API server stores one; a file may have it."""
+    wrong = slice_wire("n", device_wire("a"))
+    del wrong["spec"]["nodeName"]
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "Like", "values": ["a"]}]}]
+    wrong["spec"]["nodeSelector"] = {"nodeSelectorTerms": terms}
+    state = cluster(class_wire("any"), node_wire("n"), wrong, claim_wire("c", exactly("r", "any")), pod_wire("p", "c"))
+    explanation = Explainer(state).explain(ObjectRef(kind="ResourceClaim", namespace="ml", name="c"))
+    assert explanation.reason is Reason.POOL_INVALID
+    assert "'Like' is none of In" in explanation.findings[0].message
+    assert explanation.proposals == ()
