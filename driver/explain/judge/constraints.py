@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from driver.allocator.constraints import attribute_values
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
@@ -100,7 +100,8 @@ class _Member:
         return min(found)
 
 
-class AlikeSets(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AlikeSets:
     """Sets of devices that are to share a value each, all of one kind.
 
     Attributes:
