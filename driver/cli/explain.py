@@ -151,7 +151,7 @@ def command(
 
     Counts per request how many devices each step leaves (class, selectors, capacity, taints, in use), says what each
     kind of node lacks, and finds the nearest miss: the smallest change to the claim, or the fewest other claims to end.
-    Each is tried on the allocator before it is told. Nothing in the cluster is changed.
+    Each is tried on the allocator before it is proposed. Nothing in the cluster is changed.
     """
     try:
         asked = _subject(subject, namespace)

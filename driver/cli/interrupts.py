@@ -1,4 +1,4 @@
-"""Ctrl-C: quiet, with exit code 130, whatever the command does when it is pressed.
+"""Handles Ctrl-C: the command ends quietly, with exit code 130, at any time.
 
 Imports next to nothing, as it is in force before the imports that take their time.
 """

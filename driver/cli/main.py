@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["cli", "main"]
 
 _COMMANDS: Final = {
-    "explain": "Tell why a claim is pending, and what would make it fit.",
+    "explain": "Say why a claim is pending, and what would make it fit.",
     "status": "Show what is free, allocated and unhealthy, by node; one node as a tree.",
     "top": "Show what the GPUs do now, and who has them.",
     "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",

@@ -22,7 +22,7 @@ __all__ = ["node_tree"]
 _SILENT: Final = "NodeSilent"
 _STATES: Final = {"Healthy": "green", "Unhealthy": "bold red", "Unknown": "yellow"}
 _MODES: Final = {"shared": "shared", "ratio": "shared by percent", "mig": "MIG"}
-# Of these the device's state is enough: nobody watches it, or nothing is heard of all its node, which is told once.
+# For these the device's state is enough: it is not watched, or nothing is heard of its node, which stands at the top.
 _STATE_SAYS: Final = ("NotWatched", _SILENT)
 _NAMES: Final = {"gpu": "GPU", "rdma": "RDMA NIC", "rdma-vf": "VF", "fpga": "FPGA"}
 
@@ -32,7 +32,7 @@ def node_tree(node: NodeOverview, devices: Sequence[Device]) -> Tree:
 
     Args:
         node: The node in a few words.
-        devices: Its Device objects. Virtual functions that nobody has are counted, not shown.
+        devices: Its Device objects. Idle virtual functions are counted, not shown.
     """
     tree = Tree(_title(node), guide_style="dim")
     for message in _silence(devices):
@@ -62,7 +62,7 @@ def _title(node: NodeOverview) -> Text:
     parts = []
     for type_, name in _NAMES.items():
         count = sum(device.type == type_ for device in node.devices)
-        # What all of them are is told once.
+        # What all of them are stands once, at the top.
         model = f" ({min(models[type_])})" if len(models[type_]) == 1 and "" not in models[type_] else ""
         parts += [plural(count, name) + model] if count else []
     title = Text.assemble((node.name, "bold"), ": ", ", ".join(parts) or "no devices")
@@ -74,7 +74,7 @@ def _title(node: NodeOverview) -> Text:
 def _silence(devices: Sequence[Device]) -> Sequence[str]:
     """Return the note on a node of which the controller hears nothing; it stands once, not at each device."""
     conditions = [condition for device in devices if device.status for condition in device.status.conditions]
-    # What nobody watched before has been Unknown for longer.
+    # A device that was not watched before has been Unknown for longer.
     last = max((item for item in conditions if item.reason == _SILENT), key=_since, default=None)
     return [f"{last.message} (since {last.last_transition_time})"] if last is not None else []
 
@@ -165,9 +165,9 @@ def _add_details(branch: Tree, device: Device, functions: Sequence[Device] = ())
             branch.add(Text(f"given in parts only: {device.spec.left_out}", style="dim"))
         else:
             branch.add(Text(f"not on offer: {device.spec.left_out}", style="yellow"))
-    told = {_what(allocation) for item in functions for allocation in (item.status.allocations if item.status else ())}
+    shown = {_what(allocation) for item in functions for allocation in (item.status.allocations if item.status else ())}
     for allocation in device.status.allocations if device.status else ():
-        if _what(allocation) not in told:
+        if _what(allocation) not in shown:
             for line in _holder(device, allocation):
                 branch.add(line)
 
@@ -179,8 +179,8 @@ def _what(allocation: DeviceAllocation) -> tuple[str, ...]:
 
 def _troubles(device: Device) -> Iterator[Condition]:
     for condition in device.status.conditions if device.status else ():
-        told = {"Healthy": "True", "Degraded": "False"}.get(condition.type)
-        if told is not None and condition.status != told and condition.reason not in _STATE_SAYS:
+        well = {"Healthy": "True", "Degraded": "False"}.get(condition.type)
+        if well is not None and condition.status != well and condition.reason not in _STATE_SAYS:
             yield condition
 
 

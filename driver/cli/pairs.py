@@ -86,7 +86,7 @@ def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--gpu-memory", metavar="QUANTITY",
             help="A share of each GPU: how much of its memory the claim gets, such as 39Gi. (How much there is, "
-            "--gpu-model tells.)",
+            "--gpu-model says.)",
         ),
         click.option("--bandwidth", metavar="QUANTITY", help="A share of each NIC: bits per second, such as 100G."),
         click.option("--rails", metavar="N,...", help="The rail of each NIC, such as 0,1,2,3."),
@@ -110,7 +110,7 @@ Examples:
   rootport pairs --gpu-core 50 --gpu-memory 39Gi --vf   # half an H100 and a VF
   rootport pairs --gpus 2 --rails 0,1 --template        # the same rails on every node
   rootport pairs --gpus 8 --topology topo.xml >claim.yaml
-Where a machine is named (FILE is a topology file), stderr tells what it can give; exit
+Where a machine is named (FILE is a topology file), stderr says what it has room for; exit
 code 1: no room for the claim, or it is not known.
 """)  # fmt: skip
 @_pairs_options
@@ -190,7 +190,7 @@ def _comment(pairs: PairsRequest) -> str:
     lines = [f"# {of_each}, {near}." if pairs.groups == 1 else f"# {pairs.groups} times {of_each}, {near}."]
     if pairs.scope is Scope.LADDER:
         lines += [
-            "# The claim's status tells the rung, as nic-0/switch. A constraint on rootport.dev/type says which parts",
+            "# The claim's status names the rung, as nic-0/switch. A constraint on rootport.dev/type says which parts",
             "# of the lists do not go together: a NIC and a GPU are never of one type.",
         ]
     return "".join(f"{line}\n" for line in lines)

@@ -21,7 +21,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[], None]
 
     Args:
         what: What is done, such as ``reading the dump``.
-        total: How many steps there are; None where nobody knows, or nothing counts them.
+        total: How many steps there are; None where that is not known.
 
     Yields:
         What to call after each step.

@@ -276,12 +276,12 @@ def notes_of(inventories: Sequence[Inventory], policies: GpuPolicies) -> list[st
 def plan_notes(simulation: Simulation) -> list[str]:
     """Return notes on what is assumed in the CDI specs."""
     notes = [outcome.plan.notes for outcome in simulation.outcomes if outcome.plan and outcome.plan.notes]
-    told = ["Topology files do not number device nodes: the CDI specs take the devices' indices, as nodes usually do."]
+    found = ["Topology files do not number device nodes: the CDI specs take the devices' indices, as nodes usually do."]
     moved = sum(INTERFACES_ASSUMED in of_claim for of_claim in notes)
     if moved:
         text = "Topology files name no network interfaces: each NIC is taken to have one, to be moved into the pod of"
-        told.append(f"{text} {plural(moved, 'claim')}.")
-    return told if notes else []
+        found.append(f"{text} {plural(moved, 'claim')}.")
+    return found if notes else []
 
 
 def _print_rest(screen: Console, count: int, what: str, what_else: str = "") -> None:

@@ -32,7 +32,7 @@ Examples:
   kubectl rootport status                # the same, as kubectl plugin
 
 \b
-Free is what can be given and nobody has. LARGEST is the most
+Free is what can be allocated and no claim has. LARGEST is the most
 memory that one more share or partition can get of one GPU.
 
 \b

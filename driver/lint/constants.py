@@ -149,7 +149,7 @@ def _failure(term: Term, kinds: frozenset[DeviceType]) -> tuple[str, bool]:
     """
     known = attributes_of(kinds) | _capacities(kinds)
     if any(read.domain and read.name not in known for read in term.reads or ()):
-        return "", False  # a name that is not known is told as such
+        return "", False  # a name that is not known is another finding
     problems: list[str] = []
     for device in (device for kind in sorted(kinds) for device in samples(kind)):
         problem = _problem(term.text, device)

@@ -1,6 +1,6 @@
 """Knows what Rootport publishes of each kind of device, for claims that are checked without a cluster.
 
-The same as docs/user/attributes.md tells; a test holds it against what the layout makes of real machines.
+docs/user/attributes.md has the same; a test holds it against what the layout makes of real machines.
 """
 
 from __future__ import annotations

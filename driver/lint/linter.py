@@ -54,7 +54,7 @@ def lint_claim(
         claim: Valid for the API server, with its defaults; of a template the claim that is made of it.
         classes: The DeviceClasses by name; None for those of ``state``, or, without it, none known: then Rootport's
             own are known by their names.
-        state: What is published; None for what can be told without.
+        state: What is published; None to check what needs no devices.
         vocabulary: Of the same, where the caller has it: it takes a while for a large cluster.
         classes_are_all: Whether ``classes`` are all that the cluster has; else one that is not among them is a note.
         unrecorded: What the source of ``state`` does not say of its devices: what follows from that is a warning.

@@ -36,7 +36,7 @@ def check_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Ite
 
 
 def class_mistakes(device_class: DeviceClass, parameters: Parameters) -> Iterator[LintFinding]:
-    """Find the mistakes of a class, and parameters in it that nobody reads.
+    """Find the mistakes of a class, and parameters in it that no driver reads.
 
     Raises:
         SpentError: The budget in force is spent.
@@ -57,7 +57,7 @@ def claim_mistakes(
     *,
     are_all: bool = True,
 ) -> Iterator[LintFinding]:
-    """Find the mistakes of a claim, parameters in it that nobody reads, and classes of which nothing is known.
+    """Find the mistakes of a claim, parameters in it that no driver reads, and classes of which nothing is known.
 
     Args:
         claim: The claim, with the API's defaults.
@@ -82,7 +82,7 @@ def claim_mistakes(
     for index, config in enumerate(claim.spec.devices.config):
         path = f"spec.devices.config[{index}].opaque"
         named = [part for part in parts if not config.requests or {part.request, part.name} & set(config.requests)]
-        # Of a class that is not known, nobody can say whose devices it selects.
+        # It is not known whose devices an unknown class selects.
         if named and all(part.kinds for part in named):
             whose = ", ".join(dict.fromkeys(part.request for part in named))
             yield from _foreign(path, config.opaque, f"the devices of request {whose}")
@@ -101,7 +101,7 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
     if meant is not None:
         return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; did you mean {meant}?")
     if are_all:
-        # Of another domain no class is nearly the same, whatever its first letters.
+        # No class of another domain is a misspelling of this one.
         own = Vocabulary(known).class_hint(name) if name in OWN_CLASSES or "." not in name else ""
         hint = own or f"known: {', '.join(sorted(known))}"
         return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; {hint}")
@@ -136,7 +136,7 @@ def _selectors(path: str, selectors: Sequence[DeviceSelector]) -> Iterator[LintF
 
 def _parameters(errors: Sequence[FieldError]) -> Iterator[LintFinding]:
     for error in errors:
-        # An entry of a kind that is not known yet is told by what validates the object.
+        # What validates the object reports an entry of a kind that is not known yet.
         if not isinstance(error, UnsupportedFieldError):
             yield _error(LintCode.PARAMETERS_INVALID, error.path, error.message)
 

@@ -22,7 +22,7 @@ class Part:
         name: ``request`` or ``request/alternative``.
         spec: What is asked for.
         kinds: Which kinds of Rootport's devices its class selects; none where there is no such class, or it is of
-            another driver. Where no classes are known, the class's name tells.
+            another driver. Where no classes are known, the class's name decides.
     """
 
     path: str

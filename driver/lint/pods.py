@@ -227,7 +227,7 @@ def _unused(entries: Iterable[_Entry], namespace: str, known: KnownClaims) -> It
         if source is None:
             continue
         if source not in needs_container:
-            # The network interface of a NIC is the pod's, whatever its containers use.
+            # The network interface of a NIC is the pod's: no container has to name the claim.
             parts = list(parts_of(known.claims[source[0], namespace, source[1]], known.classes))
             is_seen = all(part.kinds and not part.kinds & NIC_KINDS for part in parts)
             needs_container[source] = bool(parts) and is_seen

@@ -127,7 +127,7 @@ def fails_for_others(device_class: DeviceClass) -> Iterator[LintFinding]:
         expression = selector.cel.expression
         try:
             if not ask(expression, _ANOTHER_DRIVER, foreign):
-                return  # later selectors are not asked, or nobody knows
+                return  # later selectors are not evaluated, or it is not known
         except CelEvaluationError as error:
             yield LintFinding(
                 code=LintCode.UNGUARDED_ATTRIBUTE,

@@ -176,8 +176,8 @@ def _redundant(claim: ResourceClaim, parts: Sequence[Part]) -> Iterator[LintFind
         check()
         spec = part.spec.model_dump(exclude={"name"}, mode="json")
         earlier = seen.setdefault((part.request, repr(sorted(spec.items()))), part)
-        # Those that a constraint tells apart by name are rungs of a ladder.
-        if earlier is not part and not _are_told_apart(claim, part, earlier):
+        # Alternatives that a constraint names one by one are rungs of a ladder.
+        if earlier is not part and not _are_distinguished(claim, part, earlier):
             yield LintFinding(
                 code=LintCode.REDUNDANT_ALTERNATIVE,
                 severity=Severity.WARNING,
@@ -187,7 +187,7 @@ def _redundant(claim: ResourceClaim, parts: Sequence[Part]) -> Iterator[LintFind
             )
 
 
-def _are_told_apart(claim: ResourceClaim, part: Part, earlier: Part) -> bool:
+def _are_distinguished(claim: ResourceClaim, part: Part, earlier: Part) -> bool:
     """Whether a constraint or parameters are about one of two alternatives and not about the other."""
     devices = claim.spec.devices
     if any(applies(constraint, part) != applies(constraint, earlier) for constraint in devices.constraints):
@@ -202,7 +202,7 @@ def _partial_shares(parts: Sequence[Part]) -> Iterator[LintFinding]:
         names = set(part.spec.capacity.requests)
         for kind, memory in ((DeviceType.GPU, "memory"), (DeviceType.GPU_RATIO, "memoryRatio")):
             both = {"core", memory}
-            # A name that is not known is a mistake for one of the two, and told as such.
+            # A name that is not known is a mistake for one of the two, and another finding.
             known = names <= {name.partition("/")[2] for name in CAPACITIES[kind]}
             if part.kinds == {kind} and known and len(names & both) == 1:
                 (named,), (rest,) = names & both, both - names

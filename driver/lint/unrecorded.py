@@ -68,7 +68,7 @@ class Unrecorded:
         else:
             consequence = "this is not certain"
             because = self.classes if finding.code is LintCode.UNKNOWN_CLASS else ""
-            # Of other attributes than Rootport's own, only the devices that are there tell which they have.
+            # Which other attributes than Rootport's own there are, only the published devices show.
             if finding.code in _OF_DEVICES or any(map(may_be_extra, finding.names)):
                 because = self.devices
         if not because:

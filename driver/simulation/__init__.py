@@ -2,7 +2,8 @@
 
 from driver.simulation.assumed import INTERFACES_ASSUMED, MAX_VFS, with_assumed_speed, with_assumed_vfs
 from driver.simulation.cluster import cluster_state, objects_of, slice_json
-from driver.simulation.run import ClaimOutcome, PodOutcome, Simulation, simulate
+from driver.simulation.plugin import ClaimOutcome
+from driver.simulation.run import PodOutcome, Simulation, simulate
 from driver.simulation.why import Answer, answers
 from driver.simulation.workloads import InputClaim, SimulatedPod, SimulationInput, Workload, simulation_input
 

@@ -10,7 +10,8 @@ from driver.api.resource_v1 import API_VERSION, ResourceSlice
 from driver.explain.known.cluster import EXTENDED_CLAIM, Kind, PodClaim
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
-from driver.simulation.run import NOT_PREPARED, PodOutcome, Simulation, node_named
+from driver.simulation.plugin import NOT_PREPARED
+from driver.simulation.run import PodOutcome, Simulation, node_named
 
 __all__ = ["cluster_state", "objects_of", "slice_json"]
 

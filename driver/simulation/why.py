@@ -32,11 +32,12 @@ _OF_WHAT_IS_PUBLISHED: Final = frozenset(
         Reason.CLASS_SELECTS_NONE,
         Reason.CONSTRAINT,
         Reason.REQUESTS_COMPETE,
+        Reason.SEARCH_LIMIT,
         Reason.SELECTOR_FAILS,
         Reason.SELECTOR_SELECTS_NONE,
     }
 )
-"""Reasons that hold whatever is in use, so that other devices than are published could refute them."""
+"""Reasons that may hold whatever is in use, so that devices which are described better could refute them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Answer:
     """Why a pod has no node, or cannot start on it.
 
     Attributes:
-        reason: The code, of :class:`~driver.explain.reasons.Reason`; empty where nobody looked.
+        reason: The code, of :class:`~driver.explain.reasons.Reason`; empty if there was no time to find one.
         message: The same in words.
         nearest_miss: The smallest change that would make it fit; empty where none is known.
         unrecorded: What the nodes' sources do not record and could refute the answer, as a clause; empty where it is

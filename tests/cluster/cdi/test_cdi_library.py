@@ -20,29 +20,15 @@ from driver.adapters.machines.topology import read_topology
 from driver.api.resource_v1 import ResourceClaim
 from driver.model.inventory import Inventory
 from driver.plan import CDI_VERSION, DriverFiles, PreparePlan, prepare_plan
-from tests.support.paths import REPO
 from tests.support.plan.builders import UID, claim, fpga, given, gpu, h100, nic, node, share, vf
 from tests.support.plan.drawn_claims import allocated
 from tests.support.plan.driver_files import FILES, HOOKS, VERSION
 from tests.support.topologies import machine_file
 
-TESTS = REPO / "tests"
-ORACLE = TESTS / "oracle" / "cdi"
 MACHINES = [machine_file("aws-p4d.24xlarge"), machine_file("azure-nd-h100-v5")]
 COMMANDS = ("create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification")
 
 pytestmark = pytest.mark.needs_go
-
-
-@pytest.fixture(scope="session")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The judge, built. Its modules come from Go's module cache, or from the module proxy the first time."""
-    program = tmp_path_factory.mktemp("cdi-oracle") / "oracle"
-    download = subprocess.run(["go", "mod", "download"], cwd=ORACLE, capture_output=True, text=True, check=False)
-    if download.returncode and os.environ.get("CI") != "true":
-        pytest.skip(f"the CDI library cannot be downloaded: {download.stderr.strip()[-200:]}")
-    subprocess.run(["go", "build", "-o", str(program), "."], cwd=ORACLE, check=True)
-    return program
 
 
 def judge(oracle: Path, folder: Path, *containers: Sequence[str]) -> dict[str, Any]:
