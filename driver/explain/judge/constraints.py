@@ -20,7 +20,7 @@ from driver.explain.judge.device_filter import FilteredDevices
 from driver.explain.reasons import Reason
 from driver.memo import IdMemo
 
-__all__ = ["ConstraintChecker", "ConstraintProblem"]
+__all__ = ["AlikeSets", "ConstraintChecker", "ConstraintProblem"]
 
 ByDemand = Mapping[tuple[int, str], FilteredDevices]
 """What each demand finds on a node, by the claim's place and the demand's name."""
@@ -100,17 +100,36 @@ class _Member:
         return min(found)
 
 
+@dataclass(frozen=True, slots=True)
+class AlikeSets:
+    """Sets of devices that are to share a value each, all of one kind.
+
+    Attributes:
+        attribute: The attribute whose value they share.
+        needs: By the name of a demand: how many devices for it are in each set.
+        count: The number of sets.
+    """
+
+    attribute: str
+    needs: frozenset[tuple[str, int]]
+    count: int
+
+
 class ConstraintChecker:
     """Checks constraints, and remembers the values of attributes.
 
     Args:
         lists: Whether attributes may be lists.
+
+    Attributes:
+        alike_sets: The sets of claims that were counted (:mod:`driver.explain.judge.sets`); the same on every node.
     """
 
     def __init__(self, *, lists: bool) -> None:
         self._lists = lists
         self._values: IdMemo[DeviceAttribute, Values] = IdMemo(_MOST_VALUES)
         self._held: IdMemo[ClaimDemand, Sequence[_Held]] = IdMemo(_MOST_CLAIMS)
+        self.alike_sets: IdMemo[ClaimDemand, Sequence[AlikeSets]] = IdMemo(_MOST_CLAIMS)
 
     def problem(self, demands: Sequence[ClaimDemand], by_demand: ByDemand) -> ConstraintProblem | None:
         """Return the constraint that is farthest from being met; None where each could be met if it were alone.

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import partial
 
 from driver.allocator.bounds import room_for_sets
 from driver.allocator.capacity import consumption
 from driver.allocator.demands import ClaimDemand, Constraint, RequestDemand
 from driver.allocator.pools import PooledDevice
-from driver.explain.judge.constraints import ConstraintChecker
+from driver.explain.judge.constraints import AlikeSets, ConstraintChecker
 from driver.explain.judge.device_filter import FilteredDevices
 
 __all__ = ["too_many_sets"]
-
-_SEVERAL: Final = 2
 
 _ByDemand = Mapping[tuple[int, str], FilteredDevices]
 
@@ -36,23 +34,28 @@ def too_many_sets(demands: Sequence[ClaimDemand], by_demand: _ByDemand, checker:
         checker: Has the values of attributes.
     """
     for place, claim in enumerate(demands):
-        sets: Counter[tuple[str, frozenset[tuple[str, int]]]] = Counter()
-        samples: dict[object, str] = {}
-        for constraint in claim.constraints:
-            members = _members(claim, constraint)
-            if members is None:
-                continue
-            needs: Counter[str] = Counter()
-            for request in members:
-                demand = request.alternatives[0]
-                needs[samples.setdefault(demand.kind, demand.name)] += by_demand[place, demand.name].need
-            sets[constraint.attribute, frozenset(needs.items())] += 1
-        for (attribute, needed), count in sets.items():
-            if count >= _SEVERAL:
-                room = _room(attribute, {by_demand[place, name]: need for name, need in needed}, checker)
-                if room is not None and room < count:
-                    return True
+        for alike in checker.alike_sets.of(claim, partial(_alike_sets, claim)):
+            needs = {by_demand[place, name]: need for name, need in alike.needs}
+            room = _room(alike.attribute, needs, checker)
+            if room is not None and room < alike.count:
+                return True
     return False
+
+
+def _alike_sets(claim: ClaimDemand) -> Sequence[AlikeSets]:
+    """Return the kinds of sets of which a claim has several."""
+    sets: Counter[tuple[str, frozenset[tuple[str, int]]]] = Counter()
+    samples: dict[object, str] = {}
+    for constraint in claim.constraints:
+        members = _members(claim, constraint)
+        if members is None:
+            continue
+        needs: Counter[str] = Counter()
+        for request in members:
+            demand = request.alternatives[0]
+            needs[samples.setdefault(demand.kind, demand.name)] += demand.count or 0
+        sets[constraint.attribute, frozenset(needs.items())] += 1
+    return [AlikeSets(attribute, needs, count) for (attribute, needs), count in sets.items() if count > 1]
 
 
 def _members(claim: ClaimDemand, constraint: Constraint) -> list[RequestDemand] | None:

@@ -26,6 +26,7 @@ from driver.explain.known.cluster import ClaimState, NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.propose.nearest.edits import demand_path, edited
 from driver.explain.propose.nearest.options import Option
+from driver.explain.reasons import Reason
 
 __all__ = ["DemandEntry", "ProposalSearch", "entries_of"]
 
@@ -116,7 +117,7 @@ class ProposalSearch:
         self.demands = _demands(state, case, self.claims)
         self.entries = entries_of(self.claims, self.demands)
         self.verdicts = tuple(verdicts) if verdicts else self._unknown()
-        self.open = tuple(item for item in self.verdicts if item.placement is None and self._has_view(item.node))
+        self.open = tuple(item for item in self.verdicts if item.placement is None and self._is_published(item))
         # The nodes that were compared, and the roomiest of them.
         self._roomy: tuple[Sequence[NodeVerdict], list[NodeVerdict]] = ((), [])
         self.samples = tuple(_samples(self.open))
@@ -259,6 +260,11 @@ class ProposalSearch:
                 if failure is None:
                     yield part.devices[place]
 
+    def _is_published(self, verdict: NodeVerdict) -> bool:
+        """Whether the node has a view; asked only where it may have none, for there are thousands of nodes."""
+        devices = verdict.devices
+        return devices is None or devices.reason is not Reason.POOL_INVALID or self._has_view(verdict.node)
+
     def _has_view(self, node: NodeState) -> bool:
         try:
             self.state.index.view(node.node)
@@ -271,8 +277,10 @@ class ProposalSearch:
         found = []
         for _, node in zip(range(_MOST_NODES), self.state.nodes.values(), strict=False):
             check()
+            if not self._has_view(node):
+                continue
             there = placement(self.case.pod, node, self.case.allocated)
-            lacks = -len(self.state.index.view(node.node).devices) if self._has_view(node) else 0
+            lacks = -len(self.state.index.view(node.node).devices)
             found.append(NodeVerdict(node=node, placement=there, devices=None, lacks=lacks, left=()))
         return tuple(found)
 

@@ -81,7 +81,7 @@ def test_every_reason_is_documented_once_and_says_what_to_do(reason: Reason) -> 
     sections = re.findall(rf"^### {re.escape(reason.value)}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     assert len(sections) == 1
     (section,) = sections
-    assert "**To do:** " in section
+    assert "**To do:** " in section.replace("\n", " ")  # a line may end there
     assert len(section.split()) > 15
 
 
