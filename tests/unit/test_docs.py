@@ -20,6 +20,12 @@ PAGES: Final = tuple(
     )
 )
 ARCHITECTURE: Final = REPO / "docs" / "dev" / "architecture.md"
+DESIGN: Final = tuple(sorted(page.name for page in (REPO / "docs" / "design").glob("*.md")))
+MODULES: Final = tuple(
+    path.relative_to(REPO).as_posix()
+    for root in ("driver", "controller", "kubeletplugin", "tests", "tools")
+    for path in (REPO / root).rglob("*.py")
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -44,6 +50,16 @@ def test_every_path_in_the_architecture_exists() -> None:
     )
     assert len(named) > 40
     assert sorted(name for name in named if not _exists(name)) == []
+
+
+@pytest.mark.parametrize("page", DESIGN)
+def test_every_module_in_a_design_page_exists(page: str) -> None:
+    text = (REPO / "docs" / "design" / page).read_text()
+    files = {
+        name for name in re.findall(r"`([\w./]+\.py)`", text) if not any(f"/{m}".endswith(f"/{name}") for m in MODULES)
+    }
+    paths = set(re.findall(r"`((?:driver|controller)/[\w/]*)`", text))
+    assert sorted(files | {path for path in paths if not _exists(path)}) == []
 
 
 def _exists(name: str) -> bool:
