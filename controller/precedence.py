@@ -1,4 +1,4 @@
-"""Lets slices go first, for a bounded time."""
+"""Makes other work wait while ResourceSlices are due, at most a second each time."""
 
 from __future__ import annotations
 

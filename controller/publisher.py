@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from controller.alignment.reconciler import AlignmentReconciler
-from controller.cluster.events import ClusterEventHandler
+from controller.cluster.event_forwarder import ClusterEventHandler
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from controller.cluster.allocation_index import AllocationIndex
-from controller.cluster.events import ClusterEvent, ClusterEventHandler, EventForwarder
+from controller.cluster.event_forwarder import ClusterEvent, ClusterEventHandler, EventForwarder
 from controller.cluster.inventories import InventoryCache, StoredInventory
 from controller.cluster.liveness import LivenessTracker
 from controller.cluster.packed import packed

@@ -29,7 +29,7 @@ class PreparedIsolation(Wire):
     Attributes:
         state: ``enforced``, or ``advisory`` where nothing holds a program to its share.
         by: What enforces it, or would: ``device``, ``MIG``, ``MPS``, ``HAMi-core``, ``time-slicing``.
-        version: That one's version.
+        version: The enforcer's version; None if it has none.
     """
 
     model_config = ConfigDict(extra="ignore")

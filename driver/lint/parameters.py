@@ -35,7 +35,7 @@ from driver.lint.published import published_devices
 from driver.model.devices import DeviceType, Gpu
 from driver.model.pci import PciAddress, PciePath
 from driver.plan import IsolationHost
-from driver.plan.isolation.interface import GpuShare
+from driver.plan.isolation.provider import GpuShare
 from driver.plan.isolation.providers import plan_isolation
 
 __all__ = ["Parameters", "claim_parameters", "class_parameters", "unfit_class_parameters", "unfit_parameters"]

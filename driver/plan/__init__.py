@@ -16,7 +16,7 @@ from driver.plan.decided import DecidedDevice, NicPlan
 from driver.plan.driver_files import DriverFiles, DriverLibrary, HookProgram, HostFile
 from driver.plan.finish import PreparedDevice, PreparePlan, finish
 from driver.plan.host import NicHost, host_folder
-from driver.plan.isolation.interface import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
+from driver.plan.isolation.provider import ClaimFile, HamiCoreLibrary, Isolation, IsolationHost
 from driver.plan.prepare import prepare_plan
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 

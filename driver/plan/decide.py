@@ -24,7 +24,7 @@ from driver.plan.device_nodes import device_nodes, pool_nodes, with_assumed_mino
 from driver.plan.effects import CreateMigDevice, Effect
 from driver.plan.host import NicHost
 from driver.plan.isolate import refuse_conflicts, with_isolation
-from driver.plan.isolation.interface import IsolationHost
+from driver.plan.isolation.provider import IsolationHost
 from driver.plan.nic_amounts import nic_amount_errors, share_of_bandwidth
 from driver.plan.nics import with_nics
 from driver.plan.sharing import refuse_double_use

@@ -11,7 +11,7 @@ from driver.model.parts import MigPartition
 from driver.plan.allocated import AllocatedDevice
 from driver.plan.amounts import GpuAmount
 from driver.plan.effects import ConfigureVf, Effect, LendInterface
-from driver.plan.isolation.interface import IsolationPlan
+from driver.plan.isolation.provider import IsolationPlan
 from driver.plan.uses import GpuUse, HeldDevice, NicUse
 
 __all__ = ["DecidedDevice", "NicPlan"]

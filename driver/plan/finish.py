@@ -19,7 +19,7 @@ from driver.plan.driver_files import DriverFiles, driver_cdi_device
 from driver.plan.effects import Effect
 from driver.plan.environment import DeviceFacts, device_environment, request_environment
 from driver.plan.host import host_folder
-from driver.plan.isolation.interface import ClaimFile, Isolation
+from driver.plan.isolation.provider import ClaimFile, Isolation
 from driver.plan.metadata import distances_of, request_metadata
 from driver.plan.nic_environment import nic_environment
 from driver.plan.uses import GpuUse, HeldDevice, NicUse

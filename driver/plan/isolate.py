@@ -18,7 +18,7 @@ from driver.plan.cdi import CdiMount
 from driver.plan.decided import DecidedDevice
 from driver.plan.effects import CreateMigDevice, LeaveMigMode
 from driver.plan.isolation import allowed_sharing, plan_isolation
-from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost, IsolationPlan
+from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost, IsolationPlan
 from driver.plan.sharing import GpuConflict, gpu_conflict
 from driver.plan.uses import GpuUse
 

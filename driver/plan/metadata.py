@@ -23,7 +23,7 @@ from driver.plan.decide import Decision
 from driver.plan.decided import DecidedDevice
 from driver.plan.environment import pod_claim_name
 from driver.plan.host import host_folder
-from driver.plan.isolation.interface import ClaimFile
+from driver.plan.isolation.provider import ClaimFile
 
 __all__ = ["RequestMetadata", "distances_of", "request_metadata"]
 

@@ -8,7 +8,7 @@ from driver.plan.decide import decide
 from driver.plan.driver_files import DriverFiles
 from driver.plan.finish import PreparePlan, finish
 from driver.plan.host import NicHost
-from driver.plan.isolation.interface import IsolationHost
+from driver.plan.isolation.provider import IsolationHost
 
 __all__ = ["prepare_plan"]
 

@@ -4,8 +4,8 @@ A new sharing strategy that changes the node adds an effect to :mod:`driver.plan
 Each effect is journalled before it is begun and forgotten after it is undone (:mod:`kubeletplugin.state.journal`).
 """
 
+from kubeletplugin.effects.effector import EffectHangsError, Effector, ExclusiveEffector
 from kubeletplugin.effects.host_effects import HostEffects
-from kubeletplugin.effects.interface import EffectHangsError, Effector, ExclusiveEffector
 from kubeletplugin.state.journal import EffectJournal
 from kubeletplugin.state.journal_format import JournalEntry, NewerJournalError
 

@@ -23,7 +23,7 @@ from driver.plan.effects import (
     RunMpsDaemon,
     SetTimeSlice,
 )
-from kubeletplugin.effects.interface import EffectHangsError, Effector, ExclusiveEffector
+from kubeletplugin.effects.effector import EffectHangsError, Effector, ExclusiveEffector
 from kubeletplugin.internal_errors import internal_error
 
 __all__ = ["HostEffects"]

@@ -25,9 +25,9 @@ from typing import Final
 from driver.errors import NodeError
 from driver.plan.effects import RunMpsDaemon
 from kubeletplugin.effects.compute_mode import ComputeModes
+from kubeletplugin.effects.effector import EffectHangsError
 from kubeletplugin.effects.foreign_folder import remove_foreign
 from kubeletplugin.effects.host_command import Finished, HostPrograms
-from kubeletplugin.effects.interface import EffectHangsError
 from kubeletplugin.effects.mps_processes import mps_processes
 from kubeletplugin.node.roots import Roots
 

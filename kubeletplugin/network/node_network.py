@@ -16,8 +16,8 @@ from driver.adapters.files.durable_files import entries, os_errors_as_node_error
 from driver.errors import NodeError, RootportError
 from driver.model.lent import LentNames
 from driver.plan.effects import ConfigureVf, LendInterface
-from kubeletplugin.effects.interface import Effector, ExclusiveEffector
-from kubeletplugin.effects.late import LateEffector, LateExclusiveEffector
+from kubeletplugin.effects.effector import Effector, ExclusiveEffector
+from kubeletplugin.effects.lazy import LazyEffector, LazyExclusiveEffector
 from kubeletplugin.node.roots import Roots
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 
@@ -73,8 +73,8 @@ class NodeNetwork:
         self._serving = False
         self._config: NetworkConfig | None = None
         self._server: CniServer | None = None
-        self.vfs: Effector[ConfigureVf] = LateEffector(self._vf_configurer)
-        self.interfaces: ExclusiveEffector[LendInterface] = LateExclusiveEffector(self._lender)
+        self.vfs: Effector[ConfigureVf] = LazyEffector(self._vf_configurer)
+        self.interfaces: ExclusiveEffector[LendInterface] = LazyExclusiveEffector(self._lender)
         if config_dir is not None and program_dir is not None:
             from kubeletplugin.network.cni import CniServer, NetworkConfig  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""Decides which discovered devices a container could use: pure, except that it looks for device nodes."""
+"""Decides which discovered devices a container could use. Its only I/O is to check that device nodes exist."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _TRIAL_SIZE: Final = 4096
 
 
 class HostChecks:
-    """The checks of one node.
+    """Runs the checks of folders, kubelet, runtime and rivals, and reports conditions.
 
     Args:
         api: The API server.

@@ -1,7 +1,7 @@
 """Isolation keeps a share of a GPU within its limits: one module for each strategy, behind one small interface."""
 
 from driver.plan.isolation.allowed import allowed_sharing
-from driver.plan.isolation.interface import (
+from driver.plan.isolation.provider import (
     ClaimFile,
     GpuShare,
     HamiCoreLibrary,

@@ -6,7 +6,7 @@ from driver.api.resource_v1 import ClaimReference
 from driver.config import GpuSharing
 from driver.errors import InputError
 from driver.plan.isolation.gpu_shares import WHOLE_GPU
-from driver.plan.isolation.interface import GpuShare, IsolationHost, IsolationPlan
+from driver.plan.isolation.provider import GpuShare, IsolationHost, IsolationPlan
 
 __all__ = ["Exclusive"]
 
@@ -25,7 +25,7 @@ class Exclusive:
         request: str,  # noqa: ARG002 - not asked by this strategy
         subject: str,
     ) -> IsolationPlan:
-        """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
+        """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
         if not share.whole:
             raise InputError(
                 f"{subject}: strategy exclusive does not fit a share of {share.core} % of the GPU's core",

@@ -6,7 +6,7 @@ from typing import Final
 
 from driver.api.quantity import Quantity
 from driver.errors import NodeError
-from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost
+from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost
 
 __all__ = ["WHOLE_GPU", "gpu_uuid", "is_nvidia", "shown_share"]
 

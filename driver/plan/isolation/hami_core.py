@@ -22,7 +22,7 @@ from driver.config import GpuSharing, HamiCoreSettings
 from driver.errors import InputError, NodeError
 from driver.plan.cdi import CdiMount
 from driver.plan.isolation.gpu_shares import WHOLE_GPU, is_nvidia, shown_share
-from driver.plan.isolation.interface import (
+from driver.plan.isolation.provider import (
     ClaimFile,
     GpuShare,
     HamiCoreLibrary,
@@ -57,7 +57,7 @@ class HamiCore:
         request: str,  # noqa: ARG002 - not asked by this strategy
         subject: str,
     ) -> IsolationPlan:
-        """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
+        """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
         if share.whole:
             return IsolationPlan(isolation=WHOLE_GPU, sharing=self.strategy)
         if not is_nvidia(share):

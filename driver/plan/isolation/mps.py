@@ -20,7 +20,7 @@ from driver.errors import InputError, NodeError
 from driver.plan.cdi import CdiMount
 from driver.plan.effects import RunMpsDaemon
 from driver.plan.isolation.gpu_shares import WHOLE_GPU, gpu_uuid, is_nvidia, shown_share
-from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost, IsolationPlan
+from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost, IsolationPlan
 
 __all__ = ["Mps"]
 
@@ -45,7 +45,7 @@ class Mps:
         request: str,  # noqa: ARG002 - not asked by this strategy
         subject: str,
     ) -> IsolationPlan:
-        """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
+        """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
         _refuse_unfit(share, host, subject)
         settings = sharing.mps or MpsSettings()
         core, memory = _limits(share, settings, subject)

@@ -1,4 +1,4 @@
-"""The registry of isolation providers: another strategy is one class, and one line here."""
+"""The registry of isolation providers. docs/dev/architecture.md lists the other places that a new strategy needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from driver.api.resource_v1 import ClaimReference
 from driver.config import GpuSharing
 from driver.plan.isolation.exclusive import Exclusive
 from driver.plan.isolation.hami_core import HamiCore
-from driver.plan.isolation.interface import GpuShare, IsolationHost, IsolationPlan, IsolationProvider
 from driver.plan.isolation.mps import Mps
+from driver.plan.isolation.provider import GpuShare, IsolationHost, IsolationPlan, IsolationProvider
 from driver.plan.isolation.time_slicing import TimeSlicing
 
 __all__ = ["plan_isolation"]

@@ -7,7 +7,7 @@ from driver.config import GpuSharing, TimeSlicingSettings
 from driver.errors import InputError, NodeError
 from driver.plan.effects import Effect, SetTimeSlice
 from driver.plan.isolation.gpu_shares import WHOLE_GPU, gpu_uuid, is_nvidia, shown_share
-from driver.plan.isolation.interface import GpuShare, Isolation, IsolationHost, IsolationPlan
+from driver.plan.isolation.provider import GpuShare, Isolation, IsolationHost, IsolationPlan
 
 __all__ = ["TimeSlicing"]
 
@@ -28,7 +28,7 @@ class TimeSlicing:
         request: str,  # noqa: ARG002 - not asked by this strategy
         subject: str,
     ) -> IsolationPlan:
-        """See :class:`~driver.plan.isolation.interface.IsolationProvider`."""
+        """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
         interval = (sharing.time_slicing or TimeSlicingSettings()).interval
         effects: tuple[Effect, ...] = ()
         # Default is how the driver starts: it takes no tool to have it, so shares work on every node and GPU.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from driver.model.devices import MigInstance
-from kubeletplugin.effects.interface import Effector, ExclusiveEffector
+from kubeletplugin.effects.effector import Effector, ExclusiveEffector
 
-__all__ = ["LateEffector", "LateExclusiveEffector"]
+__all__ = ["LazyEffector", "LazyExclusiveEffector"]
 
 _Effect = TypeVar("_Effect")
 _Made = TypeVar("_Made")
@@ -28,7 +28,7 @@ class _Late(Generic[_Made]):
             return self._made
 
 
-class LateEffector(Generic[_Effect]):
+class LazyEffector(Generic[_Effect]):
     """An :class:`Effector` that makes another one and delegates to it; safe to use from several threads.
 
     Args:
@@ -47,11 +47,11 @@ class LateEffector(Generic[_Effect]):
         self._effector().undo(effect)
 
 
-class LateExclusiveEffector(LateEffector[_Effect]):
-    """A :class:`LateEffector` for an :class:`ExclusiveEffector`.
+class LazyExclusiveEffector(LazyEffector[_Effect]):
+    """A :class:`LazyEffector` for an :class:`ExclusiveEffector`.
 
     Args:
-        make: As for :class:`LateEffector`.
+        make: As for :class:`LazyEffector`.
     """
 
     def __init__(self, make: Callable[[], ExclusiveEffector[_Effect]]) -> None:
