@@ -139,7 +139,7 @@ class CertificateKeeper:
                 if logged != str(error):
                     logged = str(error)
                     _LOG.warning("the webhook's certificate cannot be kept", extra={"error": logged})
-                wait_s = backoff.next_s()
+                wait_s = min(backoff.next_s(), self._options.period_s)
             except Exception:  # noqa: BLE001 - a mistake of ours must not end all renewals
                 self._problem = "the webhook has no certificate yet: the controller's log says why"
                 logged = ""

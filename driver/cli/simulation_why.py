@@ -32,7 +32,7 @@ _NO_NODE_ASKED: Final = frozenset(
     {
         Reason.PREPARE_FAILS,
         Reason.CLAIM_MISSING,
-        Reason.TEMPLATE_MISSING,
+        Reason.CLAIM_TEMPLATE_MISSING,
         Reason.CLAIM_IN_USE,
         Reason.CLAIM_ELSEWHERE,
         Reason.EXTENDED_RESOURCE_NOT_EVALUATED,

@@ -38,7 +38,7 @@ class Reason(StrEnum):
     # The pod
     CLAIM_MISSING = "ClaimMissing"
     """The pod names a claim that is not there."""
-    TEMPLATE_MISSING = "ClaimTemplateMissing"
+    CLAIM_TEMPLATE_MISSING = "ClaimTemplateMissing"
     """The pod names a ResourceClaimTemplate that is not there."""
     CLAIM_NOT_CREATED = "ClaimNotCreated"
     """The claim of a template is not there yet: kube-controller-manager makes it."""
@@ -54,7 +54,7 @@ class Reason(StrEnum):
     """The pod is for a scheduler that is not kube-scheduler's default profile."""
 
     # The claim itself
-    CLASS_MISSING = "DeviceClassMissing"
+    DEVICE_CLASS_MISSING = "DeviceClassMissing"
     """A request names a DeviceClass that is not there."""
     CLAIM_INVALID = "ClaimInvalid"
     """It asks for what no cluster of this version can give: an unknown kind of request, a feature that is off."""
@@ -70,12 +70,12 @@ class Reason(StrEnum):
     """Too many combinations: kube-scheduler gives up after ten seconds."""
 
     # What is published
-    NO_DEVICES = "NoDevicesPublished"
+    NO_DEVICES_PUBLISHED = "NoDevicesPublished"
     """No ResourceSlice has devices for the node, or for any node."""
-    CLASS_SELECTS_NONE = "ClassSelectsTooFew"
+    CLASS_SELECTS_TOO_FEW = "ClassSelectsTooFew"
     """The class's selectors leave fewer devices than are asked for, whatever is in use."""
-    SELECTOR_SELECTS_NONE = "SelectorSelectsTooFew"
-    """The request's own selectors do."""
+    SELECTOR_SELECTS_TOO_FEW = "SelectorSelectsTooFew"
+    """The request's own selectors leave fewer devices than are asked for, whatever is in use."""
     POOL_INCOMPLETE = "PoolIncomplete"
     """Slices of a pool are missing: it is being published, or was not finished."""
     POOL_INVALID = "PoolInvalid"
@@ -88,7 +88,7 @@ class Reason(StrEnum):
     """Taints that the request does not tolerate."""
     ATTRIBUTE_MISSING = "AttributeMissing"
     """A constraint is on an attribute that the devices lack, or have with different types."""
-    CONSTRAINT = "ConstraintNotSatisfiable"
+    CONSTRAINT_NOT_SATISFIABLE = "ConstraintNotSatisfiable"
     """No value of the constraint's attribute has enough devices, whatever is in use."""
 
     # What is in use
@@ -118,7 +118,7 @@ class Reason(StrEnum):
     """Rootport's plugin on the node does not tell of its devices, or says why it cannot."""
     PREPARE_FAILS = "PrepareFails"
     """Allocated and placed; the node cannot prepare it."""
-    OTHER_SCHEDULER_REASON = "SchedulerSaysOtherwise"
+    SCHEDULER_SAYS_OTHERWISE = "SchedulerSaysOtherwise"
     """Its devices are free; the scheduler's own message names something else, such as CPU or memory."""
 
 

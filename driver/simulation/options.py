@@ -60,7 +60,7 @@ class OptionHints:
         first = explanation.findings[0]
         if first.claim is None:
             return ""
-        if first.reason is Reason.CLASS_SELECTS_NONE:
+        if first.reason is Reason.CLASS_SELECTS_TOO_FEW:
             classes = [item.device_class for item in explanation.requests if item.request == first.request]
             return next((self._by_class[name] for name in classes if name in self._by_class), "")
         spec = specs.get(f"{first.claim.namespace}/{first.claim.name}", "")

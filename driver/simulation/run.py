@@ -270,7 +270,7 @@ def _missing(pod: SimulatedPod, claims: Mapping[str, ResourceClaim]) -> Reason |
     """Return the reason if the pod names a claim or template that no file has."""
     for entry in pod.state.claims:
         if not entry.needs_none and f"{pod.state.namespace}/{entry.claim}" not in claims:
-            return Reason.TEMPLATE_MISSING if entry.template else Reason.CLAIM_MISSING
+            return Reason.CLAIM_TEMPLATE_MISSING if entry.template else Reason.CLAIM_MISSING
     return None
 
 

@@ -29,12 +29,12 @@ _OF_WHAT_IS_PUBLISHED: Final = frozenset(
         Reason.ATTRIBUTE_MISSING,
         Reason.CAPACITY_TOO_LARGE,
         Reason.CAPACITY_UNKNOWN,
-        Reason.CLASS_SELECTS_NONE,
-        Reason.CONSTRAINT,
+        Reason.CLASS_SELECTS_TOO_FEW,
+        Reason.CONSTRAINT_NOT_SATISFIABLE,
         Reason.REQUESTS_COMPETE,
         Reason.SEARCH_LIMIT,
         Reason.SELECTOR_FAILS,
-        Reason.SELECTOR_SELECTS_NONE,
+        Reason.SELECTOR_SELECTS_TOO_FEW,
     }
 )
 """Reasons that may hold whatever is in use, so that devices which are described better could refute them."""

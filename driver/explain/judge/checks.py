@@ -45,7 +45,7 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
         if entry.template and f"{pod.namespace}/{entry.template}" not in state.templates:
             known = [key for key in state.templates if key.startswith(f"{pod.namespace}/")]
             return Finding(
-                reason=Reason.TEMPLATE_MISSING,
+                reason=Reason.CLAIM_TEMPLATE_MISSING,
                 message=f"pod {pod.key} makes its claim {entry.name} of ResourceClaimTemplate {pod.namespace}/"
                 f"{entry.template}, which is not there{_meant(entry.template, 'template', known)}",
             )
@@ -86,7 +86,7 @@ def check_extended(state: ClusterState, pod: PodState, extended: Extended) -> It
             yield Finding(reason=Reason.OBJECT_UNREADABLE, message=message)
         else:
             message = f"{asks}; there is no DeviceClass {name}{_classes_meant(state, [name])}"
-            yield Finding(reason=Reason.CLASS_MISSING, message=message)
+            yield Finding(reason=Reason.DEVICE_CLASS_MISSING, message=message)
 
 
 def check_claim(state: ClusterState, claim: ClaimState, pod: PodState | None) -> ClaimDemand | Finding | None:
@@ -168,7 +168,7 @@ def _demand(state: ClusterState, spec: ResourceClaim, claim: ClaimState, ref: Ob
         classes = "DeviceClass" if len(missing) == 1 else "DeviceClasses"
         verb = "is" if len(missing) == 1 else "are"
         return Finding(
-            reason=Reason.CLASS_MISSING,
+            reason=Reason.DEVICE_CLASS_MISSING,
             message=f"claim {claim.key} names {classes} {', '.join(missing)}, which {verb} not there{there}",
             claim=ref,
             request=request,

@@ -164,7 +164,7 @@ class ConstraintChecker:
                         return problem  # nothing says more, and a claim may have 32 constraints on 256 alternatives
                     if problem is not None:
                         problems.append(problem)
-        order = [Reason.ATTRIBUTE_MISSING, Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE]
+        order = [Reason.ATTRIBUTE_MISSING, Reason.CONSTRAINT_NOT_SATISFIABLE, Reason.CONSTRAINT_IN_USE]
         return min(problems, key=lambda item: (order.index(item.reason), -item.lacks), default=None)
 
     def values(self, device: PooledDevice, attribute: str) -> Values:
@@ -258,7 +258,7 @@ def _distinct_problem(place: int, constraint: Constraint, members: Sequence[_Mem
     return ConstraintProblem(
         claim=place,
         constraint=constraint,
-        reason=Reason.CONSTRAINT if len(there) < need else Reason.CONSTRAINT_IN_USE,
+        reason=Reason.CONSTRAINT_NOT_SATISFIABLE if len(there) < need else Reason.CONSTRAINT_IN_USE,
         lacks=need - len(there if len(there) < need else free),
         short=((", ".join(member.name for member in members), need, len(free), len(there)),),
         taken=_taken(members, None),
@@ -285,7 +285,7 @@ def _match_problem(place: int, constraint: Constraint, members: Sequence[_Member
             return ConstraintProblem(
                 claim=place,
                 constraint=constraint,
-                reason=Reason.CONSTRAINT_IN_USE if free else Reason.CONSTRAINT,
+                reason=Reason.CONSTRAINT_IN_USE if free else Reason.CONSTRAINT_NOT_SATISFIABLE,
                 lacks=lack,
                 value=_shown(value),
                 short=tuple(_short(member, value) for member in members if member.best(value, free=free)[0] > 0)

@@ -39,7 +39,9 @@ _Capacities = IdMemo[Mapping[str, DeviceCapacity], tuple[Mapping[str, Quantity] 
 
 _ELSEWHERE: Final = AllocationError("the device is for other nodes")
 _MOST_DEMANDS: Final = 1024
-_MOST_CAPACITIES: Final = 65_536
+# Of each amount that is asked for, the devices' capacities: at most 65,536 in all.
+_MOST_AMOUNTS: Final = 64
+_MOST_CAPACITIES: Final = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -147,7 +149,7 @@ class DeviceFilter:
 
     def __init__(self) -> None:
         # By the amounts that a demand names.
-        self._taken: Memo[object, _Capacities] = Memo(_MOST_DEMANDS)
+        self._taken: Memo[object, _Capacities] = Memo(_MOST_AMOUNTS)
         self._of_class: Memo[Demand, Demand] = Memo(_MOST_DEMANDS)
 
     def apply(self, scene: Scene, demand: Demand, counters: FreeCounters) -> FilteredDevices:

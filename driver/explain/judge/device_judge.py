@@ -47,9 +47,9 @@ _OF_ALL: Final = 0.5
 """Nor may it take more than this part of what is left."""
 
 _BY_STEP: Final = {
-    Step.PUBLISHED: Reason.NO_DEVICES,
-    Step.CLASS: Reason.CLASS_SELECTS_NONE,
-    Step.SELECTOR: Reason.SELECTOR_SELECTS_NONE,
+    Step.PUBLISHED: Reason.NO_DEVICES_PUBLISHED,
+    Step.CLASS: Reason.CLASS_SELECTS_TOO_FEW,
+    Step.SELECTOR: Reason.SELECTOR_SELECTS_TOO_FEW,
     Step.SIZE: Reason.CAPACITY_TOO_LARGE,
     Step.TAINTS: Reason.DEVICE_TAINTED,
     Step.IN_USE: Reason.DEVICES_IN_USE,

@@ -27,8 +27,8 @@ _CLASSES: Final = {Kind.CLASS: "may stand behind an extended resource of the pod
 _REFUTED_BY: Final = {
     Reason.CLAIM_MISSING: Kind.CLAIM,
     Reason.CLAIM_NOT_CREATED: Kind.CLAIM,
-    Reason.CLASS_MISSING: Kind.CLASS,
-    Reason.TEMPLATE_MISSING: Kind.TEMPLATE,
+    Reason.DEVICE_CLASS_MISSING: Kind.CLASS,
+    Reason.CLAIM_TEMPLATE_MISSING: Kind.TEMPLATE,
     Reason.WAITING_FOR_POD: Kind.POD,
 }
 """What an object of the kind could refute, without any node being looked at."""

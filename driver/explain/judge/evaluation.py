@@ -55,7 +55,7 @@ class NodeEvaluation:
 class Evaluations:
     """Evaluates nodes, each once for an explanation: verdicts, texts and proposals share the result.
 
-    Of thousands of nodes only some are remembered; those of the demands asked about last, and
+    Of thousands of nodes only some are remembered, and only for the demands that were asked about last.
 
     Args:
         state: The cluster.

@@ -24,7 +24,7 @@ _CASES: Final = 8
 """For how many cases the verdicts of all nodes are kept."""
 
 _GATE_IS_OFF: Final = re.compile(r"feature gate \w+ is off")
-_FOR_DEVICES: Final = frozenset({Reason.NO_DEVICES, Reason.CLASS_SELECTS_NONE})
+_FOR_DEVICES: Final = frozenset({Reason.NO_DEVICES_PUBLISHED, Reason.CLASS_SELECTS_TOO_FEW})
 DRIVERS_FAULT: Final = frozenset({Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, Reason.PLUGIN_NOT_READY})
 """Reasons for which a driver has to act, not the claim's author."""
 

@@ -16,7 +16,7 @@ __all__ = ["conclude", "nothing_known"]
 
 def nothing_known() -> Finding:
     """Return the finding for a cluster without nodes."""
-    return Finding(reason=Reason.NO_DEVICES, message="no node is known, so that nothing can be allocated")
+    return Finding(reason=Reason.NO_DEVICES_PUBLISHED, message="no node is known, so that nothing can be allocated")
 
 
 def conclude(
@@ -64,7 +64,7 @@ def conclude(
     other: list[Finding] = []
     if scheduler_message and not _is_about_claims(scheduler_message):
         message = f"{what} {where}; what the pod lacks is something else, kube-scheduler says: {scheduler_message}"
-        other.append(Finding(reason=Reason.OTHER_SCHEDULER_REASON, message=message))
+        other.append(Finding(reason=Reason.SCHEDULER_SAYS_OTHERWISE, message=message))
     return (*other, *beside, found, *of_nodes), True
 
 

@@ -66,7 +66,7 @@ class _NodeText:
         check()
         evaluation = self.evaluations.of(self.node, self.case.demands)
         filtered = evaluation.by_demand.get((judgement.claim, judgement.request))
-        if judgement.reason in {Reason.CONSTRAINT, Reason.CONSTRAINT_IN_USE, Reason.ATTRIBUTE_MISSING}:
+        if judgement.reason in {Reason.CONSTRAINT_NOT_SATISFIABLE, Reason.CONSTRAINT_IN_USE, Reason.ATTRIBUTE_MISSING}:
             problem = self.evaluations.constraints.problem(self.case.demands, evaluation.by_demand)
             if problem is not None:
                 return self._constraint(evaluation, problem)
@@ -79,14 +79,14 @@ class _NodeText:
         there = f"on node {self.name},"
         demand = filtered.demand
         match self.judgement.reason:
-            case Reason.NO_DEVICES:
+            case Reason.NO_DEVICES_PUBLISHED:
                 return f"{who}; no driver publishes devices on node {self.name}"
             case Reason.POOL_INCOMPLETE | Reason.POOL_INVALID:
                 return f"{who}; {there} {self._pool(evaluation, demand)}"
-            case Reason.CLASS_SELECTS_NONE:
+            case Reason.CLASS_SELECTS_TOO_FEW:
                 what = f"the class selects {filtered.of_class} of the {plural(filtered.published, 'device')}"
                 return f"{who}; {there} {what}: {_reasons(refusals(evaluation, filtered, by_class=True))}"
-            case Reason.SELECTOR_SELECTS_NONE:
+            case Reason.SELECTOR_SELECTS_TOO_FEW:
                 what = f"its selectors select {filtered.selected} of the class's {plural(filtered.of_class, 'device')}"
                 return f"{who}; {there} {what}: {_reasons(refusals(evaluation, filtered, by_class=False))}"
             case Reason.SELECTOR_FAILS:
@@ -133,9 +133,10 @@ class _NodeText:
         return "; ".join(texts)
 
     def _pool(self, evaluation: NodeEvaluation, demand: Demand) -> str:
-        pool = unusable_pool(evaluation.scene, demand) or next(
-            pool for pool in evaluation.scene.view.pools if pool.state is not PoolState.USABLE
-        )
+        unusable = (pool for pool in evaluation.scene.view.pools if pool.state is not PoolState.USABLE)
+        pool = unusable_pool(evaluation.scene, demand) or next(unusable, None)
+        if pool is None:
+            return self.judgement.problem
         what = "is published wrongly" if pool.state is PoolState.INVALID else "is not complete"
         return f"resource pool {pool.id.pool} of driver {pool.id.driver} {what}: {pool.reason}"
 
@@ -189,14 +190,14 @@ class _NodeText:
             )
         if constraint.distinct:
             names, need, free, there = problem.short[0]
-            if problem.reason is Reason.CONSTRAINT:
+            if problem.reason is Reason.CONSTRAINT_NOT_SATISFIABLE:
                 return f"{text} the devices of {names} have {plural(there, 'different value')}, {need} are needed"
             held = taken_by(self.state, evaluation, problem.taken)
             return (
                 f"{text} the free devices of {names} have {plural(free, 'different value')}, {need} are needed; the"
                 f" others are in use by {held}"
             )
-        if problem.reason is Reason.CONSTRAINT:
+        if problem.reason is Reason.CONSTRAINT_NOT_SATISFIABLE:
             return f"{text} no value has enough devices, whatever is in use; the best is {problem.value}: {short_ones}"
         held = f"; in use by {taken_by(self.state, evaluation, problem.taken)}" if problem.taken else ""
         return f"{text} no value has enough free devices; the best is {problem.value}: {short_ones}{held}"

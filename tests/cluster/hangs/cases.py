@@ -231,14 +231,14 @@ CASES: Final = (
     ),
     Hang(
         name="more-devices-than-any-node-has",
-        reason=Reason.CLASS_SELECTS_NONE,
+        reason=Reason.CLASS_SELECTS_TOO_FEW,
         objects=(node("n1"), node("n2"), *_machine("n1", gpus=2), *_machine("n2", gpus=1)),
         hanging=_wants(request("gpus", count=4)),
         says=("4", "2", "n1"),
     ),
     Hang(
         name="class-of-which-no-node-has-devices",
-        reason=Reason.CLASS_SELECTS_NONE,
+        reason=Reason.CLASS_SELECTS_TOO_FEW,
         objects=(node("n1"), *_machine("n1")),
         hanging=_wants(request("fpga", "fpga")),
         says=("fpga.rootport.dev",),
@@ -246,7 +246,7 @@ CASES: Final = (
     ),
     Hang(
         name="selector-that-no-device-meets",
-        reason=Reason.SELECTOR_SELECTS_NONE,
+        reason=Reason.SELECTOR_SELECTS_TOO_FEW,
         objects=(node("n1"), _fpgas("n1", 1, model="Alveo U250")),
         hanging=_wants(
             request(
@@ -271,14 +271,14 @@ CASES: Final = (
     ),
     Hang(
         name="no-slices-at-all",
-        reason=Reason.NO_DEVICES,
+        reason=Reason.NO_DEVICES_PUBLISHED,
         objects=(node("n1"),),
         hanging=_wants(request("gpu")),
         fix=_creates(*_machine("n1")),
     ),
     Hang(
         name="class-that-is-not-there",
-        reason=Reason.CLASS_MISSING,
+        reason=Reason.DEVICE_CLASS_MISSING,
         objects=(node("n1"), _fpgas("n1", 1)),
         hanging=_wants(request("fpga", "fpgas.rootport.dev")),
         says=("fpgas.rootport.dev",),
@@ -340,7 +340,7 @@ CASES: Final = (
     ),
     Hang(
         name="no-nic-beside-the-gpu",
-        reason=Reason.CONSTRAINT,
+        reason=Reason.CONSTRAINT_NOT_SATISFIABLE,
         objects=(node("n1"), *_machine("n1", gpus=1, nics=1, first_nic=5)),
         hanging=_wants(request("gpu"), request("nic", "rdma"), constraints=_SAME_SWITCH),
         says=(_SWITCH,),
@@ -370,7 +370,7 @@ CASES: Final = (
     ),
     Hang(
         name="too-few-different-values",
-        reason=Reason.CONSTRAINT,
+        reason=Reason.CONSTRAINT_NOT_SATISFIABLE,
         objects=(node("n1"), _fpgas("n1", 2, numaNode=0)),
         hanging=_wants(request("fpga", "fpga", count=2), constraints=[{"distinctAttribute": "rootport.dev/numaNode"}]),
         says=("rootport.dev/numaNode",),
@@ -512,7 +512,7 @@ CASES: Final = (
     ),
     Hang(
         name="template-that-is-not-there",
-        reason=Reason.TEMPLATE_MISSING,
+        reason=Reason.CLAIM_TEMPLATE_MISSING,
         objects=(node("n1"), _fpgas("n1", 1)),
         hanging=(pod(POD, template="fpga"),),
         tried=False,
@@ -594,7 +594,7 @@ CASES: Final = (
     ),
     Hang(
         name="the-devices-are-free-but-not-the-cpus",
-        reason=Reason.OTHER_SCHEDULER_REASON,
+        reason=Reason.SCHEDULER_SAYS_OTHERWISE,
         objects=(node("n1"), _fpgas("n1", 1)),
         hanging=(claim(POD, request("fpga", "fpga")), pod(POD, POD, cpu="1000")),
         says=("cpu",),
@@ -603,7 +603,7 @@ CASES: Final = (
     ),
     Hang(
         name="two-claims-of-a-pod-that-no-node-has-both-of",
-        reason=Reason.CLASS_SELECTS_NONE,
+        reason=Reason.CLASS_SELECTS_TOO_FEW,
         objects=(node("n1"), node("n2"), _fpgas("n1", 1), *_machine("n2")),
         hanging=(
             claim(POD, request("fpga", "fpga")),

@@ -95,7 +95,7 @@ def _selector() -> Explanation:
         subject=CLAIM,
         claims=(CLAIM,),
         findings=(
-            Finding(reason=Reason.SELECTOR_SELECTS_NONE, message=message, claim=CLAIM, request="gpus", nodes=3),
+            Finding(reason=Reason.SELECTOR_SELECTS_TOO_FEW, message=message, claim=CLAIM, request="gpus", nodes=3),
             Finding(reason=Reason.WAITING_FOR_POD, message="no pod uses the claim", claim=CLAIM),
         ),
         nodes=3,
@@ -114,7 +114,7 @@ def _selector() -> Explanation:
         ),
         groups=(
             NodeGroup(
-                reason=Reason.SELECTOR_SELECTS_NONE, count=3, examples=("gpu-1", "gpu-2", "gpu-3"), message=message
+                reason=Reason.SELECTOR_SELECTS_TOO_FEW, count=3, examples=("gpu-1", "gpu-2", "gpu-3"), message=message
             ),
         ),
         proposals=(Proposal(kind=ChangeKind.CHANGE_CLAIM, text='select model "H100"', node="gpu-1"),),
@@ -163,7 +163,7 @@ def _class_missing() -> Explanation:
         pod=POD,
         findings=(
             Finding(
-                reason=Reason.CLASS_MISSING,
+                reason=Reason.DEVICE_CLASS_MISSING,
                 message="request gpus is for class gpus.rootport.dev, which is not there: gpu.rootport.dev is",
                 claim=CLAIM,
                 request="gpus",

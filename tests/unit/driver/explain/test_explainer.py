@@ -147,7 +147,7 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         ("ml/train",),
     ),
     "a class is missing": (
-        Reason.CLASS_MISSING,
+        Reason.DEVICE_CLASS_MISSING,
         (*FOUR, *wants(exactly("g", "gpus.rootport.dev"))),
         ("DeviceClass gpus.rootport.dev", "did you mean gpu.rootport.dev?"),
     ),
@@ -191,15 +191,15 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         (*FOUR, *wants(exactly("g", GPUS, "device.attributes["))),
         ("no valid CEL",),
     ),
-    "nothing is published": (Reason.NO_DEVICES, (node_wire("n1"), *wants(exactly("g", GPUS))), ("publishes devices on node n1",)),
-    "no node": (Reason.NO_DEVICES, wants(exactly("g", GPUS)), ("no node is known",)),
+    "nothing is published": (Reason.NO_DEVICES_PUBLISHED, (node_wire("n1"), *wants(exactly("g", GPUS))), ("publishes devices on node n1",)),
+    "no node": (Reason.NO_DEVICES_PUBLISHED, wants(exactly("g", GPUS)), ("no node is known",)),
     "the class selects too few": (
-        Reason.CLASS_SELECTS_NONE,
+        Reason.CLASS_SELECTS_TOO_FEW,
         (node_wire("n1"), slice_wire("n1", nic(0), nic(1)), *wants(exactly("g", GPUS))),
         ("selects 0 of the 2 devices", 'rootport.dev/type "rdma"'),
     ),
     "the selector selects too few": (
-        Reason.SELECTOR_SELECTS_NONE,
+        Reason.SELECTOR_SELECTS_TOO_FEW,
         (*FOUR, *wants(exactly("g", GPUS, f'{_GPU}.type == "gpu" && {_GPU}.model == "H200"'))),
         (f'{_GPU}.model == "H200" is false for 4 devices', 'rootport.dev/model "H100"'),
     ),
@@ -292,12 +292,12 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         ("different types: string and int",),
     ),
     "a constraint that no devices meet": (
-        Reason.CONSTRAINT,
+        Reason.CONSTRAINT_NOT_SATISFIABLE,
         (node_wire("n1"), slice_wire("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")), *wants(*_PAIR, constraints=_SAME_SWITCH)),
         (_SWITCH, "whatever is in use", "request g needs 2"),
     ),
     "a constraint that no devices meet, some of them in use": (
-        Reason.CONSTRAINT,
+        Reason.CONSTRAINT_NOT_SATISFIABLE,
         (
             node_wire("n1"),
             slice_wire("n1", gpu(0), gpu(1, switch="b"), nic(0), nic(1, switch="b")),
@@ -307,7 +307,7 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         (_SWITCH, "whatever is in use"),
     ),
     "values that are to differ": (
-        Reason.CONSTRAINT,
+        Reason.CONSTRAINT_NOT_SATISFIABLE,
         (*FOUR, *wants(exactly("g", GPUS, count=2), constraints=[{"distinctAttribute": _SWITCH}])),
         ("distinctAttribute", "1 different value, 2 are needed"),
     ),
@@ -476,7 +476,7 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         ("volcano",),
     ),
     "the scheduler has another reason": (
-        Reason.OTHER_SCHEDULER_REASON,
+        Reason.SCHEDULER_SAYS_OTHERWISE,
         (
             *FOUR,
             claim_wire("train", exactly("g", GPUS)),
@@ -525,7 +525,7 @@ def test_a_claim_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...
     assert first.reason is reason, explanation.findings
     for text in says:
         assert text in first.message
-    assert not first.message.endswith(".") or reason is Reason.OTHER_SCHEDULER_REASON
+    assert not first.message.endswith(".") or reason is Reason.SCHEDULER_SAYS_OTHERWISE
     assert explanation.fits == (
         reason
         in {
@@ -533,7 +533,7 @@ def test_a_claim_that_hangs_is_told_why(reason: Reason, objects: tuple[Json, ...
             Reason.ALLOCATED,
             Reason.WAITING_FOR_POD,
             Reason.OTHER_SCHEDULER,
-            Reason.OTHER_SCHEDULER_REASON,
+            Reason.SCHEDULER_SAYS_OTHERWISE,
         }
     )
 
@@ -544,7 +544,7 @@ POD_CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = 
         (*FOUR, claim_wire("trian", exactly("g", GPUS)), pod_wire("train", "nothing")),
         ("claim ml/nothing, which is not there", "trian"),
     ),
-    "the template is not there": (Reason.TEMPLATE_MISSING, (*FOUR, pod_wire("train", template="gpus")), ("ml/gpus",)),
+    "the template is not there": (Reason.CLAIM_TEMPLATE_MISSING, (*FOUR, pod_wire("train", template="gpus")), ("ml/gpus",)),
     "the claim is not made yet": (
         Reason.CLAIM_NOT_CREATED,
         (*FOUR, {"kind": "ResourceClaimTemplate", "metadata": {"name": "gpus", "namespace": "ml"}}, pod_wire("train", template="gpus")),
@@ -785,8 +785,8 @@ def test_the_nearest_node_that_others_could_free_speaks_first() -> None:
     assert [(group.reason, group.count, group.examples) for group in explanation.groups] == [
         (Reason.DEVICES_IN_USE, 2, ("near", "far")),
         (Reason.NODE_UNSCHEDULABLE, 1, ("down",)),
-        (Reason.CLASS_SELECTS_NONE, 1, ("small",)),
-        (Reason.NO_DEVICES, 1, ("cpu",)),
+        (Reason.CLASS_SELECTS_TOO_FEW, 1, ("small",)),
+        (Reason.NO_DEVICES_PUBLISHED, 1, ("cpu",)),
     ]
     assert (explanation.nodes, explanation.nodes_fitting) == (5, 0)
 
@@ -904,7 +904,7 @@ def test_of_a_pod_with_very_many_claims_nobody_is_told_that_it_fits() -> None:
 @pytest.mark.parametrize("name", ["gpu.nvidia.com", "dranet.net", "imex.nvidia.com", "gpu.example.com"])
 def test_a_class_of_another_driver_is_said_to_be_one_and_no_own_class_is_meant(name: str) -> None:
     finding = explained(*FOUR, *wants(exactly("g", name))).findings[0]
-    assert finding.reason is Reason.CLASS_MISSING
+    assert finding.reason is Reason.DEVICE_CLASS_MISSING
     assert f"names DeviceClass {name}, which is not there ({name} is none of Rootport's" in finding.message
     assert "did you mean" not in finding.message
 

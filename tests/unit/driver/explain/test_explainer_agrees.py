@@ -23,7 +23,7 @@ from tests.oracle.allocator.random_problems import FLAVOURS, random_problem
 Json = dict[str, Any]
 
 _SEEDS: Final = 25
-_BLOCKED: Final = {Reason.CLASS_MISSING, Reason.CLAIM_INVALID, Reason.FEATURE_OFF, Reason.TOO_MANY_DEVICES}
+_BLOCKED: Final = {Reason.DEVICE_CLASS_MISSING, Reason.CLAIM_INVALID, Reason.FEATURE_OFF, Reason.TOO_MANY_DEVICES}
 
 
 @pytest.fixture(autouse=True)

@@ -76,7 +76,7 @@ def counts(wire: Json, *classes: Json) -> dict[str, int]:
 )
 def test_devices_behind_a_class_are_looked_for_as_kube_scheduler_does(pending: Json, device_class: Json) -> None:
     found = explained(*node(), device_class, pending, proposals=True)
-    assert (found.reason, found.fits, found.is_known) == (Reason.CLASS_SELECTS_NONE, False, True)
+    assert (found.reason, found.fits, found.is_known) == (Reason.CLASS_SELECTS_TOO_FEW, False, True)
     assert found.claims == (ObjectRef(kind="ResourceClaim", namespace="ml", name=EXTENDED_CLAIM),)
     assert any("the one that kube-scheduler makes of" in note for note in found.notes)
     (fewer,) = found.proposals
@@ -173,12 +173,12 @@ def test_claims_and_extended_resources_of_a_pod_are_both_needed() -> None:
     assert explained(*objects, pod("data", of_class=2)).reason is Reason.REQUESTS_COMPETE
     plugin = (*node("n1", **{"nvidia.com/gpu": "8"}), a_class(), claim_wire("data", exactly("g", "gpus", count=3)))
     # What the claim lacks decides, whatever the plugin has.
-    assert explained(*plugin, pod("data", plugin=1)).reason is Reason.CLASS_SELECTS_NONE
+    assert explained(*plugin, pod("data", plugin=1)).reason is Reason.CLASS_SELECTS_TOO_FEW
 
 
 def test_a_class_that_a_resource_names_and_that_is_not_there_is_told() -> None:
     found = explained(*node(), a_class("gpu"), pod(of_class=1))
-    assert (found.reason, found.fits) == (Reason.CLASS_MISSING, False)
+    assert (found.reason, found.fits) == (Reason.DEVICE_CLASS_MISSING, False)
     assert "there is no DeviceClass gpus (did you mean gpu?)" in found.findings[0].message
 
 
