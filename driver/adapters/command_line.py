@@ -23,16 +23,18 @@ def run_command(
     name: str,
     show_usage_error: Callable[[click.ClickException], None] = lambda error: error.show(),
     show_error: Callable[[RootportError], None] | None = None,
+    prints_result: bool = False,
 ) -> int:
     """Run a command with the process's arguments.
 
-    click's own ``main`` would take a closed pipe for an error.
+    click's own ``main`` would take a closed pipe for an error, also of a command that prints its result.
 
     Args:
         command: The command.
         name: The program's name, for its messages.
         show_usage_error: Shows a wrong use of the command; by default as click does.
         show_error: Shows any other error; by default as one line on standard error.
+        prints_result: Whether the command prints its result to standard output, whose reader may end early.
 
     Returns:
         The exit code: what the command returned, 0 if it returned nothing or its reader has gone, that of the error, or
@@ -41,7 +43,8 @@ def run_command(
     try:
         with command.make_context(name, sys.argv[1:]) as context:
             code = command.invoke(context)
-        sys.stdout.flush()
+        if prints_result:
+            sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -56,6 +59,8 @@ def run_command(
             click.echo(f"{name}: {error}", err=True)
         return error.exit_code
     except BrokenPipeError:
+        if not prints_result:
+            raise
         # The reader (head, less) has gone: not an error. Keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -142,7 +142,7 @@ def _exit_code() -> int:
 
         return shell_complete(cli, {}, _program(), _COMPLETE, instruction)
     try:
-        return run_command(cli, name=_program(), show_error=_show_error)
+        return run_command(cli, name=_program(), show_error=_show_error, prints_result=True)
     except OSError as error:
         click.echo(f"rootport: {error}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

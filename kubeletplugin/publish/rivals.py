@@ -67,7 +67,9 @@ def check_rivals(
         return ConditionReport(
             type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.TRUE, reason="NoRival", message=message
         )
-    message = f"devices can be given out twice: {listed(found, shown=_SHOWN, separator='; ')}"
+    # Not `listed`: each is a sentence that may have an "and" of its own.
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    message = f"devices can be given out twice: {'; '.join(found[:_SHOWN])}{more}"
     return ConditionReport(
         type=ConditionType.NO_RIVAL_PLUGIN, status=ConditionStatus.FALSE, reason="RivalPlugin", message=message
     )

@@ -37,6 +37,8 @@ _OF_PYDANTIC: Final = frozenset(get_args(core_schema.ErrorType))
 _WITHOUT_VALUE: Final[Mapping[str, str]] = {
     "missing": "is required",
     "extra_forbidden": "unknown field",
+    "unexpected_keyword_argument": "unknown field",
+    "missing_argument": "is required",
     "none_required": "must not be set",
     **dict.fromkeys(
         ("tuple_type", "list_type", "set_type", "frozen_set_type", "iterable_type", "iteration_error", "deque_type"),
@@ -72,11 +74,15 @@ _WITH_CONTEXT: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
     "string_pattern_mismatch": lambda context: f"must match {context['pattern']}",
     "int_parsing_size": lambda _: "is too large a number",
+    "json_invalid": lambda context: f"is not JSON: {context['error']}",
+    "union_tag_invalid": lambda context: f"expected one of {context['expected_tags']}",
     # What our own validators say.
     "value_error": lambda context: str(context["error"]),
     "assertion_error": lambda context: str(context["error"]),
 }
-_LENGTHS: Final = frozenset({"too_short", "too_long", "string_too_long", "value_error", "assertion_error"})
+_VALUE_NOT_SHOWN: Final = frozenset(
+    {"too_short", "too_long", "string_too_long", "value_error", "assertion_error", "json_invalid", "union_tag_invalid"}
+)
 
 
 def field_errors(
@@ -138,7 +144,7 @@ def in_words(details: ErrorDetails, model: type[BaseModel] | None = None) -> str
         return f"{value} is not known: {wanted}" if value else wanted
     made = _WITH_CONTEXT.get(kind)
     message = made(context) if made is not None else _WITH_VALUE.get(kind, "is not valid here")
-    value = "" if kind in _LENGTHS else _scalar(details)
+    value = "" if kind in _VALUE_NOT_SHOWN else _scalar(details)
     return f"{message}, not {value}" if value else message
 
 

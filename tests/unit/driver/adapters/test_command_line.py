@@ -63,12 +63,23 @@ def test_other_errors_are_nobodys_to_hide(monkeypatch: pytest.MonkeyPatch) -> No
         ended(ZeroDivisionError(), monkeypatch=monkeypatch)
 
 
+def test_a_broken_pipe_of_a_daemon_is_not_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokenPipeError):
+        ended(BrokenPipeError(), monkeypatch=monkeypatch)
+
+
+def test_a_daemon_needs_no_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert ended(None, monkeypatch=monkeypatch) == 0
+
+
 def test_a_reader_that_has_gone_is_no_error() -> None:
     code = (
         "import sys, click\n"
         "from driver.adapters.command_line import run_command\n"
         "sys.argv = ['program']\n"
-        "sys.exit(run_command(click.Command('c', callback=lambda: click.echo('x' * 100000)), name='program'))\n"
+        "command = click.Command('c', callback=lambda: click.echo('x' * 100000))\n"
+        "sys.exit(run_command(command, name='program', prints_result=True))\n"
     )
     reading, writing = os.pipe()
     os.close(reading)

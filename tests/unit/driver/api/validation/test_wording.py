@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
+import pydantic.dataclasses
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
 from driver.adapters.files.allocation_problems import AllocationProblem
@@ -80,7 +82,19 @@ def test_no_mistake_in_an_object_is_told_in_words_of_python(model: type[BaseMode
 
 
 def test_every_error_that_pydantic_knows_has_plain_words() -> None:
-    names = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "error", "expected")
+    names = (
+        "gt",
+        "ge",
+        "lt",
+        "le",
+        "multiple_of",
+        "min_length",
+        "max_length",
+        "pattern",
+        "error",
+        "expected",
+        "expected_tags",
+    )
     details = {"loc": (), "msg": "Input should be a valid tuple", "input": "x", "ctx": dict.fromkeys(names, 2)}
     messages = {kind: in_words({"type": kind, **details}) for kind in get_args(core_schema.ErrorType)}
     assert len(messages) > 100
@@ -102,3 +116,40 @@ def test_a_quantity_with_bytes_for_its_unit_says_what_to_write(text: str, instea
     with pytest.raises(ValueError, match="is not a quantity") as caught:
         Quantity(text)
     assert str(caught.value).endswith(f": {instead}")
+
+
+class _One(BaseModel):
+    kind: Literal["one"]
+
+
+class _Two(BaseModel):
+    kind: Literal["two"]
+
+
+@dataclasses.dataclass
+class _Place:
+    start: int
+
+
+class _Stored(BaseModel):
+    effect: Annotated[_One | _Two, Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("{", "is not JSON: EOF while parsing an object at line 1 column 1", id="cut-short"),
+        pytest.param('{"effect": {"kind": "three"}}', "expected one of 'one', 'two'", id="unknown-kind"),
+    ],
+)
+def test_a_damaged_file_is_told_from_one_of_another_version(text: str, message: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        _Stored.model_validate_json(text)
+    assert in_words(raised.value.errors()[0]) == message
+
+
+def test_an_unknown_field_of_a_dataclass_is_an_unknown_field() -> None:
+    strict = pydantic.dataclasses.dataclass(_Place, config=ConfigDict(extra="forbid"))
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(strict).validate_python({"start": 1, "end": 2})
+    assert in_words(raised.value.errors()[0]) == "unknown field"
