@@ -312,13 +312,36 @@ def test_a_checkpoint_of_a_later_version_keeps_it_from_starting_and_says_so(
     assert not process.registration.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_told(cluster: Cluster, make_node: MakeNode) -> None:
-    node = make_node("readonly")
+def test_without_a_checkpoint_a_folder_that_cannot_be_read_keeps_it_from_starting(
+    cluster: Cluster, make_node: MakeNode
+) -> None:
+    """The CDI specs stand for a lost checkpoint: without either, nothing tells what is prepared."""
+    node = make_node("unreadable")
     node.cdi.touch()  # a file where the folder belongs: that stops root as well
     process = node.start(cluster.add_node(node.name))
+    assert process.popen.wait(30) == 1
+    assert f"rootport-kubelet-plugin: the CDI folder {node.cdi} cannot be read" in process.text()
+    assert "Traceback" not in process.text()
+    for type_, reason in ("StateDirectoryWritable", "CannotStart"), ("CdiDirectoryWritable", "NotWritable"):
+        found = cluster.wait_condition(node.name, type_, "False", reason)
+        assert str(node.cdi) in found["message"]
+
+
+def test_with_a_checkpoint_it_serves_and_reports_a_folder_that_cannot_be_written(
+    cluster: Cluster, make_node: MakeNode
+) -> None:
+    node = make_node("readonly")
+    kubeconfig = cluster.add_node(node.name)
+    first = node.start(kubeconfig)
+    register(first)
+    assert first.terminate() == 0
+    node.cdi.rmdir()
+    node.cdi.touch()
+    second = node.start(kubeconfig)
+    register(second)
     found = cluster.wait_condition(node.name, "CdiDirectoryWritable", "False", "NotWritable")
     assert str(node.cdi) in found["message"]
-    assert process.popen.poll() is None, process.log.read_text()
+    assert second.popen.poll() is None, second.text()
 
 
 def test_the_idle_plugin_is_small(cluster: Cluster, make_node: MakeNode) -> None:
