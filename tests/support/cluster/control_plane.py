@@ -289,8 +289,8 @@ class ControlPlane:
     def _ready(self) -> bool:
         if not self._has_certificate():
             return False
-        context = ssl.create_default_context(cafile=str(self._certificate))
         try:
+            context = ssl.create_default_context(cafile=str(self._certificate))  # it may be half written
             with urllib.request.build_opener(
                 urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
             ).open(f"{self.server}/readyz", timeout=5) as answer:
