@@ -91,7 +91,7 @@ def hard() -> Iterator[Json]:
 def _joint() -> Iterator[Json]:
     """Claims of `rootport pairs` for a machine of which a NIC or a GPU is in use."""
     for case in joint_cases():
-        if case.wish.scope is not Scope.LADDER or case.wish.groups < 8:
+        if case.pairs.scope is not Scope.LADDER or case.pairs.groups < 8:
             continue
         inventory = replace(case.inventory, node="node")
         for first in (inventory.gpus[:1], inventory.nics[:1]):
@@ -99,7 +99,7 @@ def _joint() -> Iterator[Json]:
                 continue
             gone = first[0].name
             slices = [item.to_wire() for item in resource_slices(inventory)]
-            spec = claim_spec(case.wish).to_wire()
+            spec = claim_spec(case.pairs).to_wire()
             pool = slices[0]["spec"]["pool"]["name"]
             yield _problem(f"{case.id}, without {gone}", slices, spec, used={pool: [gone]})
 
