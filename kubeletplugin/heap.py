@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from driver.adapters.heap import LARGE, M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, set_malloc_options
+
 __all__ = ["give_back", "set_up_malloc"]
 
-# malloc.h
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-_LARGE: Final = 128 * 1024  # what both thresholds are at first
 _MADV_DONTNEED: Final = 4  # asm-generic/mman-common.h
 
 
@@ -28,10 +25,7 @@ def set_up_malloc() -> None:
     what they are: by itself, malloc raises them once a large block was freed (NVIDIA's hook program is read, 12 MB) and
     keeps up to twice as much from then on (mallopt(3), M_MMAP_THRESHOLD).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, value in ((_M_ARENA_MAX, 2), (_M_MMAP_THRESHOLD, _LARGE), (_M_TRIM_THRESHOLD, _LARGE)):
-            mallopt(parameter, value)
+    set_malloc_options({M_ARENA_MAX: 2, M_MMAP_THRESHOLD: LARGE, M_TRIM_THRESHOLD: LARGE})
 
 
 def give_back() -> None:

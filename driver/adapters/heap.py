@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["return_large_blocks"]
+__all__ = ["LARGE", "M_ARENA_MAX", "M_MMAP_THRESHOLD", "M_TRIM_THRESHOLD", "return_large_blocks", "set_malloc_options"]
 
-_M_MMAP_THRESHOLD: Final = -3  # malloc.h of glibc
-_LARGE: Final = 128 * 1024  # bytes; what glibc begins with
+# malloc.h of glibc
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8
+
+LARGE: Final = 128 * 1024
+"""The bytes that glibc starts both thresholds with."""
+
+
+def set_malloc_options(options: Mapping[int, int]) -> None:
+    """Set options of glibc's malloc (mallopt(3)), in their order; does nothing with another C library."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for option, value in options.items():
+            mallopt(option, value)
 
 
 def return_large_blocks() -> None:
@@ -18,6 +32,4 @@ def return_large_blocks() -> None:
     that size will come, and keeps such blocks for each thread that had one. No other C library does so; with those
     nothing is changed.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGE)
+    set_malloc_options({M_MMAP_THRESHOLD: LARGE})
