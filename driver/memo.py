@@ -74,7 +74,3 @@ class IdMemo(Generic[O, V]):
         """Remember the result for the object, and return it. For hot loops, which find it by :meth:`get`."""
         self._memo.put(id(key), (key, value))
         return value
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._memo.clear()
