@@ -15,10 +15,7 @@ from typing import Final
 from driver.model.devices import DeviceName
 from driver.modes.gpu import GpuState
 
-__all__ = ["CLOSED_S", "MODE_CHANGE_TAINT", "GpuStep", "step"]
-
-MODE_CHANGE_TAINT: Final = "rootport.dev/mode-change"
-"""The key of the taint of a device that is about to leave the slices, or waits for its claims to end; NoSchedule."""
+__all__ = ["CLOSED_S", "GpuStep", "step"]
 
 CLOSED_S: Final = 30.0
 """How long a device stays closed before claims are read to find out whether it is free, in seconds.
@@ -54,7 +51,7 @@ def step(
         with_counters: Whether devices that exclude each other may be published at once, since counters keep them apart.
             Otherwise a device is opened only while all that is published, open or closed, fits with it.
     """
-    every, in_use = gpu.choices.every, gpu.in_use
+    every, in_use = frozenset(gpu.modes.possible), gpu.in_use
     published = (gpu.opened | gpu.closed) & every
     left = {name for name in published & gpu.closed if name in free} - wanted - in_use
     stays = (published - left) | (in_use & every)
@@ -77,7 +74,7 @@ def _opened(gpu: GpuState, wanted: frozenset[DeviceName], stays: frozenset[Devic
     What is open already may stay so beside a closed device that excludes it, because that cannot be chosen any more;
     and were it chosen already, it would have been so before.
     """
-    fit = gpu.choices.fit
+    fit = gpu.modes.fit
     opened: set[DeviceName] = set()
     for name in sorted(wanted & gpu.opened):
         if fit({*opened, *gpu.in_use, name}):

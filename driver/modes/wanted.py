@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from driver.model.devices import DeviceName
-from driver.modes.gpu import GpuState
+from driver.modes.gpu import GpuState, fitting, partitions_of
 from driver.modes.rule import Layout
 
 __all__ = ["Wanted", "wanted"]
@@ -28,11 +28,11 @@ def wanted(layout: Layout, gpus: Sequence[GpuState], *, mig_gpus_ahead: int = 1,
     """
     match layout:
         case Layout.FULL:
-            return {gpu.choices.gpu: frozenset(gpu.choices.offered) for gpu in gpus}
+            return {gpu.modes.gpu: frozenset(gpu.modes.names) for gpu in gpus}
         case Layout.LEAN:
             return _lean(gpus, mig_gpus_ahead, may_drop=may_drop)
         case Layout.ONE:
-            return {gpu.choices.gpu: _one(gpu) for gpu in gpus}
+            return {gpu.modes.gpu: _one(gpu) for gpu in gpus}
 
 
 def _lean(gpus: Sequence[GpuState], ahead: int, *, may_drop: bool) -> Wanted:
@@ -40,45 +40,31 @@ def _lean(gpus: Sequence[GpuState], ahead: int, *, may_drop: bool) -> Wanted:
 
     Those of free GPUs are published of the last ones: claims for whole GPUs come from the front.
     """
-    free = [gpu for gpu in reversed(gpus) if not gpu.in_use and gpu.is_healthy]
-    has_them = [gpu for gpu in free if _publishes_partitions(gpu)]
-    others = [gpu for gpu in free if _offered_partitions(gpu) and not _publishes_partitions(gpu)]
-    published_ahead = {gpu.choices.gpu for gpu in [*has_them, *others][:ahead]}
+    free = [gpu for gpu in reversed(gpus) if gpu.is_healthy and not gpu.in_use and "mig" in gpu.modes.offered]
+    has_them = [gpu for gpu in free if _has_partitions(gpu, gpu.opened | gpu.closed)]
+    others = [gpu for gpu in free if not _has_partitions(gpu, gpu.opened | gpu.closed)]
+    published_ahead = {gpu.modes.gpu for gpu in [*has_them, *others][:ahead]}
 
-    def needs_partitions(gpu: GpuState) -> bool:
-        partitions = gpu.choices.partitions
-        return (
-            gpu.choices.gpu in published_ahead
-            or not partitions.isdisjoint(gpu.in_use)
-            or not partitions.isdisjoint(gpu.wish)
-            or (not may_drop and not partitions.isdisjoint(gpu.opened))
-        )
-
-    result: Wanted = {}
-    for gpu in gpus:
-        offered = gpu.choices.offered
-        others_offered = [name for name in offered if name not in gpu.choices.partitions]
+    def of(gpu: GpuState) -> frozenset[DeviceName]:
+        offered = gpu.modes.offered
         # A GPU that is offered in partitions alone has nothing else to publish.
-        with_partitions = not others_offered or needs_partitions(gpu)
-        result[gpu.choices.gpu] = frozenset(offered if with_partitions else others_offered)
-    return result
+        with_partitions = (
+            gpu.modes.gpu in published_ahead
+            or offered.keys() == {"mig"}
+            or _has_partitions(gpu, gpu.in_use | gpu.wish)
+            or (not may_drop and _has_partitions(gpu, gpu.opened))
+        )
+        return frozenset(name for mode, names in offered.items() if with_partitions or mode != "mig" for name in names)
+
+    return {gpu.modes.gpu: of(gpu) for gpu in gpus}
 
 
 def _one(gpu: GpuState) -> frozenset[DeviceName]:
     """What is in use, what pending claims need beside it, and else what is published, as far as that fits together."""
-    choices = gpu.choices
-
-    def ordered(names: Iterable[DeviceName]) -> list[DeviceName]:
-        chosen = set(names)
-        return [name for name in choices.offered if name in chosen]
-
-    preferred = [*ordered(gpu.in_use), *ordered(gpu.wish), *ordered(gpu.opened), *ordered(gpu.closed)]
-    return choices.fitting(preferred, gpu.in_use) or choices.fitting(choices.offered, gpu.in_use)
+    modes, names = gpu.modes, gpu.modes.names
+    preferred = [name for some in (gpu.in_use, gpu.wish, gpu.opened, gpu.closed) for name in names if name in some]
+    return fitting(modes, preferred, gpu.in_use) or fitting(modes, names, gpu.in_use)
 
 
-def _publishes_partitions(gpu: GpuState) -> bool:
-    return not gpu.choices.partitions.isdisjoint(gpu.opened | gpu.closed)
-
-
-def _offered_partitions(gpu: GpuState) -> bool:
-    return not gpu.choices.partitions.isdisjoint(gpu.choices.offered)
+def _has_partitions(gpu: GpuState, names: Iterable[DeviceName]) -> bool:
+    return bool(partitions_of(gpu.modes, names))

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
-from driver.modes.gpu import GpuChoices, GpuState, gpu_choices
+from driver.modes.gpu import GpuState, fitting, known_modes, partitions_of
 from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S, step
 from driver.modes.wanted import wanted
@@ -28,7 +29,7 @@ WRITE_LAG_S = 10
 CONTROLLER_LAG_S = 90
 GPUS = tuple(mig_gpu(bus, A30) for bus in ("1b", "43"))
 MODES: tuple[tuple[GpuMode, ...], ...] = (("gpu", "gpu-ratio", "mig"), ("mig", "gpu"), ("gpu",))
-EVERY = {name: of for card in GPUS for of in [gpu_choices(card, GpuPolicy())] for name in of.every}
+EVERY = {name: of for card in GPUS for of in [known_modes(card, GpuPolicy())] for name in of.possible}
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ class Cluster(RuleBasedStateMachine):
     def chosen(self) -> frozenset[DeviceName]:
         return frozenset(claim.device for claim in self.claims)
 
-    def choices(self) -> list[GpuChoices]:
-        return [gpu_choices(card, GpuPolicy(modes=self.modes)) for card in GPUS]
+    def gpus(self) -> list[GpuModes]:
+        return [known_modes(card, GpuPolicy(modes=self.modes)) for card in GPUS]
 
     # Time, the scheduler, and pods that end.
 
@@ -131,7 +132,7 @@ class Cluster(RuleBasedStateMachine):
         if name in self.chosen:
             return False
         of = EVERY[name]
-        published = view.published & of.every
+        published = view.published & of.possible.keys()
         if of.fit(published):
             return True  # no counters
         # Without them in the API server nothing keeps the devices apart.
@@ -156,8 +157,8 @@ class Cluster(RuleBasedStateMachine):
     @rule(random=st.randoms(use_true_random=False))
     def demand(self, random: random.Random) -> None:
         self.wishes = {
-            of.gpu: of.fitting(random.sample(of.offered, k=min(3, len(of.offered))))
-            for of in self.choices()
+            of.gpu: fitting(of, random.sample(of.names, k=min(3, len(of.names))))
+            for of in self.gpus()
             if random.random() < 0.7
         }
 
@@ -219,17 +220,17 @@ class Cluster(RuleBasedStateMachine):
         }
         states = [
             GpuState(
-                choices=of,
-                opened=stored.opened & of.every,
-                closed=stored.closed & of.every,
-                in_use=in_use & of.every,
+                modes=of,
+                opened=stored.opened & of.possible.keys(),
+                closed=stored.closed & of.possible.keys(),
+                in_use=in_use & of.possible.keys(),
                 wish=self.wishes.get(of.gpu, frozenset()),
             )
-            for of in self.choices()
+            for of in self.gpus()
         ]
         aim = wanted(self.layout, states)
         steps = [
-            step(state, aim[state.choices.gpu], free=free, with_counters=self.layout is not Layout.ONE)
+            step(state, aim[state.modes.gpu], free=free, with_counters=self.layout is not Layout.ONE)
             for state in states
         ]
         closed = union(item.closed for item in steps)
@@ -244,7 +245,7 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def no_gpu_is_given_in_two_ways(self) -> None:
         if not self.beyond:
-            assert all(of.fit(self.in_use & of.every) for of in self.choices()), sorted(self.in_use)
+            assert all(of.fit(self.in_use & of.possible.keys()) for of in self.gpus()), sorted(self.in_use)
 
     @invariant()
     def what_is_in_use_stays_published(self) -> None:
@@ -255,8 +256,8 @@ class Cluster(RuleBasedStateMachine):
     def without_counters_what_is_open_fits_with_all_that_is_published_and_in_use(self) -> None:
         if self.layout is not Layout.ONE or self.reconciled_in_use is None:
             return
-        for of in self.choices():
-            opened, in_use = self.pool.opened & of.every, self.reconciled_in_use & of.every
+        for of in self.gpus():
+            opened, in_use = self.pool.opened & of.possible.keys(), self.reconciled_in_use & of.possible.keys()
             assert not opened or of.fit(opened | in_use), (sorted(opened), sorted(in_use))
 
     def teardown(self) -> None:
@@ -266,16 +267,16 @@ class Cluster(RuleBasedStateMachine):
         for _ in range(4):
             self.list_and_reconcile(killed=False, random=random.Random(0))
             self.time_passes(31)
-        for of in self.choices():
-            opened = self.pool.opened & of.every
-            offered = frozenset(of.offered)
+        for of in self.gpus():
+            opened = self.pool.opened & of.possible.keys()
+            offered = frozenset(of.names)
             match self.layout:
                 case Layout.FULL:
                     assert opened == offered
                 case Layout.LEAN:
-                    assert opened >= offered - of.partitions
+                    assert opened >= offered - partitions_of(of, offered)
                 case Layout.ONE:
-                    wish = of.fitting(name for name in of.offered if name in self.wishes.get(of.gpu, frozenset()))
+                    wish = fitting(of, [name for name in of.names if name in self.wishes.get(of.gpu, frozenset())])
                     assert opened >= wish
                     assert opened
                     assert of.fit(opened)

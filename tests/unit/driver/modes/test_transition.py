@@ -6,11 +6,11 @@ import pytest
 
 from driver.api.gpu_policies import GpuPolicy
 from driver.model.devices import DeviceName
-from driver.modes.gpu import GpuState, gpu_choices
+from driver.modes.gpu import GpuState, known_modes
 from driver.modes.transition import GpuStep, step
 from tests.support.mig_machines import H100, instance, mig_gpu
 
-OF = gpu_choices(mig_gpu("1b", H100), GpuPolicy())
+OF = known_modes(mig_gpu("1b", H100), GpuPolicy())
 PREFIX = OF.gpu.removeprefix("gpu-")
 
 
@@ -24,7 +24,7 @@ def taken(
     *, opened: str = "", closed: str = "", in_use: str = "", wanted: str = "", free: str = "", with_counters: bool
 ) -> tuple[str, str, str]:
     """Take a step; return what is open, what is closed, and what is about to leave."""
-    state = GpuState(choices=OF, opened=named(opened), closed=named(closed), in_use=named(in_use))
+    state = GpuState(modes=OF, opened=named(opened), closed=named(closed), in_use=named(in_use))
     found = step(state, named(wanted), free=named(free), with_counters=with_counters)
     assert found.closed <= found.published
     assert found.leaving <= found.closed
@@ -68,14 +68,14 @@ class TestAlways:
         assert taken(opened="gpu", in_use="gpu", wanted="gpu", with_counters=with_counters) == ("gpu", "", "")
 
     def test_a_gpu_in_use_as_what_it_cannot_be_any_more_is_closed(self, with_counters: bool) -> None:
-        static = gpu_choices(mig_gpu("1b", H100, instance(9, 0, 4)), GpuPolicy())
-        state = GpuState(choices=static, opened=named("3g-40gb-0"), in_use=named("gpu"))
+        static = known_modes(mig_gpu("1b", H100, instance(9, 0, 4)), GpuPolicy())
+        state = GpuState(modes=static, opened=named("3g-40gb-0"), in_use=named("gpu"))
         found = step(state, named("3g-40gb-0"), with_counters=with_counters)
         assert found == GpuStep(published=named("3g-40gb-0"), closed=named("3g-40gb-0"), leaving=frozenset())
 
     def test_what_the_hardware_has_no_more_is_gone(self, with_counters: bool) -> None:
-        static = gpu_choices(mig_gpu("1b", H100, instance(9, 0, 4)), GpuPolicy())
-        state = GpuState(choices=static, opened=named("gpu 3g-40gb-0"))
+        static = known_modes(mig_gpu("1b", H100, instance(9, 0, 4)), GpuPolicy())
+        state = GpuState(modes=static, opened=named("gpu 3g-40gb-0"))
         found = step(state, named("3g-40gb-0"), with_counters=with_counters)
         assert found == GpuStep(published=named("3g-40gb-0"), closed=frozenset(), leaving=frozenset())
 

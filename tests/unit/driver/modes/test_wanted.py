@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName, Gpu
-from driver.modes.gpu import GpuChoices, GpuState, gpu_choices
+from driver.modes.gpu import GpuState, known_modes, partitions_of
 from driver.modes.rule import Layout
 from driver.modes.wanted import wanted
 from tests.support.machines import gpu
@@ -17,25 +18,25 @@ from tests.support.mig_machines import H100, instance, mig_gpu
 BUSES = ("1b", "43", "52", "61")
 
 
-def choices(bus: str = "1b", *modes: GpuMode, card: Gpu | None = None) -> GpuChoices:
-    return gpu_choices(card or mig_gpu(bus, H100), GpuPolicy(modes=modes) if modes else GpuPolicy())
+def modes_of(bus: str = "1b", *modes: GpuMode, card: Gpu | None = None) -> GpuModes:
+    return known_modes(card or mig_gpu(bus, H100), GpuPolicy(modes=modes) if modes else GpuPolicy())
 
 
-def named(of: GpuChoices, *texts: str) -> frozenset[DeviceName]:
+def named(of: GpuModes, *texts: str) -> frozenset[DeviceName]:
     """Short names to names: ``gpu``, ``gpu-ratio``, ``mig`` for all partitions, or one as ``1g-10gb-4``."""
     bus = of.gpu.removeprefix("gpu-")
     names: set[DeviceName] = set()
     for text in texts:
         if text == "mig":
-            names |= of.partitions
+            names |= partitions_of(of, of.possible)
         else:
             names.add(DeviceName(f"{text}-{bus}" if text.startswith("gpu") else f"mig-{bus}-{text}"))
     return frozenset(names)
 
 
-def state(of: GpuChoices, opened: str = "", closed: str = "", in_use: str = "", wish: str = "") -> GpuState:
+def state(of: GpuModes, opened: str = "", closed: str = "", in_use: str = "", wish: str = "") -> GpuState:
     return GpuState(
-        choices=of,
+        modes=of,
         opened=named(of, *opened.split()),
         closed=named(of, *closed.split()),
         in_use=named(of, *in_use.split()),
@@ -46,8 +47,8 @@ def state(of: GpuChoices, opened: str = "", closed: str = "", in_use: str = "", 
 @pytest.mark.parametrize("modes", [("gpu", "gpu-ratio", "mig"), ("gpu",), ("mig", "gpu-ratio")])
 @pytest.mark.parametrize("in_use", ["", "gpu", "1g-10gb-0"])
 def test_full_wants_what_the_policies_offer_whatever_is_in_use(modes: tuple[GpuMode, ...], in_use: str) -> None:
-    of = choices("1b", *modes)
-    assert wanted(Layout.FULL, [state(of, in_use=in_use)]) == {of.gpu: frozenset(of.offered)}
+    of = modes_of("1b", *modes)
+    assert wanted(Layout.FULL, [state(of, in_use=in_use)]) == {of.gpu: frozenset(of.names)}
 
 
 # Per GPU in the order of allocation: what is open and what is in use; and the GPUs of which partitions are wanted.
@@ -67,7 +68,7 @@ def test_full_wants_what_the_policies_offer_whatever_is_in_use(modes: tuple[GpuM
     ],
 )
 def test_lean_wants_partitions_of_some(gpus: list[tuple[str, str]], ahead: int, expected: str) -> None:
-    of = [choices(bus) for bus, _ in zip(BUSES, gpus, strict=False)]
+    of = [modes_of(bus) for bus, _ in zip(BUSES, gpus, strict=False)]
     states = [
         state(item, opened=f"gpu gpu-ratio {opened}", in_use=in_use)
         for item, (opened, in_use) in zip(of, gpus, strict=True)
@@ -79,34 +80,38 @@ def test_lean_wants_partitions_of_some(gpus: list[tuple[str, str]], ahead: int, 
 
 
 def test_lean_takes_nothing_away_unless_it_may() -> None:
-    of = [choices(bus) for bus in BUSES]
+    of = [modes_of(bus) for bus in BUSES]
     states = [state(item, opened="gpu gpu-ratio mig") for item in of]
     kept = wanted(Layout.LEAN, states, may_drop=False)
-    assert kept == {item.gpu: item.every for item in of}
+    assert kept == {item.gpu: frozenset(item.possible) for item in of}
     states = [state(item, opened="gpu gpu-ratio", closed="mig") for item in of]
     found = wanted(Layout.LEAN, states, may_drop=False)
-    assert [bool(found[item.gpu] & item.partitions) for item in of] == [False, False, False, True]  # closed go on
+    assert [bool(partitions_of(item, found[item.gpu])) for item in of] == [False, False, False, True]  # closed go on
 
 
 def test_lean_follows_a_wish() -> None:
-    of = [choices(bus) for bus in BUSES]
+    of = [modes_of(bus) for bus in BUSES]
     found = wanted(Layout.LEAN, [state(of[0], wish="7g-80gb-0"), *map(state, of[1:])])
-    assert found[of[0].gpu] == of[0].every
+    assert found[of[0].gpu] == frozenset(of[0].possible)
 
 
 def test_lean_does_not_count_on_an_unhealthy_gpu() -> None:
-    of = [choices(bus) for bus in BUSES]
+    of = [modes_of(bus) for bus in BUSES]
     states = [*map(state, of[:3]), replace(state(of[3], opened="mig"), is_healthy=False)]
     found = wanted(Layout.LEAN, states)
-    assert [bool(found[item.gpu] & item.partitions) for item in of] == [False, False, True, False]
+    assert [bool(partitions_of(item, found[item.gpu])) for item in of] == [False, False, True, False]
 
 
 def test_lean_publishes_a_gpu_in_partitions_alone_where_it_is_offered_so() -> None:
-    only_mig = choices("1b", "mig")
-    static = choices(card=mig_gpu("43", H100, instance(9, 0, 4)))
-    without = choices(card=gpu("52", memory_bytes=80 << 30))
+    only_mig = modes_of("1b", "mig")
+    static = modes_of(card=mig_gpu("43", H100, instance(9, 0, 4)))
+    without = modes_of(card=gpu("52", memory_bytes=80 << 30))
     found = wanted(Layout.LEAN, [state(only_mig), state(static), state(without)], mig_gpus_ahead=0)
-    assert found == {only_mig.gpu: only_mig.partitions, static.gpu: static.every, without.gpu: without.every}
+    assert found == {
+        only_mig.gpu: frozenset(only_mig.names),
+        static.gpu: frozenset(static.possible),
+        without.gpu: frozenset(without.possible),
+    }
 
 
 @pytest.mark.parametrize(
@@ -140,10 +145,10 @@ def test_lean_publishes_a_gpu_in_partitions_alone_where_it_is_offered_so() -> No
     ],
 )  # fmt: skip
 def test_one_wants_one_mode(modes: tuple[GpuMode, ...], now: dict[str, str], expected: str) -> None:
-    of = choices("1b", *modes)
+    of = modes_of("1b", *modes)
     assert wanted(Layout.ONE, [state(of, **now)]) == {of.gpu: named(of, *expected.split())}
 
 
 def test_one_wants_all_of_a_static_layout() -> None:
-    of = choices(card=mig_gpu("1b", H100, instance(9, 0, 4), instance(9, 4, 4)))
-    assert wanted(Layout.ONE, [state(of)]) == {of.gpu: of.every}
+    of = modes_of(card=mig_gpu("1b", H100, instance(9, 0, 4), instance(9, 4, 4)))
+    assert wanted(Layout.ONE, [state(of)]) == {of.gpu: frozenset(of.possible)}
