@@ -1,4 +1,4 @@
-"""Callers that wait at the same time: one turn, one commit, an answer for each, and nobody waits for another's effects."""
+"""Callers that wait at the same time: one turn, one commit, an answer each; nobody waits for another one's effects."""
 
 from __future__ import annotations
 
