@@ -117,7 +117,7 @@ class MemoryApiServer:
                     self._log_event(place.kind, "DELETED", wire)
             return {"kind": "Status", "status": "Success"}
         stored = json.loads(self._get(place) or b'{"metadata":{}}')
-        merged = stored | body | {"metadata": stored["metadata"] | body.get("metadata", {})}
+        merged = stored | body | {"metadata": {"name": place.name} | stored["metadata"] | body.get("metadata", {})}
         if place.kind in _OF_SEVERAL and "status" in body:
             merged["status"] = stored.get("status", {}) | body["status"]
         return self._store(place.kind, merged)
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if place.kind == "tokenreviews":
             made = body | {"status": {"authenticated": True, "user": {"username": "bench"}}}
-        elif place.kind == "subjectaccessreviews":
+        elif place.kind.endswith("accessreviews"):
             made = body | {"status": {"allowed": True}}
         else:
             made = self.server.store._write(self.command, place, body, dry_run="dryRun" in query)

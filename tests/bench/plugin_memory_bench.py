@@ -7,7 +7,6 @@ NICs, against an API server by HTTPS that keeps its objects in memory; this proc
 from __future__ import annotations
 
 import argparse
-import compileall
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 import grpc
@@ -74,6 +74,9 @@ class Node:
         self.api = MemoryApiServer(folder, tls=True)
         self.api.put("nodes", [{"metadata": {"name": NODE}, "status": {"nodeInfo": {}}}])
         self.host = make_host(folder / "host", build_stub(folder), device_nodes=os.geteuid() == 0)
+        self._free: SimpleQueue[str] = SimpleQueue()
+        for address in self.host.gpus:
+            self._free.put(address)
         self._process = self._start(optimize=optimize, profile=profile)
 
     @property
@@ -101,10 +104,10 @@ class Node:
             f"--cni-program={program}",
             f"--health-port={METRICS_PORT}",
         ]
+        flags = [*(["-OO"] if optimize else []), *(["-X", "importtime"] if profile else [])]
         with (folder / "plugin.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, *(["-OO"] if optimize else []), *(["-X", "importtime"] if profile else [])]
-                + ["-m", "kubeletplugin", *options],
+                [sys.executable, *flags, "-m", "kubeletplugin", *options],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=REPO,
@@ -133,7 +136,7 @@ class Node:
     def _comes_and_goes(self, stub: Any, parameters: Mapping[str, Any] | None, number: int) -> None:
         kind = "parameters" if parameters else "plain"
         uid = f"00000000-0000-4000-8000-{len(kind):04d}{number:08d}"
-        address = self.host.gpus[number % AT_ONCE]
+        address = self._free.get()
         stored = _claim(f"{kind}-{number}", uid, f"gpu-{address.replace(':', '-').replace('.', '-')}", parameters)
         self.api.put("resourceclaims", [stored])
         claim = dra_v1_pb2.Claim(namespace="default", uid=uid, name=stored["metadata"]["name"])
@@ -143,6 +146,7 @@ class Node:
         gone = stub.NodeUnprepareResources(dra_v1_pb2.NodeUnprepareResourcesRequest(claims=[claim])).claims[uid]
         if gone.error:
             raise RuntimeError(gone.error)
+        self._free.put(address)
 
     def memory(self) -> Memory:
         """As it is now."""
@@ -231,7 +235,9 @@ def figures(*, optimize: bool, limit: float, keep: bool = False) -> Iterator[Fig
             try:
                 for phase, memory in phases(node):
                     if name == "measured":
-                        yield Figure(f"plugin, {phase} (of it anonymous {memory.anonymous:.1f})", memory.rss, limit, "MiB")
+                        yield Figure(
+                            f"plugin, {phase} (of it anonymous {memory.anonymous:.1f})", memory.rss, limit, "MiB"
+                        )
                 if keep and name == "measured":
                     shutil.copy(f"/proc/{node.pid}/smaps", "/tmp/h/scratch-mem/smaps")
             finally:
