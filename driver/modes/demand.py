@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, zip_longest
+from dataclasses import dataclass, field
+from itertools import chain, islice, zip_longest
 from typing import Final, Self
 
 from driver.allocator.errors import AllocationError
@@ -24,14 +24,18 @@ from driver.budget import check
 from driver.errors import InputError
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
-from driver.modes.hypothesis import NodeNow, Waiting, fitting, is_for_gpus
+from driver.modes.gpu import fitting
+from driver.modes.hypothesis import NodeNow, Waiting, is_for_gpus, would_hold
 from driver.modes.memory import Case, DemandMemory
 from driver.modes.rule import Layout
 
 __all__ = ["DemandRound", "PodWish"]
 
-_TRIES: Final = 16
-"""On so many nodes a change is tried for a pod in one round."""
+_CHANGING: Final = 4
+"""On so many of the nodes that change anyway another change is tried for a pod."""
+_FEWEST: Final = 3
+_MOST: Final = 16
+"""On so many of the others one is tried in one round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +46,15 @@ class PodWish:
         node: The node.
         gpus: By the GPU's name, the devices that it needs of that GPU.
         is_open: Whether these are published by now, and can be allocated.
+        held: All that its claims would hold.
+        version: The node's version when that was found.
     """
 
     node: str
     gpus: Mapping[DeviceName, frozenset[DeviceName]]
     is_open: bool = False
+    held: tuple[Holding, ...] = field(repr=False)
+    version: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +117,10 @@ class DemandRound:
         Raises:
             SpentError: The budget in force is spent.
         """
+        version = self._cluster.version(wish.node)
+        if version == wish.version:
+            self.assume(pod.uid, wish)
+            return wish
         now = self._node_now(wish.node)
         if now is None or not self._may_be_on(pod, wish.node):
             return None
@@ -120,8 +132,12 @@ class DemandRound:
         if held is None or not chosen:
             return None
         is_open = all(names <= now.opened(gpu) for gpu, names in chosen.items())
-        self._record(pod, _Attempt(wish.node, held, chosen, 0))
-        return PodWish(node=wish.node, gpus=chosen, is_open=is_open)
+        self._record(pod.uid, _Attempt(wish.node, held, chosen, 0))
+        return PodWish(node=wish.node, gpus=chosen, is_open=is_open, held=held, version=version)
+
+    def assume(self, uid: str, wish: PodWish) -> None:
+        """Keep the wish that a pod had before without another look, by the pod's UID."""
+        self._record(uid, _Attempt(wish.node, wish.held, wish.gpus, 0))
 
     def find(self, pod: Waiting) -> PodWish | None:
         """Find what should be published for a pod; None where it fits already, or where no change would help.
@@ -149,8 +165,10 @@ class DemandRound:
             self._nothing_possible.add(pod.kind)
             return None
         self._last[pod.kind] = best.node
-        self._record(pod, best)
-        return PodWish(node=best.node, gpus=best.changes) if best.changes else None
+        self._record(pod.uid, best)
+        if not best.changes:
+            return None
+        return PodWish(node=best.node, gpus=best.changes, held=best.held, version=self._cluster.version(best.node))
 
     def wishes(self) -> Mapping[str, Mapping[DeviceName, frozenset[DeviceName]]]:
         """Return what should be published, by node and GPU: what the pods have chosen, filled up with more of it.
@@ -159,13 +177,15 @@ class DemandRound:
         """
         found: dict[str, dict[DeviceName, frozenset[DeviceName]]] = {}
         for node, of_gpus in self._chosen.items():
-            now = self._now[node]
-            if now is not None:
-                by_name = {gpu.gpu: gpu for gpu in now.gpus}
-                found[node] = {
-                    name: self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
-                    for name, chosen in of_gpus.items()
-                }
+            now = self._now.get(node)
+            by_name = {} if now is None else {gpu.gpu: gpu for gpu in now.gpus}
+            found[node] = {
+                # Where nothing was looked at, all wishes are as they were.
+                name: self._former_set(node, name)
+                if now is None
+                else self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
+                for name, chosen in of_gpus.items()
+            }
         self._memory.sets = found
         return found
 
@@ -184,9 +204,9 @@ class DemandRound:
         for name, node in self._nodes.items():
             if name in self._chosen or not self._would_fit(case, node, pod) or not self._may_be_on(pod, name):
                 continue
-            held = fitting(self._cluster, self._cluster.index.view(node), pod)
+            held = would_hold(self._cluster, self._cluster.index.view(node), pod)
             if held is not None:
-                self._record(pod, _Attempt(name, held, {}, 0))
+                self._record(pod.uid, _Attempt(name, held, {}, 0))
                 return True
         self._nothing_published.add(pod.kind)
         return False
@@ -203,7 +223,7 @@ class DemandRound:
         answer = None if kind is None else case.kinds.get(kind)
         if answer is None:
             try:
-                answer = fitting(self._cluster, self._cluster.index.view(node), pod) is not None
+                answer = would_hold(self._cluster, self._cluster.index.view(node), pod) is not None
             except AllocationError:
                 answer = False
             if kind is not None:
@@ -216,29 +236,23 @@ class DemandRound:
         """Yield the nodes on which a change is tried, the most promising first.
 
         First those that change anyway; then one node of each kind, those with the fewest free GPUs first, so that nodes
-        with all of theirs stay as they are; then others of these kinds, which may differ in what claims ask for.
+        with all of theirs stay as they are. Where that is in vain, the next round comes to others of these kinds, which
+        may differ in what claims ask for.
         """
-        first = [node for node in (self._last.get(pod.kind), *self._chosen) if node is not None]
-        seen = set(first)
-        tries = 0
-        for node in dict.fromkeys(first):
-            if self._may_be_on(pod, node):
-                tries += 1
-                yield node
-        others = (self._possible(pod, case, names, seen) for names in self._by_kind().values())
-        for node in chain.from_iterable(zip_longest(*others)):
-            if tries >= _TRIES:
-                return
-            if node is not None:
-                tries += 1
-                yield node
+        changing = [self._last.get(pod.kind), *reversed(self._chosen)]
+        first = list(dict.fromkeys(node for node in changing if node is not None))[:_CHANGING]
+        yield from (node for node in first if self._may_be_on(pod, node))
+        of_kinds = [self._possible(pod, case, names) for names in self._by_kind().values()]
+        others = (node for node in chain.from_iterable(zip_longest(*of_kinds)) if node is not None)
+        yield from islice(others, min(max(len(of_kinds), _FEWEST), _MOST))
 
-    def _possible(self, pod: Waiting, case: Case, names: Sequence[str], seen: set[str]) -> Iterator[str]:
-        """Yield those of the nodes on which a change may help."""
+    def _possible(self, pod: Waiting, case: Case, names: Sequence[str]) -> Iterator[str]:
+        """Yield those of the nodes, as they were when the round began, on which a change may help."""
         for name in names:
             check()
-            is_in_vain = name not in self._touched and case.in_vain.get(name) == self._cluster.version(name)
-            if name not in seen and not is_in_vain and self._may_be_on(pod, name):
+            if name in self._chosen or case.in_vain.get(name) == self._cluster.version(name):
+                continue
+            if self._may_be_on(pod, name):
                 yield name
 
     def _by_kind(self) -> dict[object, list[str]]:
@@ -269,16 +283,29 @@ class DemandRound:
             return None
         wished = self._chosen[node].keys() if node in self._chosen else frozenset[DeviceName]()
         changeable = now.changeable()
-        changing = {gpu.gpu: frozenset(gpu.names) for gpu in changeable if gpu.gpu in wished}
+        first = [gpu for gpu in changeable if gpu.gpu in wished]
         others = [gpu for gpu in changeable if gpu.gpu not in wished]
-        for number in _sizes(0 if wished else 1, len(others)):
+
+        def fits(number: int) -> tuple[Holding, ...] | None:
             check()
-            held = self._fitting(now, changing | {gpu.gpu: frozenset(gpu.names) for gpu in others[:number]}, pod)
-            if held is not None:
-                taken = self._taken(now, held)
-                changes = {gpu: names for gpu, names in taken.items() if not names <= now.opened(gpu)}
-                return _Attempt(node, held, changes, len(changes.keys() - wished))
-        return None
+            changing = {gpu.gpu: frozenset(gpu.names) for gpu in (*first, *others[:number])}
+            return self._fitting(now, changing, pod)
+
+        held = next((found for number in ((0, 1) if wished else (1,)) if (found := fits(number)) is not None), None)
+        if held is None and len(others) > 1:
+            held = fits(len(others))  # if not even that is enough, fewer are not
+            number = 2
+            while held is not None and number < len(others):
+                fewer = fits(number)
+                if fewer is not None:
+                    held = fewer
+                    break
+                number *= 2
+        if held is None:
+            return None
+        taken = self._taken(now, held)
+        changes = {gpu: names for gpu, names in taken.items() if not names <= now.opened(gpu)}
+        return _Attempt(node, held, changes, len(changes.keys() - wished))
 
     def _fitting(
         self, now: NodeNow, changing: Mapping[DeviceName, frozenset[DeviceName]], pod: Waiting
@@ -287,7 +314,7 @@ class DemandRound:
             view = now.view(changing)
         except (AllocationError, InputError):
             return None
-        return fitting(self._cluster, view, pod, selections=now.selections)
+        return would_hold(self._cluster, view, pod, selections=now.selections)
 
     def _taken(self, now: NodeNow, held: Sequence[Holding]) -> dict[DeviceName, frozenset[DeviceName]]:
         """Return what of each of the node's GPUs is held."""
@@ -298,13 +325,13 @@ class DemandRound:
                 found[gpu.gpu].add(DeviceName(item.device.device))
         return {gpu: frozenset(names) for gpu, names in found.items()}
 
-    def _record(self, pod: Waiting, attempt: _Attempt) -> None:
+    def _record(self, uid: str, attempt: _Attempt) -> None:
         """Count what the pod would get as in use, and its changes as wished."""
         self._cluster.ledger.add(attempt.held)
         self._held += attempt.held
         self._touched.add(attempt.node)
         for gpu, names in attempt.changes.items():
-            self._chosen[attempt.node][gpu][pod.uid] = names
+            self._chosen[attempt.node][gpu][uid] = names
 
     def _set_of(self, now: NodeNow, node: str, gpu: GpuModes, chosen: frozenset[DeviceName]) -> frozenset[DeviceName]:
         """Return all that should be published of a GPU, of which pods have chosen some devices."""
@@ -312,13 +339,10 @@ class DemandRound:
             return frozenset(gpu.names)
         if any(gpu.mode_of(name) != "mig" for name in chosen):
             return chosen
-        result, beside = set(chosen), now.in_use(gpu.gpu)
         former = self._former_set(node, gpu.gpu)
-        kept = [name for name in gpu.names if name in former]
-        for name in (*kept, *_more_of(chosen, gpu)):
-            if name not in result and gpu.mode_of(name) == "mig" and gpu.fit({*beside, *result, name}):
-                result.add(name)
-        return frozenset(result)
+        preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
+        partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
+        return fitting(gpu, partitions, now.in_use(gpu.gpu))
 
     def _former_set(self, node: str, gpu: DeviceName) -> frozenset[DeviceName]:
         return self._memory.sets.get(node, {}).get(gpu, frozenset())
@@ -336,18 +360,6 @@ class DemandRound:
             check()
             answer = known[name] = pod.may_be_on(name)
         return answer
-
-
-def _sizes(first: int, most: int) -> Iterator[int]:
-    """Yield 0 if it is the first, then 1, 2, 4 and so on, and the most."""
-    if first == 0:
-        yield 0
-    size = 1
-    while size < most:
-        yield size
-        size *= 2
-    if most:
-        yield most
 
 
 def _more_of(chosen: frozenset[DeviceName], gpu: GpuModes) -> list[DeviceName]:

@@ -6,7 +6,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.explain.known.cluster import Kind
 from driver.layout.conflicts import gpu_modes
 from driver.modes.rule import Layout
-from tests.unit.driver.modes.demand_world import Json, World, gpu_request, mig_request, names, ratio_request
+from tests.support.demand_world import Json, World, gpu_request, mig_request, names, ratio_request
 
 SEVEN = tuple(f"1g-10gb-{place}" for place in range(7))
 
@@ -235,11 +235,11 @@ def test_alike_nodes_are_tried_once():
 
 
 def test_nodes_on_which_nothing_helps_are_tried_a_few_a_round_and_not_again():
-    world = World(nodes=40, gpus=1)
+    world = World(nodes=9, gpus=1)
     world.wait("p", mig_request("1g.10gb", selector="false"))
     for _ in range(3):
         assert world.wishes("p") == ({}, {})
-    assert len(world.laid_out) == len(set(world.laid_out)) == 40
+    assert len(world.laid_out) == len(set(world.laid_out)) == 9
     world.hold("other", "n7", 0, "gpu")
     world.release("other")
     world.laid_out.clear()
@@ -248,11 +248,11 @@ def test_nodes_on_which_nothing_helps_are_tried_a_few_a_round_and_not_again():
 
 
 def test_a_claim_that_tells_cards_apart_finds_its_own_in_time():
-    world = World(nodes=40, gpus=1)
-    uuid = world.gpu("n33", 0).uuid
+    world = World(nodes=9, gpus=1)
+    uuid = world.gpu("n8", 0).uuid
     world.wait("p", ratio_request(percent=10, selector=f'device.attributes["rootport.dev"].uuid == "{uuid}"'))
     found = [list(world.wishes("p")[0]) for _ in range(3)]
-    assert found == [[], [], ["n33"]]
+    assert found == [[], [], ["n8"]]
 
 
 def test_in_the_full_layout_nothing_is_wished():
@@ -309,6 +309,16 @@ class TestKeeping:
         world.release("other")
         assert world.wishes("p", kept=own)[0] == wishes
 
+    def test_nothing_is_worked_out_again_while_the_node_is_as_it_was(self):
+        world = World(gpus=2)
+        pods = [f"p{number}" for number in range(4)]
+        for pod in pods:
+            world.wait(pod, mig_request("2g.20gb"))
+        wishes, own = world.wishes(*pods)
+        world.laid_out.clear()
+        assert world.wishes(*pods, kept=own) == (wishes, own)
+        assert world.laid_out == []
+
     def test_it_is_open_once_it_is_published(self):
         world = World(gpus=1)
         world.wait("p", mig_request("1g.10gb"))
@@ -339,7 +349,7 @@ class TestKeeping:
         world = World(nodes=2, gpus=1)
         world.wait("p", mig_request("1g.10gb"))
         _, own = world.wishes("p")
-        del world.inventories["n1"]
+        world.remove_node("n1")
         assert list(world.wishes("p", kept=own)[0]) == ["n2"]
 
     def test_another_pod_does_not_change_the_gpu_back(self):
