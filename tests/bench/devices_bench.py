@@ -21,6 +21,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -326,7 +327,7 @@ def _fill(server: MemoryApiServer, nodes: int) -> list[JsonObject]:
         (node,) = [item for kind, item in found if kind is Kind.NODE]
         claims = [item for kind, item in found if kind is Kind.CLAIM]
         name = node["metadata"]["name"]
-        inventory = template.renamed(name)
+        inventory = own_identities(template.renamed(name), number)
         node["metadata"]["uid"] = uid = f"uid-{name}"
         server.put("nodes", [node])
         wire = node_inventory(inventory).to_wire()
@@ -341,6 +342,23 @@ def _fill(server: MemoryApiServer, nodes: int) -> list[JsonObject]:
         server.put("devices", _devices(inventory, claims, uid))
         given += claims
     return given
+
+
+def own_identities(inventory: Inventory, number: int) -> Inventory:
+    """Return the inventory with UUIDs and GUIDs as no other node has them: equal machines differ in these."""
+
+    def guid(place: int) -> str:
+        text = f"{(number << 8) + place + 1:016x}"
+        return ":".join(text[at : at + 4] for at in range(0, 16, 4))
+
+    gpus = (
+        replace(gpu, uuid=f"GPU-{number:08x}-0000-4000-8000-{place:012x}") for place, gpu in enumerate(inventory.gpus)
+    )
+    nics = (
+        replace(nic, ports=tuple(replace(port, guid=guid(place)) for port in nic.ports))
+        for place, nic in enumerate(inventory.nics)
+    )
+    return replace(inventory, gpus=tuple(gpus), nics=tuple(nics))
 
 
 def _devices(inventory: Inventory, claims: list[JsonObject], uid: str) -> Iterator[JsonObject]:
