@@ -1,7 +1,9 @@
 """The counters of one GPU: what makes its modes, and its MIG partitions, exclude each other in the scheduler.
 
-A GPU with MIG partitions has a counter for each memory slice. The whole GPU and its percent device consume all of them,
-a partition those that it covers; so two devices of which one would need what the other has are never given at once.
+A GPU of which MIG partitions are published has a counter for each memory slice. The whole GPU and its percent device
+consume all of them, a partition those that it covers; so two devices of which one would need what the other has are
+never given at once. A memory slice needs no counter where another one has all partitions that cover it (the eighth of
+an H100): whatever the first keeps apart, the second does as well.
 
 Memory slices are not all that a partition needs: there are compute slices, engines, and a largest number of instances a
 profile. A counter is made for such a thing only where partitions on disjoint memory slices, within the counters made
@@ -19,18 +21,33 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
-from driver.model.devices import MigProfile
+from driver.model.devices import MigPlacement, MigProfile
 from driver.model.parts import MigPartition
 
-__all__ = ["ONE_GPU", "GpuCounters", "mig_counters", "slice_count", "whole_counters"]
+__all__ = [
+    "ONE_GPU",
+    "GpuCounters",
+    "Scarce",
+    "fit_together",
+    "mig_counters",
+    "scarce_things",
+    "slice_count",
+    "whole_counters",
+]
 
 _MOST_STEPS: Final = 10_000
 _KINDS_OF_GPUS: Final = 64
 
+_Labels: TypeAlias = tuple[tuple[MigProfile, str], ...]
+"""A GPU's profiles, each with its label."""
+
+_Places: TypeAlias = tuple[tuple[int, MigPlacement], ...]
+"""Where partitions are, each with NVML's number of its profile."""
+
 ONE_GPU: Final = "gpu"
-"""The counter of a GPU without MIG partitions: it is there once, for one mode."""
+"""The counter of a GPU of which no MIG partitions are published: it is there once, for one mode."""
 
 # By the names of nvidia-smi's columns (mig -lgip). Scarce ones first: their counters often make others needless.
 _RESOURCES: Final[Mapping[str, Callable[[MigProfile], int]]] = {
@@ -60,14 +77,19 @@ class GpuCounters:
 
     def of_partition(self, partition: MigPartition) -> dict[str, int]:
         """Return what a partition consumes."""
-        place = partition.placement
-        slices = {_memory_slice(number): 1 for number in range(place.start, place.start + place.size)}
+        slices = {name: 1 for number in _covered(partition.placement) if (name := _memory_slice(number)) in self.totals}
         return slices | dict(self.of_profile[partition.profile.profile_id])
 
 
 @dataclass(frozen=True, slots=True)
-class _Scarce:
-    """A thing of which there may be too little: how much there is, and how much an instance of each profile takes."""
+class Scarce:
+    """A thing of which there may be too little.
+
+    Attributes:
+        name: The name of its counter.
+        total: How much there is.
+        weights: NVML's number of a profile → how much an instance takes.
+    """
 
     name: str
     total: int
@@ -91,9 +113,40 @@ def whole_counters() -> GpuCounters:
     return GpuCounters(totals={ONE_GPU: 1}, of_all={ONE_GPU: 1}, of_profile={})
 
 
-def mig_counters(partitions: Iterable[MigPartition]) -> GpuCounters:
-    """Return the counters of a GPU with these partitions: all placements of all its profiles, at least one."""
-    return _counters(tuple({partition.profile: partition.label for partition in partitions}.items()))
+def mig_counters(partitions: Iterable[MigPartition], every: Iterable[MigPartition] | None = None) -> GpuCounters:
+    """Return the counters of a GPU.
+
+    Args:
+        partitions: Those that are published; at least one.
+        every: All that it could publish, which tell how much it has of everything; None for ``partitions``.
+    """
+    published = tuple(partitions)
+    places = tuple((partition.profile.profile_id, partition.placement) for partition in published)
+    return _counters(_labels(published if every is None else every), places)
+
+
+def scarce_things(every: Iterable[MigPartition]) -> tuple[Scarce, ...]:
+    """Return everything of which partitions may want more than their GPU has.
+
+    Args:
+        every: All partitions that the GPU could publish, which tell how much it has.
+    """
+    return _scarce(_labels(every))
+
+
+def fit_together(partitions: Iterable[MigPartition], things: Sequence[Scarce]) -> bool:
+    """Return whether these partitions can all be in use at once.
+
+    Args:
+        partitions: Partitions of one GPU.
+        things: What they may want too much of (:func:`scarce_things`).
+    """
+    chosen = tuple(partitions)
+    covered = [number for partition in chosen for number in _covered(partition.placement)]
+    if len(set(covered)) < len(covered):
+        return False
+    numbers = [partition.profile.profile_id for partition in chosen]
+    return all(sum(scarce.weights[number] for number in numbers) <= scarce.total for scarce in things)
 
 
 def slice_count(profiles: Iterable[MigProfile]) -> int:
@@ -101,38 +154,57 @@ def slice_count(profiles: Iterable[MigProfile]) -> int:
     return max(place.start + place.size for profile in profiles for place in profile.placements)
 
 
+def _labels(partitions: Iterable[MigPartition]) -> _Labels:
+    return tuple({partition.profile: partition.label for partition in partitions}.items())
+
+
 @lru_cache(maxsize=_KINDS_OF_GPUS)
-def _counters(labels: tuple[tuple[MigProfile, str], ...]) -> GpuCounters:
-    profiles = tuple(profile for profile, _ in labels)
-    slices = {_memory_slice(number): 1 for number in range(slice_count(profiles))}
-    needed: list[_Scarce] = []
+def _counters(labels: _Labels, places: _Places) -> GpuCounters:
+    slices = {_memory_slice(number): 1 for number in _slices_that_tell_apart(places)}
+    needed: list[Scarce] = []
     steps = _Steps(_MOST_STEPS)
-    for scarce in _scarce_things(labels):
-        if _can_run_out(scarce, profiles, needed, steps):
+    for scarce in _scarce(labels):
+        if _can_run_out(scarce, places, needed, steps):
             needed.append(scarce)
     of_profile = {
-        profile.profile_id: {
-            scarce.name: scarce.weights[profile.profile_id] for scarce in needed if scarce.weights[profile.profile_id]
-        }
-        for profile in profiles
+        number: {scarce.name: scarce.weights[number] for scarce in needed if scarce.weights[number]}
+        for number in dict.fromkeys(number for number, _ in places)
     }
     totals = slices | {scarce.name: scarce.total for scarce in needed}
     return GpuCounters(totals=totals, of_all=slices, of_profile=of_profile)
 
 
-def _scarce_things(labels: Sequence[tuple[MigProfile, str]]) -> Iterator[_Scarce]:
+def _slices_that_tell_apart(places: _Places) -> list[int]:
+    """Return the memory slices that need a counter: all but those whose partitions all cover another one as well."""
+    covering: dict[int, set[int]] = {}
+    for index, (_, place) in enumerate(places):
+        for number in _covered(place):
+            covering.setdefault(number, set()).add(index)
+    kept: list[int] = []
+    for number in sorted(covering, key=lambda number: (-len(covering[number]), number)):
+        if not any(covering[number] <= covering[other] for other in kept):
+            kept.append(number)
+    return sorted(kept)
+
+
+@lru_cache(maxsize=_KINDS_OF_GPUS)
+def _scarce(labels: _Labels) -> tuple[Scarce, ...]:
+    return tuple(_things(labels))
+
+
+def _things(labels: _Labels) -> Iterator[Scarce]:
     """Yield everything that may run out, with a total that NVML vouches for."""
     profiles = [profile for profile, _ in labels]
     for name, amount in _RESOURCES.items():
         # NVML does not report how much a GPU has. It has what as many instances of a profile as fit would have.
-        total = max(amount(profile) * profile.max_instances for profile in profiles)
-        yield _Scarce(name, total, {profile.profile_id: amount(profile) for profile in profiles})
+        total = max((amount(profile) * profile.max_instances for profile in profiles), default=0)
+        yield Scarce(name, total, {profile.profile_id: amount(profile) for profile in profiles})
     for one, label in labels:
         weights = {profile.profile_id: int(profile is one) for profile in profiles}
-        yield _Scarce(f"max-{label}", one.max_instances, weights)
+        yield Scarce(f"max-{label}", one.max_instances, weights)
 
 
-def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Sequence[_Scarce], steps: _Steps) -> bool:
+def _can_run_out(scarce: Scarce, places: _Places, counted: Sequence[Scarce], steps: _Steps) -> bool:
     """Whether partitions on disjoint memory slices that keep to ``counted`` can want more than there is.
 
     Weighted interval scheduling: for each end, and for each use of what is counted, the most that partitions before
@@ -140,13 +212,11 @@ def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Seque
     """
     totals = tuple(known.total for known in counted)
     ending: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}
-    for profile in profiles:
-        number = profile.profile_id
+    for number, place in places:
         uses = tuple(known.weights[number] for known in counted)
-        for place in profile.placements:
-            ending.setdefault(place.start + place.size, []).append((place.start, scarce.weights[number], uses))
+        ending.setdefault(place.start + place.size, []).append((place.start, scarce.weights[number], uses))
     best: list[dict[tuple[int, ...], int]] = [{tuple(0 for _ in counted): 0}]
-    for end in range(1, slice_count(profiles) + 1):
+    for end in range(1, max(ending) + 1):
         here = dict(best[end - 1])
         for start, weight, uses in ending.get(end, ()):
             if not steps.take(len(best[start]) * (1 + len(counted))):
@@ -157,6 +227,10 @@ def _can_run_out(scarce: _Scarce, profiles: Sequence[MigProfile], counted: Seque
                     here[used] = max(here.get(used, 0), most + weight)
         best.append(here)
     return max(best[-1].values()) > scarce.total
+
+
+def _covered(place: MigPlacement) -> range:
+    return range(place.start, place.start + place.size)
 
 
 def _memory_slice(number: int) -> str:

@@ -36,15 +36,15 @@ class GpuDevices:
     """The devices that are published of one GPU.
 
     Attributes:
-        offer: In which ways the GPU is on offer.
+        offer: The devices.
         policy: The rules for its shares.
-        counter_set: The name of its counter set in the pool.
+        counter_set: The name of its counter set in the pool; None where the API server keeps no counters.
         domains: The link domains of all GPUs of the node.
     """
 
     offer: GpuOffer
     policy: GpuPolicy
-    counter_set: str
+    counter_set: str | None
     domains: Mapping[PciAddress, PciAddress]
 
     def whole(self) -> Iterator[Device]:
@@ -84,7 +84,7 @@ class GpuDevices:
 
     def counters(self) -> Iterator[CounterSet]:
         """Yield the GPU's counters, if it needs any."""
-        if self.offer.counters is not None:
+        if self.offer.counters is not None and self.counter_set is not None:
             yield CounterSet(name=self.counter_set, counters=_counters(self.offer.counters.totals))
 
     def _shareable(
@@ -100,7 +100,7 @@ class GpuDevices:
         )
 
     def _consumes(self, amounts: Mapping[str, int] | None) -> tuple[DeviceCounterConsumption, ...]:
-        if amounts is None:
+        if amounts is None or self.counter_set is None:
             return ()
         return (DeviceCounterConsumption(counter_set=self.counter_set, counters=_counters(amounts)),)
 

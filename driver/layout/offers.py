@@ -6,25 +6,30 @@ Each GPU is judged by itself: one that NVML describes badly loses its partitions
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, get_args
 
-from driver.api.gpu_policies import GpuPolicy
+from driver.api.gpu_policies import GpuMode, GpuPolicy
 from driver.api.validation.names import label
-from driver.layout.counters import GpuCounters, mig_counters, slice_count, whole_counters
+from driver.layout.counters import GpuCounters, fit_together, mig_counters, scarce_things, slice_count, whole_counters
 from driver.layout.limits import COUNTERS_PER_SET
 from driver.layout.partition_order import partitions_in_order
 from driver.layout.values import identifier
 from driver.model.devices import DeviceName, DeviceType, Gpu
 from driver.model.parts import GpuRatio, MigPartition, gpu_parts, has_static_layout, mig_mode_is_fixed
+from driver.model.pci import PciAddress, PciePath
 
-__all__ = ["MOST_PARTITIONS", "GpuOffer", "gpu_offer", "memory_of"]
+__all__ = ["MOST_PARTITIONS", "GpuOffer", "all_modes", "gpu_offer", "memory_of"]
 
 MOST_PARTITIONS: Final = 64
 """Of one GPU. No GPU has as many (an H100 has 25); NVML that lists more is broken, and a slice holds no more."""
 
 _INT64: Final = 2**63 - 1
+_ALL: Final = frozenset[GpuMode](get_args(GpuMode))
+_KINDS_OF_GPUS: Final = 256
+_DIGITS: Final = str.maketrans("123456789abcdef", "0" * 15)
 _PARTITIONED: Final = "an administrator has partitioned it: its MIG partitions are published instead"
 _PARTITIONED_ODDLY: Final = "an administrator has partitioned it in a way that cannot be published"
 _IN_MIG_MODE: Final = "MIG mode is on, and NVML reports no partition that could be given"
@@ -42,15 +47,15 @@ _STATIC_POLICY: Final = "an administrator has partitioned it, and the GpuPolicie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuOffer:
-    """What is published of one GPU.
+    """In which ways a GPU is on offer, or those of them that are published.
 
     Attributes:
         gpu: The GPU.
         is_whole: Whether the GPU itself is.
         ratio: Its percent device; None where that is not.
         partitions: Its partitions, in the order in which they are published.
-        counters: What makes these exclude each other; None where nothing has to.
-        left_out: Why something is not published: by the GPU's name, or, of its partitions, by the beginning of theirs.
+        counters: What makes these exclude each other; None where all of them can be in use at once.
+        left_out: Why something is not on offer: by the GPU's name, or, of its partitions, by the beginning of theirs.
     """
 
     gpu: Gpu
@@ -63,6 +68,14 @@ class GpuOffer:
     def __bool__(self) -> bool:
         return bool(self.is_whole or self.ratio or self.partitions)
 
+    def only(self, names: Collection[DeviceName]) -> GpuOffer:
+        """Return the offer with these devices alone, and with the counters that they need among themselves."""
+        is_whole = self.is_whole and self.gpu.name in names
+        ratio = self.ratio if self.ratio is not None and self.ratio.name in names else None
+        partitions = tuple(partition for partition in self.partitions if partition.name in names)
+        counters = _counters(partitions, self.partitions, modes=is_whole + (ratio is not None))
+        return replace(self, is_whole=is_whole, ratio=ratio, partitions=partitions, counters=counters)
+
 
 def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuOffer:
     """Return the ways in which a GPU is on offer, under its rules.
@@ -73,6 +86,35 @@ def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuO
         has_counters: Whether counters can make its ways exclude each other. Otherwise it is on offer in one way: whole,
             or else by percent, or else by the partitions of a static layout.
     """
+    # A cluster has a few kinds of GPUs, and what distinguishes one from the next makes no difference here.
+    zeros = PciAddress(gpu.address.translate(_DIGITS))
+    kind = replace(gpu, address=zeros, pcie=PciePath(), index=0, minor=None, uuid=None, links=())
+    offer = _offer(kind, policy, has_counters=has_counters)
+    of_kind, of_gpu = kind.name.removeprefix(DeviceType.GPU), gpu.name.removeprefix(DeviceType.GPU)
+    return replace(
+        offer,
+        gpu=gpu,
+        ratio=None if offer.ratio is None else GpuRatio(gpu=gpu),
+        partitions=tuple(_of(gpu, partition) for partition in offer.partitions),
+        left_out=tuple((DeviceName(name.replace(of_kind, of_gpu, 1)), reason) for name, reason in offer.left_out),
+    )
+
+
+def all_modes(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
+    """Return the offer of a GPU if its rules were the same, but offered it in every mode that its hardware has."""
+    if set(policy.modes) >= _ALL:
+        return gpu_offer(gpu, policy)
+    return gpu_offer(gpu, policy.model_copy(update={"modes": (*policy.modes, *sorted(_ALL - {*policy.modes}))}))
+
+
+def memory_of(gpu: Gpu) -> int | None:
+    """Return the card's memory in bytes; None where it is not known, or no amount that Kubernetes could hold."""
+    memory = gpu.memory_bytes
+    return memory if memory is not None and 0 < memory <= _INT64 else None
+
+
+@lru_cache(maxsize=_KINDS_OF_GPUS)
+def _offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool) -> GpuOffer:
     parts = tuple(gpu_parts(gpu))
     found = tuple(part for part in parts if isinstance(part, MigPartition))
     odd = _odd(found) if found else None
@@ -100,15 +142,19 @@ def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuO
         is_whole=is_whole,
         ratio=ratio,
         partitions=partitions,
-        counters=_counters(gpu, partitions, modes=is_whole + (ratio is not None)),
+        counters=_counters(partitions, partitions, modes=is_whole + (ratio is not None)),
         left_out=tuple(left_out),
     )
 
 
-def memory_of(gpu: Gpu) -> int | None:
-    """Return the card's memory in bytes; None where it is not known, or no amount that Kubernetes could hold."""
-    memory = gpu.memory_bytes
-    return memory if memory is not None and 0 < memory <= _INT64 else None
+def _of(gpu: Gpu, partition: MigPartition) -> MigPartition:
+    return MigPartition(
+        gpu=gpu,
+        profile=partition.profile,
+        placement=partition.placement,
+        label=partition.label,
+        instance=partition.instance,
+    )
 
 
 def _in_the_way(gpu: Gpu, policy: GpuPolicy, *, has_usable_partitions: bool) -> str | None:
@@ -128,12 +174,14 @@ def _in_the_way(gpu: Gpu, policy: GpuPolicy, *, has_usable_partitions: bool) -> 
     return _IN_FIXED_MODE if "mig" in policy.modes else _NO_MODE
 
 
-def _counters(gpu: Gpu, partitions: Sequence[MigPartition], *, modes: int) -> GpuCounters | None:
-    if has_static_layout(gpu):
-        return None  # they are there all at once
-    if partitions:
-        return mig_counters(partitions)
-    return whole_counters() if modes > 1 else None
+def _counters(partitions: Sequence[MigPartition], every: Sequence[MigPartition], *, modes: int) -> GpuCounters | None:
+    """Return what makes devices of a GPU exclude each other: partitions, and so many ways to give all of it."""
+    if not partitions:
+        return whole_counters() if modes > 1 else None
+    # Those of a static layout are there all at once.
+    if has_static_layout(partitions[0].gpu) or (not modes and fit_together(partitions, scarce_things(every))):
+        return None
+    return mig_counters(partitions, every)
 
 
 def _odd(partitions: Sequence[MigPartition]) -> str | None:

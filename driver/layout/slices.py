@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 from driver import DRIVER_NAME
@@ -32,14 +33,15 @@ from driver.layout.gpu_devices import GpuDevices
 from driver.layout.names import slice_name
 from driver.layout.neighbours import link_domains
 from driver.layout.nic_devices import NicDevices, nic_offer, on_rail_by
-from driver.layout.offers import gpu_offer
+from driver.layout.offers import GpuOffer, all_modes, gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
 from driver.layout.remembered import Remembered
-from driver.layout.taints import health_taints, node_taints, with_taints
+from driver.layout.taints import closed_taints, health_taints, node_taints, with_taints
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices
+from driver.model.pci import PciAddress
 
 __all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
 
@@ -50,6 +52,7 @@ _NO_NODES: Final = (
 )
 _NOTHING_KNOWN: Final = NodeHealth()
 _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
+_EVERYTHING: Final[Mapping[DeviceName, frozenset[DeviceName]]] = MappingProxyType({})
 _NO_UID: Final = ""
 _FIRST_GENERATION: Final = 1
 # Sixty-four H100s in every way are 1,728 devices, which consume 4,608 counters.
@@ -57,13 +60,15 @@ _MOST_DEVICES: Final = 4096
 _MOST_COUNTERS: Final = 16384
 
 
-def resource_slices(
+def resource_slices(  # noqa: PLR0913 - all by name
     inventory: Inventory,
     *,
     policies: GpuPolicies = DEFAULT_POLICIES,
     nic_policies: NicPolicies = DEFAULT_NIC_POLICIES,
     has_counters: bool = True,
     has_shares: bool = True,
+    only: Mapping[DeviceName, frozenset[DeviceName]] = _EVERYTHING,
+    closed: Collection[DeviceName] = (),
     health: NodeHealth = _NOTHING_KNOWN,
     other_taints: Mapping[str, Sequence[resource_v1.DeviceTaint]] = _NO_TAINTS,
 ) -> tuple[resource_v1.ResourceSlice, ...]:
@@ -73,10 +78,12 @@ def resource_slices(
     them those that fit what the cluster has.
 
     The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
-    with equal hardware, and nothing wrong with it, share the tuples of devices (``is``), so that consumers can cache by
-    identity. Slices with the GPUs' counters come last.
+    with equal hardware of which the same is published, and nothing wrong with it, share the tuples of devices (``is``),
+    so that consumers can cache by identity. Slices with the GPUs' counters come last.
 
-    A device that must not be given stays where it is, with a taint: the order of allocation is a matter of hardware.
+    A GPU has counters exactly where not all of its published devices can be in use at once. A device that must not be
+    given stays where it is, with a taint: the order of allocation is a matter of hardware. Only partitions of GPUs that
+    are not published whole come before those of GPUs that are.
 
     Args:
         inventory: The node.
@@ -86,6 +93,11 @@ def resource_slices(
             GPU is published in one way, because nothing would make the ways exclude each other.
         has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
             pool of VFs would be given once, so they are published by name.
+        only: By the GPU's name, the devices of it that are published, of all that its hardware can be given as, whether
+            or not the policies offer them: what is in use has to stay. Of a GPU that is not named, all that the
+            policies offer is published.
+        closed: Published devices that nothing new may be given, so that their GPU can change its mode: they have the
+            taint :data:`driver.layout.taints.MODE_CHANGE_TAINT`.
         health: What is wrong with the devices, and whether any of them can be prepared.
         other_taints: The taints that others have put on devices, by their names in the slices; they stay.
 
@@ -104,9 +116,10 @@ def resource_slices(
         fpgas=inventory.fpgas,
         names_device_nodes=_names_device_nodes(inventory),
         has_counters=has_counters,
+        only=tuple(only.get(gpu.name) for gpu in inventory.gpus),
     )
     parts = _REMEMBERED.of(hardware, lambda: _chunks(hardware))
-    taints = (health_taints(inventory, health), node_taints(parts, health), other_taints)
+    taints = (health_taints(inventory, health), closed_taints(closed), node_taints(parts, health), other_taints)
     parts = with_taints(parts, *taints)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=_FIRST_GENERATION, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)
@@ -228,6 +241,7 @@ class _Hardware:
     fpgas: tuple[Fpga, ...]
     names_device_nodes: bool
     has_counters: bool
+    only: tuple[frozenset[DeviceName] | None, ...]
 
 
 def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
@@ -239,11 +253,14 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
 
     domains = link_domains(gpus)
     policies = {gpu.address: policy for gpu, policy in zip(gpus, hardware.rules, strict=True)}
-    offers = {
-        gpu.address: gpu_offer(gpu, policies[gpu.address], has_counters=hardware.has_counters)
-        for gpu in gpus
-        if can_be_given(gpu)
-    }
+    # What the policies offer decides the order; what is published of it changes from hour to hour.
+    offers: dict[PciAddress, GpuOffer] = {}
+    published: dict[PciAddress, GpuOffer] = {}
+    for gpu, only in zip(gpus, hardware.only, strict=True):
+        if can_be_given(gpu):
+            policy = policies[gpu.address]
+            offers[gpu.address] = gpu_offer(gpu, policy, has_counters=hardware.has_counters)
+            published[gpu.address] = offers[gpu.address] if only is None else all_modes(gpu, policy).only(only)
     nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
     nic_offers = {
         nic.address: nic_offer(nic, nic_policies[nic.address], names_device_nodes=names_device_nodes) for nic in nics
@@ -252,7 +269,9 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
 
     def in_order(*, whole: bool) -> list[Gpu]:
         # Groups are of GPUs that are given alike: one in partitions is no use to a claim for four whole ones.
-        alike = [offer.gpu for offer in offers.values() if offer and offer.is_whole is whole]
+        alike = [
+            offer.gpu for address, offer in offers.items() if (offer or published[address]) and offer.is_whole is whole
+        ]
         return gpus_in_order(alike, usable_nics, domains)
 
     wholes, never_whole = in_order(whole=True), in_order(whole=False)
@@ -261,9 +280,15 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     of_nics = NicDevices(netns_mode=hardware.netns_mode)
     # Shares and partitions first come from GPUs that nobody can have whole.
     gpu_devices = [
-        GpuDevices(offer=offers[gpu.address], policy=policies[gpu.address], counter_set=f"g{position}", domains=domains)
+        GpuDevices(
+            offer=published[gpu.address],
+            policy=policies[gpu.address],
+            counter_set=f"g{position}" if hardware.has_counters else None,
+            domains=domains,
+        )
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
+    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: of_gpu.offer.is_whole or of_gpu.offer.ratio is not None)
     devices = chain(
         (device for of_gpu in gpu_devices for device in of_gpu.whole()),
         (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
@@ -274,7 +299,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         ),
         (fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
         (device for of_gpu in gpu_devices for device in of_gpu.ratio()),
-        (device for of_gpu in gpu_devices for device in of_gpu.partitions()),
+        (device for of_gpu in partitioned_first for device in of_gpu.partitions()),
     )
     return chunks(_bounded(devices), [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
 

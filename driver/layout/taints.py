@@ -6,18 +6,21 @@ Source of the rules: KEP-5055 (device taints and tolerations); limits of k8s.io/
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from driver.api.resource_v1 import DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout.chunks import Chunk, chunks
-from driver.model.devices import Device, Gpu, RdmaNic
+from driver.model.devices import Device, DeviceName, Gpu, RdmaNic
 from driver.model.health import CANNOT_PREPARE_TAINT, LINK_DOWN_FAULT, UNHEALTHY_TAINT, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import RdmaVfPool, gpu_parts
 
-__all__ = ["health_taints", "node_taints", "with_taints"]
+__all__ = ["MODE_CHANGE_TAINT", "closed_taints", "health_taints", "node_taints", "with_taints"]
+
+MODE_CHANGE_TAINT: Final = "rootport.dev/mode-change"
+"""The key of the taint of a device that nothing new is given, because its GPU is to be given in another way."""
 
 _MOST: Final = 16  # ResourceSlice validation: DeviceTaintsMaxLength
 _ODD_REASON: Final = "unknown"
@@ -41,6 +44,14 @@ def health_taints(inventory: Inventory, health: NodeHealth) -> dict[str, tuple[D
         if worst is not None:
             taints |= dict.fromkeys(_names(device), (_taint(worst),))
     return taints
+
+
+def closed_taints(closed: Collection[DeviceName]) -> dict[str, tuple[DeviceTaint, ...]]:
+    """Return the taint of each device that leaves the slices once nothing can be under way to it, by its name.
+
+    What has the device keeps it: NoSchedule. The time is left to the API server, as for the taints of health.
+    """
+    return dict.fromkeys(closed, (DeviceTaint(key=MODE_CHANGE_TAINT, effect="NoSchedule"),))
 
 
 def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:

@@ -338,7 +338,7 @@ def test_a_node_that_would_have_more_devices_in_its_slices_than_any_machine_is_r
             max_instances=99,
             placements=tuple(MigPlacement(start=start, size=size) for start in range(33 - size)),
         )
-        for size in (16, 17, 18, 19)
+        for size in (1, 17, 18)
     )
     gpus = [mig_gpu(f"{bus:02x}", wide) for bus in range(1, 65)]
     with pytest.raises(InputError, match="more than 4096 devices, or these would consume more than 16384 counters"):
