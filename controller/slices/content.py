@@ -44,7 +44,7 @@ def spec_wire(spec: ResourceSliceSpec) -> JsonObject:
     wire = spec.model_copy(update={"devices": (), "shared_counters": ()}).to_wire()
     for field, items in (("devices", spec.devices), ("sharedCounters", spec.shared_counters)):
         if items:
-            wire[field] = [_wire(item) for item in items]
+            wire[field] = _wires(items)
     return wire
 
 
@@ -87,7 +87,8 @@ def read(stored: JsonObject) -> ResourceSliceSpec | None:
 
 def _are_stored(wanted: Sequence[_ItemT], stored: Sequence[object], model: type[_ItemT]) -> bool:
     return len(wanted) == len(stored) and all(
-        _wire(item) == wire or _means(item, wire, model) for item, wire in zip(wanted, stored, strict=True)
+        wire == found or _means(item, found, model)
+        for item, wire, found in zip(wanted, _wires(wanted), stored, strict=True)
     )
 
 
@@ -112,10 +113,9 @@ def _is_same(wanted: _Item, stored: _Item) -> bool:
     )
 
 
-def _wire(item: _Item) -> JsonObject:
+def _wires(items: Sequence[_Item]) -> list[JsonObject]:
     with _LOCK:
-        found = _WIRES.get(item)
-        return found if found is not None else _WIRES.put(item, _made(item))
+        return [_WIRES.get(item) or _WIRES.put(item, _made(item)) for item in items]
 
 
 def _made(item: _Item) -> JsonObject:

@@ -334,7 +334,7 @@ def _fill(server: MemoryApiServer, nodes: int) -> list[JsonObject]:
         wire["metadata"] |= {"generation": 1}
         wire["status"] = {"watched": sorted(device.name for device in inventory.devices())}
         server.put("nodeinventories", [wire])
-        renewed = {"renewTime": datetime.now(UTC).isoformat()}
+        renewed = {"renewTime": datetime.now(UTC).isoformat(), "holderIdentity": name}
         server.put("leases", [{"metadata": {"name": name, "namespace": "rootport-system"}, "spec": renewed}])
         server.put("resourceclaims", claims)
         slices = slice_changes(resource_slices(inventory), (), node_uid=uid).create
@@ -368,7 +368,7 @@ def _devices(inventory: Inventory, claims: list[JsonObject], uid: str) -> Iterat
     offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, has_counters=True)
     names = [device.name for device in inventory.devices()]
     pods = {
-        claim["metadata"]["uid"]: tuple(DevicePod(name=pod.name, uid=pod.uid) for pod in pod_consumers(claim))
+        claim["metadata"]["uid"]: tuple(DevicePod(name=pod.name, uid=pod.uid, containers=("main",)) for pod in pod_consumers(claim))
         for claim in claims
     }
     statuses = device_statuses(
