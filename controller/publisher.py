@@ -46,7 +46,7 @@ _EVENTS_PER_S: Final = 10.0
 _MAX_EVENT_DELAY_S: Final = 300.0
 # Their writes overlap: the API server takes longer for one than this process takes to decide it.
 _SLICE_WORKERS: Final = 4
-# So long the Device objects and claims are read later, while slices are due: after a start all are.
+# So long the Device objects are read later, while slices are due: after a start all are.
 _DEVICES_LATEST_S: Final = 60.0
 _WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
 # Longer than the controller's own Lease goes without a renewal while it leads.

@@ -130,8 +130,8 @@ class ClusterInformers:
 
         Args:
             stop: Ends the watches.
-            devices_after: Waits until it is time to read the Device objects and the claims: in a large cluster that
-                keeps the interpreter busy for longer than what decides about slices.
+            devices_after: Waits until it is time to read the Device objects, which decide about no slice, and are the
+                most objects of all.
         """
 
         def run(reflector: Reflector[Any], *, later: bool) -> None:
@@ -147,7 +147,7 @@ class ClusterInformers:
                 ("leases", self._leases, False),
                 ("resourceslices", self._slices, False),
                 ("devices", self._devices_seen, True),
-                ("resourceclaims", self._claims, True),
+                ("resourceclaims", self._claims, False),
             )
         ]
         for thread in threads:
