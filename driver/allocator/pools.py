@@ -83,6 +83,22 @@ class PoolIndex:
         self._views[node.metadata.name] = view
         return view
 
+    def view_with(self, node: Node, slices: Sequence[ResourceSlice]) -> NodeView:
+        """Return the view that a node would have if its pool had these slices instead of those that it has.
+
+        Args:
+            node: The node.
+            slices: All slices of one pool; at least one.
+
+        Raises:
+            AllocationError: A node selector is invalid.
+        """
+        replaced = _pool_id(slices[0])
+        others = [
+            item for pool in self.view(node).pools if pool.id != replaced for item in self._of_pool.get(pool.id, ())
+        ]
+        return PoolIndex((*others, *slices), self._features).view(node)
+
     def _add(self, item: ResourceSlice) -> None:
         spec = item.spec
         self._by_name[item.metadata.name] = item

@@ -95,6 +95,15 @@ class ClaimEffects:
             self._store.step("prepare: effect done")
         return made
 
+    def concern(self, claim_uid: str, state: OpenStore) -> bool:
+        """Whether a claim's entry has effects, or a file of the journal is there for it, whatever it says.
+
+        Raises:
+            InputError: ``claim_uid`` could not come from Kubernetes.
+        """
+        entry = state.entries.get(claim_uid)
+        return (entry is not None and bool(entry.effects)) or self._journal.has_file(claim_uid)
+
     def settle(self, claim: ClaimReference, state: OpenStore, *, former: Entry | None = None) -> None:
         """Undo those effects of a claim that its entry does not have, after a prepare or an unprepare, well or not.
 

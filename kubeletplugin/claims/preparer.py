@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from driver.adapters.host import HostRoot
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import InputError, NodeError, RootportError
+from driver.model.devices import MigInstance
 from driver.model.inventory import Inventory
 from driver.plan import Decision, HeldDevice, PreparePlan
 from driver.plan.effects import Effect
@@ -90,14 +92,10 @@ class Preparer:
         Returns:
             By claim UID, None where it is undone, or why it is not.
         """
-        answers: dict[str, RootportError | None] = {}
         try:
-            with self._store.opened() as state:
-                for claim in claims:
-                    answers[claim.uid] = self._removed(claim, state)
+            return self._store.together(lambda state: {claim.uid: self._removed(claim, state) for claim in claims})
         except RootportError as error:
-            answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
-        return answers
+            return {claim.uid: error for claim in claims}
 
     def remove(self, entries: Sequence[Entry]) -> Mapping[str, RootportError | None]:
         """As :meth:`unprepare`, but only where the entry still is what it was: else it was unprepared meanwhile.
@@ -105,9 +103,12 @@ class Preparer:
         Raises:
             NodeError: The state is not to be had.
         """
-        with self._store.opened() as state:
+
+        def remove(state: OpenStore) -> dict[str, RootportError | None]:
             same = [entry for entry in entries if state.entries.get(entry.uid) == entry]
             return {entry.uid: self._removed(entry.claim, state) for entry in same}
+
+        return self._store.together(remove)
 
     def mend(self) -> Mended:
         """Do the effects of prepared claims again where they are gone, and undo those that former claims left.
@@ -135,7 +136,11 @@ class Preparer:
         former = state.entries.get(claim.uid)
         try:
             with guarded("unprepare", f"claim {claim}"):
-                state.remove(claim)
+                if not self._effects.concern(claim.uid, state):
+                    state.remove(claim)
+                    return None
+                state.before_long_work()
+                state.remove_now(claim)
         except RootportError as error:
             return error
         # After the entry: what a crash leaves then is a leftover, never a prepared claim without its effects.
@@ -147,48 +152,53 @@ class Preparer:
     ) -> dict[str, ClaimPrepared | RootportError]:
         answers: dict[str, ClaimPrepared | RootportError] = {}
         try:
-            with self._store.opened() as state:
-                for claim in claims:
-                    answer = self._from_state(claim, state, only_known=only_known)
-                    if answer is not None:
-                        answers[claim.uid] = answer
-            found = {claim.uid: self._read(claim) for claim in claims if claim.uid not in answers}
+            if known := [claim for claim in claims if self._store.may_have(claim.uid)]:
+                answers |= self._store.together(partial(self._from_state, known, only_known=only_known))
+            found = {claim.uid: self._read(claim, only_known) for claim in claims if claim.uid not in answers}
             answers |= {uid: item for uid, item in found.items() if isinstance(item, RootportError)}
-            if any(claim.uid not in answers for claim in claims):
-                with self._store.opened() as state:
-                    for claim in claims:
-                        item = found.get(claim.uid)
-                        if isinstance(item, ResourceClaim):
-                            answers[claim.uid] = self._from_claim(claim, item, state, only_known=only_known)
+            read = {claim: item for claim in claims if isinstance(item := found.get(claim.uid), ResourceClaim)}
+            if read:
+                answers |= self._store.together(partial(self._from_claims, read, only_known=only_known))
         except RootportError as error:
             answers |= {claim.uid: error for claim in claims if claim.uid not in answers}
         return answers
 
     def _from_state(
-        self, claim: ClaimReference, state: OpenStore, *, only_known: bool
-    ) -> ClaimPrepared | RootportError | None:
-        """Return the answer that needs no API server; None if the claim must be read from it.
+        self, claims: Sequence[ClaimReference], state: OpenStore, *, only_known: bool
+    ) -> dict[str, ClaimPrepared | RootportError]:
+        """Return the answers that need no API server; the other claims must be read from it.
 
         What is lent to a pod is so to that one alone, and the kubelet does not say for which pod it asks: a claim that
         went over to another pod while the kubelet was down is never unprepared in between.
         """
-        try:
-            with guarded("prepare", f"claim {claim}"):
-                entry = state.current(claim.uid)
-                if entry is not None and (only_known or not entry.lent_to):
-                    return self._again(entry, state)
-                if not only_known:
-                    state.begin(claim)
-        except RootportError as error:
-            return error
-        return None
+        answers: dict[str, ClaimPrepared | RootportError] = {}
+        for claim in claims:
+            try:
+                with guarded("prepare", f"claim {claim}"):
+                    entry = state.current(claim.uid)
+                    if entry is not None and (only_known or not entry.lent_to):
+                        answers[claim.uid] = self._again(entry, state)
+            except RootportError as error:
+                answers[claim.uid] = error
+        return answers
 
-    def _read(self, claim: ClaimReference) -> ResourceClaim | RootportError:
+    def _read(self, claim: ClaimReference, only_known: bool) -> ResourceClaim | RootportError:  # noqa: FBT001
         try:
             with guarded("prepare", f"claim {claim}"):
+                if not only_known:
+                    self._store.wanted.add(claim)
+                    self._store.step("prepare: begun")
                 return self._get_claim(claim)
         except RootportError as error:
             return error
+
+    def _from_claims(
+        self, claims: Mapping[ClaimReference, ResourceClaim], state: OpenStore, *, only_known: bool
+    ) -> dict[str, ClaimPrepared | RootportError]:
+        return {
+            reference.uid: self._from_claim(reference, claim, state, only_known=only_known)
+            for reference, claim in claims.items()
+        }
 
     def _from_claim(
         self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
@@ -206,26 +216,36 @@ class Preparer:
         entry = state.current(reference.uid)
         if entry is not None and (not entry.lent_to or entry.lent_to == _pods(claim)):
             return self._again(entry, state)
-        wanted = reference.uid in state.entries if only_known else state.has_begun(reference)
+        wanted = reference.uid in state.entries if only_known else self._store.wanted.has(reference)
         if not wanted:
             raise _unprepared(reference)
-        decision = self._decided(claim, state)
+        left = self._effects.left_on(reference.uid, state)
+        decision = self._decided(claim, state, left)
         # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
         # is planned anew, and refused then.
         refuse_overlap(reference, decision.held_devices, self._held(state))
+        targets = frozenset((*(use.gpu for use in decision.uses), *(use.vf or use.nic for use in decision.nic_uses)))
+        if not (
+            decision.effects
+            or left & targets
+            or reference.uid in state.entries
+            or self._effects.concern(reference.uid, state)
+        ):
+            return self._added(decision, {}, state.add, state.remove)
+        state.before_long_work()
         try:
-            return self._acted(decision, state)
+            made = self._effects.do(decision.claim, decision.effects, targets, state)
+            return self._added(decision, made, state.add_now, state.remove_now)
         finally:
             # Well or not: undone is what the claim's entry, if there is one now, does not have.
             self._effects.settle(reference, state)
 
-    def _decided(self, claim: ResourceClaim, state: OpenStore) -> Decision:
+    def _decided(self, claim: ResourceClaim, state: OpenStore, left: frozenset[str]) -> Decision:
         """Decide how to prepare a claim, with VFs on which nothing is left, as long as there are any."""
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
         nics = nics_beside(uid, self._held(state), former.held_devices if former else ())
-        left = self._effects.left_on(uid, state)
         if left:
             try:
                 return self._planner.decide(claim, inventory, nics.with_taken(left))
@@ -238,30 +258,33 @@ class Preparer:
         running = (entry for entry in state.entries.values() if entry.boot_id == self._store.boot_id)
         return [held for entry in running for held in entry.held_devices]
 
-    def _acted(self, decision: Decision, state: OpenStore) -> ClaimPrepared:
-        """Do to the node everything that preparing the claim takes."""
-        targets = {
-            *(use.gpu for use in decision.uses),
-            *(use.vf or use.nic for use in decision.nic_uses),
-        }
-        made = self._effects.do(decision.claim, decision.effects, targets, state)
+    def _added(
+        self,
+        decision: Decision,
+        made: Mapping[Effect, MigInstance],
+        add: Callable[[Entry], None],
+        remove: Callable[[ClaimReference], None],
+    ) -> ClaimPrepared:
+        """Make the plan, now that its effects are done, and have it written."""
         mig_devices = {name: made[effect] for name, effect in decision.mig_effects.items() if effect in made}
         plan = self._planner.finish(decision, mig_devices=mig_devices)
         for note in plan.notes:
             _LOG.info("claim %s: %s", plan.claim, note)
         if plan.spec is None:
-            state.remove(plan.claim)
+            remove(plan.claim)
             return ClaimPrepared(devices=())
         self._check_device_nodes(plan)
         entry = entry_of_plan(plan, plan.spec, self._store.boot_id)
-        state.add(entry)
+        add(entry)
         return entry.answer
 
     def _again(self, entry: Entry, state: OpenStore) -> ClaimPrepared:
         """Return the answer for a claim that is prepared already, after its files and effects are restored."""
+        if entry.effects:
+            state.before_long_work()
         self._effects.revive(entry)
         state.restore(entry)
-        state.end(entry.claim)
+        self._store.wanted.remove(entry.claim)
         return entry.answer
 
     def _check_device_nodes(self, plan: PreparePlan) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from driver.adapters.files import cdi_files
-from driver.adapters.files.durable_files import entries, file_holds, os_errors_as_node_errors, remove_temporary_files
+from driver.adapters.files.durable_files import file_holds, os_errors_as_node_errors, remove_temporary_files
 from driver.api.resource_v1 import ClaimReference, ResourceClaim
 from driver.errors import RootportError
 from kubeletplugin.claims.effects import Mended, complete_journal
@@ -22,7 +22,7 @@ from kubeletplugin.claims.preparer import ClaimGoneError, Preparer
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.entry import Entry
 from kubeletplugin.state.metadata_files import claim_folders, remove_metadata, remove_metadata_leftovers
-from kubeletplugin.state.store import CHECKPOINT, PREPARING, ClaimStore, OpenStore
+from kubeletplugin.state.store import CHECKPOINT, ClaimStore, OpenStore
 
 __all__ = ["ReconcileReport", "Reconciler", "RecoveryReport", "recover"]
 
@@ -159,11 +159,8 @@ def _is_whole(entry: Entry, store: ClaimStore) -> bool:
 
 def _remove_old_notes(store: ClaimStore, report: RecoveryReport) -> None:
     """Remove the notes of calls that a crash cut short, for claims that the kubelet never named again."""
-    with report.noting(), os_errors_as_node_errors(f"{store.plugin_dir / PREPARING} cannot be cleaned"):
-        oldest = time.time() - _NOTES_KEPT_S
-        for path in entries(store.plugin_dir / PREPARING):
-            if path.lstat().st_mtime < oldest:
-                path.unlink(missing_ok=True)
+    with report.noting():
+        store.wanted.remove_older(time.time() - _NOTES_KEPT_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class FileLock:
         """
         deadline = time.monotonic() + self._timeout_s
         if not self._threads.acquire(timeout=self._timeout_s):
-            raise self._late("another call to this instance")
+            raise self.late()
         try:
             with os_errors_as_node_errors(f"the lock of the plugin's state {self._path} cannot be taken"):
                 descriptor = self._taken(deadline)
@@ -61,6 +61,10 @@ class FileLock:
                 os.close(descriptor)
         finally:
             self._threads.release()
+
+    def late(self) -> NodeError:
+        """Return the error of a thread that has waited too long for others of this process."""
+        return self._late("another call to this instance")
 
     def _taken(self, deadline: float) -> int:
         """Return the locked file's descriptor; closing it unlocks."""

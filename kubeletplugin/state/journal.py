@@ -96,6 +96,14 @@ class EffectJournal:
         """
         return self._of_this_boot(self._read(self._path(claim_uid), claim_uid, mend=True))
 
+    def has_file(self, claim_uid: str) -> bool:
+        """Whether there is a file for a claim, that can be read or not.
+
+        Raises:
+            InputError: ``claim_uid`` could not come from Kubernetes.
+        """
+        return os.path.lexists(self._path(claim_uid))
+
     def all(self) -> dict[str, JournalEntry]:
         """Return what is written of all claims, by UID, sorted. Files that cannot be read are set aside.
 

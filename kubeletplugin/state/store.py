@@ -2,29 +2,31 @@
 
 The checkpoint is what counts; the other files follow from it. Preparing writes them first and the entry last,
 unpreparing removes them first and the entry last, so a crash in between leaves either files without an entry (removed
-at the next start) or an entry without files (written again at the next start). What claims do to the node beside files
-is in a journal of its own (:mod:`kubeletplugin.claims.effects`). docs/design/checkpoint.md has it all.
+at the next start) or an entry without files (written again at the next start). Callers that wait at the same time share
+one write of the checkpoint. What claims do to the node beside files is in a journal of its own
+(:mod:`kubeletplugin.claims.effects`). docs/design/checkpoint.md has it all.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from driver.adapters.files import cdi_files
 from driver.adapters.files.durable_files import os_errors_as_node_errors, read_regular_file
-from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
-from driver.plan import check_claim_uid
 from kubeletplugin.state.checkpoint import MAX_BYTES, CheckpointFile, CorruptCheckpointError
 from kubeletplugin.state.entry import Entry, EntryFile
 from kubeletplugin.state.entry_in_spec import found_in_spec
 from kubeletplugin.state.file_lock import FileLock
 from kubeletplugin.state.journal import EffectJournal
-from kubeletplugin.state.metadata_files import remove_metadata, write_metadata
+from kubeletplugin.state.open_store import OpenStore
+from kubeletplugin.state.turns import Turns
+from kubeletplugin.state.wanted import WantedClaims
 
 __all__ = ["CHECKPOINT", "EFFECTS", "LOCK", "METADATA", "PREPARING", "STEPS", "ClaimStore", "OpenStore"]
 
@@ -33,7 +35,7 @@ EFFECTS: Final = "effects"
 LOCK: Final = "state.lock"
 METADATA: Final = "device-metadata"
 PREPARING: Final = "preparing"
-"""Holds an empty file for each claim that the kubelet wants prepared, named by its UID; see OpenStore.begin."""
+"""Holds an empty file for each claim that the kubelet wants prepared: :mod:`kubeletplugin.state.wanted`."""
 
 STEPS: Final = (
     "prepare: begun",
@@ -52,6 +54,7 @@ STEPS: Final = (
 for claims that have effects."""
 
 _LOG: Final = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 
 
 def _no_step(_: str) -> None:
@@ -59,7 +62,7 @@ def _no_step(_: str) -> None:
 
 
 class ClaimStore:
-    """Opens the state for one caller at a time.
+    """Opens the state for one caller, or for those that wait at the same time, at a time.
 
     Args:
         plugin_dir: The plugin's folder (``/var/lib/kubelet/plugins/rootport.dev``); made where missing.
@@ -87,7 +90,9 @@ class ClaimStore:
         self.step = step
         self.journal = EffectJournal(plugin_dir / EFFECTS, boot_id=boot_id)
         self.checkpoint = CheckpointFile(plugin_dir / CHECKPOINT)
+        self.wanted = WantedClaims(plugin_dir / PREPARING)
         self._lock = FileLock(plugin_dir / LOCK, holder=instance, timeout_s=lock_timeout_s)
+        self._turns = Turns(self.opened, timeout_s=lock_timeout_s, late=self._lock.late)
 
     @contextmanager
     def opened(self) -> Iterator[OpenStore]:
@@ -99,6 +104,42 @@ class ClaimStore:
         """
         with self._lock.held():
             yield OpenStore(self, *self._load())
+
+    def together(
+        self, work: Callable[[OpenStore], dict[str, _Answer | RootportError]]
+    ) -> dict[str, _Answer | RootportError]:
+        """Do some work on the state, with that of other callers that wait: their changes are in one write.
+
+        Args:
+            work: Returns the answers by claim UID. It may be called by another caller's thread; again by this one if it
+                came to :meth:`OpenStore.before_long_work` there.
+
+        Returns:
+            The answers, once the checkpoint has the changes; the error of each claim of which it has not.
+
+        Raises:
+            RootportError: As for :meth:`opened`; or what the work raised.
+        """
+        caller = threading.get_ident()
+        answers: dict[str, _Answer | RootportError] = {}
+        failed: dict[str, RootportError] = {}
+
+        def do(state: OpenStore) -> None:
+            nonlocal answers, failed
+            state.is_shared = threading.get_ident() != caller
+            failed = state.failed
+            answers = work(state)
+
+        self._turns.take(do)
+        return answers | {uid: failed[uid] for uid in answers if uid in failed}
+
+    def may_have(self, claim_uid: str) -> bool:
+        """Whether there may be an entry of a claim, as far as can be known without the lock."""
+        try:
+            known = self.checkpoint.load()
+        except RootportError:
+            return True  # see opened()
+        return known is None or claim_uid in known
 
     def _load(self) -> tuple[dict[str, Entry], Path | None]:
         aside = None
@@ -147,137 +188,3 @@ class ClaimStore:
                 content = read_regular_file(self.metadata_dir / path, MAX_BYTES)
                 if content is not None:
                     yield EntryFile(path=path, content=content.decode())
-
-
-class OpenStore:
-    """The state while the lock is held; of no use after that.
-
-    Attributes:
-        entries: The prepared claims by UID.
-        set_aside: Where a corrupt checkpoint was kept when this was opened, if one was found.
-    """
-
-    def __init__(self, store: ClaimStore, entries: dict[str, Entry], set_aside: Path | None) -> None:
-        self._store = store
-        self._entries = entries
-        self.set_aside = set_aside
-
-    @property
-    def entries(self) -> Mapping[str, Entry]:
-        """The prepared claims by UID."""
-        return self._entries
-
-    def current(self, claim_uid: str) -> Entry | None:
-        """Return the claim's entry if it can be the answer to the kubelet: prepared since the node's last boot."""
-        entry = self._entries.get(claim_uid)
-        return entry if entry is not None and entry.state == "prepared" and self.holds(entry) else None
-
-    def holds(self, entry: Entry) -> bool:
-        """Whether an entry holds devices and effects: none that was prepared in an earlier boot does."""
-        return entry.boot_id == self._store.boot_id
-
-    def outdate(self, entry: Entry) -> None:
-        """Mark a claim to be planned anew before it is answered again.
-
-        Raises:
-            NodeError: The checkpoint could not be written.
-        """
-        after = self._entries | {entry.uid: entry.model_copy(update={"state": "outdated"})}
-        self._store.checkpoint.save(after.values())
-        self._entries = after
-
-    def begin(self, claim: ClaimReference) -> None:
-        """Note that the kubelet wants a claim prepared, before the lock is let go to read the claim from the API.
-
-        The kubelet gives a call up when its pod is deleted, and may have the claim unprepared, by this instance or
-        another, while the call still waits for the API: preparing it after that would hold its devices for good.
-
-        Raises:
-            InputError: The claim's UID could not come from Kubernetes.
-            NodeError: It could not be noted.
-        """
-        path = self._note(claim.uid)
-        with os_errors_as_node_errors(f"claim {claim}: {path} cannot be made"):
-            path.parent.mkdir(mode=0o750, exist_ok=True)
-            path.touch()
-        self._store.step("prepare: begun")
-
-    def has_begun(self, claim: ClaimReference) -> bool:
-        """Whether the kubelet still wants the claim: False where it was unprepared since :meth:`begin`."""
-        return self._note(claim.uid).exists()
-
-    def end(self, claim: ClaimReference) -> None:
-        """Forget what :meth:`begin` noted.
-
-        Raises:
-            NodeError: It could not be removed.
-        """
-        path = self._note(claim.uid)
-        with os_errors_as_node_errors(f"claim {claim}: {path} cannot be removed"):
-            path.unlink(missing_ok=True)
-
-    def add(self, entry: Entry) -> None:
-        """Write a claim's files and its entry, all of it or nothing. That it may have its devices is checked before.
-
-        Raises:
-            NodeError: Something could not be written; what was written is undone.
-        """
-        store = self._store
-        try:
-            write_metadata(entry.claim, entry.files, store.metadata_dir)
-            store.step("prepare: metadata written")
-            cdi_files.write_spec(entry.claim, entry.cdi_spec.encode(), store.cdi_dir)
-            store.step("prepare: CDI spec written")
-            after = self._entries | {entry.uid: entry}
-            store.checkpoint.save(after.values())
-        except BaseException:
-            self._undo(entry)
-            raise
-        self._entries = after
-        store.step("prepare: checkpoint written")
-        self.end(entry.claim)
-
-    def remove(self, claim: ClaimReference) -> None:
-        """Remove a claim's files and its entry; what is not there is fine. Its effects are undone after this.
-
-        Raises:
-            InputError: The claim's UID could not come from Kubernetes.
-            NodeError: Something could not be removed; the entry is still there, so a retry goes on.
-        """
-        store = self._store
-        cdi_files.remove_spec(claim.uid, store.cdi_dir)
-        store.step("unprepare: CDI spec removed")
-        remove_metadata(claim.uid, store.metadata_dir)
-        store.step("unprepare: metadata removed")
-        if claim.uid in self._entries:
-            after = {uid: entry for uid, entry in self._entries.items() if uid != claim.uid}
-            store.checkpoint.save(after.values())
-            self._entries = after
-        store.step("unprepare: checkpoint written")
-        self.end(claim)
-
-    def restore(self, entry: Entry) -> None:
-        """Write a claim's files again if they are missing or have another content.
-
-        Raises:
-            NodeError: They could not be written.
-        """
-        write_metadata(entry.claim, entry.files, self._store.metadata_dir)
-        cdi_files.write_spec(entry.claim, entry.cdi_spec.encode(), self._store.cdi_dir)
-
-    def _undo(self, entry: Entry) -> None:
-        """Take back what :meth:`add` wrote; what cannot be taken back now is so at the next start."""
-        store = self._store
-        try:
-            before = self._entries.get(entry.uid)
-            if before is not None:
-                self.restore(before)
-            else:
-                cdi_files.remove_spec(entry.uid, store.cdi_dir)
-                remove_metadata(entry.uid, store.metadata_dir)
-        except RootportError as error:
-            _LOG.warning("claim %s: a failed prepare could not be undone as a whole: %s", entry.claim, error)
-
-    def _note(self, claim_uid: str) -> Path:
-        check_claim_uid(claim_uid)  # so that what follows is one part of a path
-        return self._store.plugin_dir / PREPARING / claim_uid

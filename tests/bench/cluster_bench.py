@@ -1,12 +1,10 @@
 """`make bench`, its second part: the driver on a real node beside a Go peer, and a controller with 1,000 nodes.
 
-The peer is Kubernetes' own DRA test driver, on the Go library that the GPU makers' drivers use; it keeps no checkpoint.
-Both drivers run on one node at the same time and get the same pods in turn, so the ratio is of one machine and moment.
+The first is in :mod:`tests.bench.node_bench`.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 import time
@@ -17,21 +15,18 @@ from driver.adapters.host import HostRoot
 from driver.adapters.machines.live import discover
 from driver.objects import node_inventory
 from tests.bench.figure import Figure, report
+from tests.bench.node_bench import node_figures
 from tests.support.cluster.binaries import build, build_peer, cache_folder
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import install, start_controller
 from tests.support.cluster.hardware import FakeHost, make_host
 from tests.support.cluster.images import build_busybox, build_pause
 from tests.support.cluster.machine import missing_for_machines
-from tests.support.cluster.node import NODE_NAME, RealCluster
-from tests.support.cluster.pods import manifest, pod, template
-from tests.support.cluster.processes import Process, wait_until
-from tests.support.cluster.rootport import RunningRootport
+from tests.support.cluster.node import RealCluster
+from tests.support.cluster.pods import manifest
+from tests.support.cluster.processes import wait_until
 from tests.support.stub_nvml import build as build_stub
 
-PEER = "test-driver.cdi.k8s.io"
-OURS = "rootport.dev"
-ROUNDS, AT_ONCE = 10, 4
 NODES = 1000
 
 
@@ -44,87 +39,8 @@ def figures() -> Iterator[Figure]:
         stub = build_stub(folder)
         host = make_host(folder / "host", stub)
         images = [build_pause(cache_folder()), build_busybox(cache_folder())]
-        yield from _beside_the_peer(RealCluster(folder / "real", binaries, images), host, peer)
+        yield from node_figures(RealCluster(folder / "real", binaries, images), host, peer)
         yield from _thousand_nodes(ControlPlane(folder / "many", binaries), host)
-
-
-def _beside_the_peer(cluster: RealCluster, host: FakeHost, peer: Path) -> Iterator[Figure]:
-    rootport = RunningRootport(cluster, host)
-    try:
-        cluster.start()
-        rootport.start()
-        theirs = _start_peer(cluster, peer)
-        for _ in range(ROUNDS):
-            for driver in (OURS, PEER):
-                _pods_come_and_go(cluster, driver)
-        metrics = cluster.kubelet_metrics()
-        for call in ("NodePrepareResources", "NodeUnprepareResources"):
-            ours, peers = (_mean_ms(metrics, driver, call) for driver in (OURS, PEER))
-            yield Figure(
-                f"{call}, mean of {ROUNDS * AT_ONCE} as kubelet sees it; limit: the Go peer's", ours, peers, "ms"
-            )
-        assert rootport.plugin is not None
-        assert rootport.controller is not None
-        yield Figure(
-            "kubelet plugin, resident memory after that (limit: the issue's)", rootport.plugin.rss_mib(), 75, "MiB"
-        )
-        yield Figure("  (the Go peer's, for comparison)", theirs.rss_mib(), 75, "MiB")
-        yield Figure("controller, resident memory at one node", rootport.controller.rss_mib(), 120, "MiB")
-    finally:
-        cluster.stop()
-
-
-def _start_peer(cluster: RealCluster, peer: Path) -> Process:
-    device_class = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": PEER},
-        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{PEER}"'}}]},
-    }
-    of_peer = template("peer")
-    of_peer["spec"]["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = PEER
-    cluster.kubectl("apply", "--filename=-", input=manifest(device_class, of_peer, template("ours")))
-    cluster.machine.run("mkdir", "-p", f"/var/lib/kubelet/plugins/{PEER}")
-    process = cluster.processes.start(
-        "go-peer",
-        peer,
-        "kubelet-plugin",
-        f"--kubeconfig={cluster.control_plane.kubeconfig}",
-        f"--drivername={PEER}",
-        f"--node-name={NODE_NAME}",
-        "--num-devices=8",
-    )
-    wait_until(
-        "the peer's slices",
-        lambda: bool(cluster.get("resourceslices", f"--field-selector=spec.driver={PEER}")["items"]),
-        timeout_s=60,
-    )
-    time.sleep(2)  # its registration with the kubelet leaves no trace in the API
-    return process
-
-
-def _pods_come_and_go(cluster: RealCluster, driver: str) -> None:
-    name = "ours" if driver == OURS else "peer"
-    names = [f"{name}-{number}" for number in range(AT_ONCE)]
-    cluster.kubectl("apply", "--filename=-", input=manifest(*(pod(each, template=name) for each in names)))
-    for each in names:
-        cluster.wait_for_pod(each, "Running")
-    cluster.kubectl("delete", "pods", *names, "--wait=true")
-
-
-def _mean_ms(metrics: str, driver: str, call: str) -> float:
-    def value(kind: str) -> float:
-        (found,) = [
-            float(line.rsplit(" ", 1)[1])
-            for line in metrics.splitlines()
-            if line.startswith(f"dra_grpc_operations_duration_seconds_{kind}{{")
-            and f'driver_name="{driver}"' in line
-            and re.search(rf'method_name="[^"]*{call}"', line)
-            and 'grpc_status_code="OK"' in line
-        ]
-        return found
-
-    return value("sum") / value("count") * 1000
 
 
 def _thousand_nodes(plane: ControlPlane, host: FakeHost) -> Iterator[Figure]:

@@ -21,7 +21,9 @@ class Figure:
         """The line; the share of the limit is what to compare between machines."""
         share = self.value / self.limit
         verdict = "ok" if share <= 1 else "OVER"
-        return f"{self.name:<76} {self.value:>9.1f} {self.unit:<3} {self.limit:>7.1f} {share:>7.2f}  {verdict}"
+        digits = 2 if self.limit < 10 else 1  # a ratio's limit may be 1.05
+        value, limit = f"{self.value:.{digits}f}", f"{self.limit:.{digits}f}"
+        return f"{self.name:<76} {value:>9} {self.unit:<3} {limit:>7} {share:>7.2f}  {verdict}"
 
 
 def report(figures: Iterable[Figure]) -> int:

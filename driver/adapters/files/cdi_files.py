@@ -3,6 +3,10 @@
 A runtime sees a whole file or none: it reads ``*.json`` and ``*.yaml`` of the folder whenever that changes, so a file
 is made under another suffix and renamed (container-device-interface v1.1.1, pkg/cdi/spec-dirs.go and cache.go). Each
 function is idempotent, also after a crash at any instruction.
+
+Nothing is synced to disk. Only a power cut can lose or empty a file for that; the plugin's checkpoint has each file's
+content, and its start writes again what is not as it should be, before any container starts
+(docs/design/checkpoint.md).
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ from driver.adapters.files.durable_files import (
     remove_file,
     remove_temporary_files,
     replace_file,
-    sync_folder,
 )
 from driver.api.resource_v1 import ClaimReference
 from driver.plan import claim_uid_of, spec_file_name
@@ -34,7 +37,7 @@ def spec_path(claim_uid: str, directory: Path) -> Path:
 
 
 def write_spec(claim: ClaimReference, content: bytes, directory: Path) -> Path:
-    """Write a claim's spec file, durably. A file that has the same content already is left as it is.
+    """Write a claim's spec file. A file that has the same content already is left as it is.
 
     Args:
         claim: The claim.
@@ -50,16 +53,17 @@ def write_spec(claim: ClaimReference, content: bytes, directory: Path) -> Path:
     """
     path = spec_path(claim.uid, directory)
     with os_errors_as_node_errors(f"claim {claim}: the CDI spec {path} cannot be written"):
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not file_holds(path, content):
-            replace_file(path, content)
-        # Also where nothing was written: the rename of a call that crashed may not be on disk yet.
-        sync_folder(directory)
+            try:
+                replace_file(path, content, sync=False)
+            except FileNotFoundError:
+                directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                replace_file(path, content, sync=False)
     return path
 
 
 def remove_spec(claim_uid: str, directory: Path) -> None:
-    """Remove a claim's spec file, durably. A file that is not there is fine.
+    """Remove a claim's spec file. A file that is not there is fine.
 
     Raises:
         InputError: ``claim_uid`` could not come from Kubernetes.
@@ -67,7 +71,7 @@ def remove_spec(claim_uid: str, directory: Path) -> None:
     """
     path = spec_path(claim_uid, directory)
     with os_errors_as_node_errors(f"claim with UID {claim_uid}: the CDI spec {path} cannot be removed"):
-        remove_file(path)
+        remove_file(path, sync=False)
 
 
 def claim_uids(directory: Path) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Final
 from driver.allocator.candidates import MAX_RESULTS
 from driver.allocator.demands import ClaimDemand
 from driver.allocator.errors import AllocationError
+from driver.allocator.likeness import Likeness
 from driver.allocator.pools import PoolState
 from driver.allocator.selection import SelectionFailure
 from driver.api.resource_v1 import ResourceClaim
@@ -30,7 +31,6 @@ from driver.explain.judge.evaluation import (
     unusable_pool,
 )
 from driver.explain.judge.first_fit import is_obvious
-from driver.explain.judge.likeness import Likeness
 from driver.explain.judge.sets import too_many_sets
 from driver.explain.judge.trial import Trial
 from driver.explain.known.cluster import NodeState
@@ -172,7 +172,7 @@ class DeviceJudge:
         granted = 0.0
         try:
             with share(_OF_ALL, at_most_s=_NODE_S) as granted:
-                kind = judgements.likeness.of(node)
+                kind = judgements.likeness.of(node.node)
                 judgement = judgements.by_kind.get(kind) if kind is not None else None
                 if judgement is None:
                     judgement = self._judged(node, claims, demands)

@@ -8,27 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from driver.allocator.constraints import column
 from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.errors import AllocationError
+from driver.allocator.features import Features
+from driver.allocator.ledger import Ledger
+from driver.allocator.pools import PoolIndex
+from driver.allocator.selection import Selections
+from driver.api.resource_v1 import Node
 from driver.budget import check
-from driver.explain.known.cluster import NodeState
-from driver.explain.known.state import ClusterState
 
-__all__ = ["Likeness"]
+__all__ = ["KnownDevices", "Likeness"]
+
+
+class KnownDevices(Protocol):
+    """The devices of a cluster, and what of them is in use."""
+
+    @property
+    def index(self) -> PoolIndex:
+        """All devices."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What is in use."""
+
+    @property
+    def features(self) -> Features:
+        """The feature gates."""
+
+    @property
+    def selections(self) -> Selections:
+        """The answers of selectors; ask for it each time."""
 
 
 class Likeness:
     """Recognizes alike nodes for one case.
 
     Args:
-        state: The cluster.
+        known: The cluster's devices.
         demands: The demands of the case.
     """
 
-    def __init__(self, state: ClusterState, demands: Sequence[ClaimDemand]) -> None:
-        self._state = state
+    def __init__(self, known: KnownDevices, demands: Sequence[ClaimDemand]) -> None:
+        self._known = known
         parts = [
             part for claim in demands for request in claim.requests for demand in request.alternatives
             for part in (demand, replace(demand, selectors=()))
@@ -41,14 +65,14 @@ class Likeness:
             sorted({constraint.attribute for claim in demands for constraint in claim.constraints})
         )
 
-    def of(self, node: NodeState) -> tuple[object, ...] | None:
+    def of(self, node: Node) -> tuple[object, ...] | None:
         """Return a key that is equal for nodes with the same judgement, errors apart; None for a node by itself."""
-        state = self._state
+        known = self._known
         try:
-            view = state.index.view(node.node)
+            view = known.index.view(node)
         except AllocationError:
             return None
-        ledger, selections, lists = state.ledger, state.selections, state.features.list_type_attributes
+        ledger, selections, lists = known.ledger, known.selections, known.features.list_type_attributes
         key: list[object] = []
         for pool in view.pools:
             if pool.shape is None:
