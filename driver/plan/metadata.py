@@ -6,12 +6,11 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-from pydantic_core import to_json
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
@@ -135,7 +134,8 @@ def _file(
         "requests": [{"name": request, "devices": [_device(pool, *device) for device in devices]}],
     }
     stream = b"".join(
-        to_json({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2) + b"\n"
+        json.dumps({"kind": "DeviceMetadata", "apiVersion": version, **body}, ensure_ascii=False, indent=2).encode()
+        + b"\n"
         for version in _API_VERSIONS
     )
     return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import grpc
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 from kubeletplugin.grpc_server.answers import MAX_CLAIMS, answer_each, error_text

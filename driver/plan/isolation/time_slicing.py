@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing, TimeSlicingSettings
 from driver.errors import InputError, NodeError
 from driver.plan.effects import Effect, SetTimeSlice

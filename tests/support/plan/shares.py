@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing
 from driver.config.kinds import SharingStrategy
 from driver.plan.isolation import GpuShare, HamiCoreLibrary, IsolationHost, IsolationPlan, plan_isolation
