@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS, Candidates, RequestCandidates, Scene
 from driver.allocator.demands import Constraint
@@ -29,9 +28,6 @@ from driver.budget import check
 
 __all__ = ["search"]
 
-_MAX_STEPS: Final = 200_000
-"""Some seconds. Real claims take hundreds; what takes more is made to (the general problem is NP-hard)."""
-
 _Steps = Iterator["_Steps | None"]
 """Each item is what to try next after one more choice; None says that everything is served."""
 
@@ -41,7 +37,7 @@ def search(
     requests: Sequence[RequestCandidates],
     constraints: Sequence[tuple[Constraint, ...]],
     *,
-    max_steps: int | None = None,
+    max_steps: int,
 ) -> list[Taken] | None:
     """Return the first way to serve ``requests``; None if there is none.
 
@@ -49,15 +45,14 @@ def search(
         scene: The node.
         requests: Of all claims, in order.
         constraints: Of each claim.
-        max_steps: After so many steps the search gives up; None for some seconds.
+        max_steps: After so many steps the search gives up.
 
     Raises:
         AllAtOnceError: There is none, and somewhere on the way all devices of a kind together broke a constraint.
-        AllocationError: On the way, a selector failed.
+        AllocationError: On the way, a selector failed, or the search gave up.
     """
     if is_short(requests, constraints):
         return None
-    max_steps = _MAX_STEPS if max_steps is None else max_steps
     if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
         # Admin access takes a device from no claim, but kube-scheduler keeps it from the pod's other claims, so that it
         # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
