@@ -68,7 +68,7 @@ class _Search:
         self._max_steps = max_steps
         self._requests = requests
         self._state = state
-        self._shortcuts = Shortcuts(requests, state)
+        self._shortcuts: Shortcuts | None = None
         self._broken: AllAtOnceError | None = None
         # What the rest of a request's claim takes at least, behind it.
         self._least_after = [0] * len(requests)
@@ -104,10 +104,10 @@ class _Search:
         if place == len(self._requests):
             yield None
             return
-        if self._shortcuts.is_hopeless(place):
+        if self._shortcuts is not None and self._shortcuts.is_hopeless(place):
             return
         request = self._requests[place]
-        held = sum(taken.claim == request.claim for taken in self._state.taken)
+        held = sum([taken.claim == request.claim for taken in self._state.taken])
         for candidates in request.alternatives:
             if held + candidates.need + self._least_after[place] > MAX_RESULTS:
                 continue
@@ -118,7 +118,7 @@ class _Search:
             else:
                 usable = self._state.usable(request.claim, candidates.demand, candidates.items)
                 yield self._take_some(place, candidates, usable, candidates.need)
-        self._shortcuts.failed(place)
+        self._known_shortcuts().failed(place)
 
     def _take_some(self, place: int, candidates: Candidates, usable: Sequence[Candidate], need: int) -> _Steps:
         """Take ``need`` of the usable candidates."""
@@ -132,8 +132,9 @@ class _Search:
                 if len(usable) - index < need:
                     return
                 if failed is not None:
-                    seen.add(self._shortcuts.alike(failed))
-                    if self._shortcuts.alike(item) in seen:
+                    shortcuts = self._known_shortcuts()
+                    seen.add(shortcuts.alike(failed))
+                    if shortcuts.alike(item) in seen:
                         continue
             if state.take(claim, demand, item) is None:
                 if need == 1:
@@ -144,6 +145,11 @@ class _Search:
                         yield self._take_some(place, candidates, rest, need - 1)
                 state.undo()
             failed = item
+
+    def _known_shortcuts(self) -> Shortcuts:
+        if self._shortcuts is None:  # most searches succeed at the first try
+            self._shortcuts = Shortcuts(self._requests, self._state)
+        return self._shortcuts
 
     def _rest(
         self, claim: int, candidates: Candidates, rest: Sequence[Candidate], need: int
