@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,9 +13,10 @@ from driver.layout.conflicts import GpuModes, gpu_modes
 from driver.model.devices import DeviceName, Gpu
 from driver.model.pci import PciePath
 
-__all__ = ["GpuState", "fitting", "known_modes", "partitions_of"]
+__all__ = ["GpuState", "card_of", "fitting", "known_modes", "partitions_of"]
 
 _GPUS: Final = 1024
+_CARD: Final = re.compile(r"(?:gpu-ratio|gpu|mig)-([0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+)(?![0-9a-z])")
 _NONE: Final[frozenset[DeviceName]] = frozenset()
 
 
@@ -37,6 +39,12 @@ class GpuState:
     in_use: frozenset[DeviceName] = _NONE
     wish: frozenset[DeviceName] = _NONE
     is_healthy: bool = True
+
+
+def card_of(device: str) -> str | None:
+    """Return the part of a device's name that all devices of one GPU have in common; None for other devices."""
+    found = _CARD.match(device)
+    return None if found is None else found[1]
 
 
 def known_modes(gpu: Gpu, policy: GpuPolicy) -> GpuModes:

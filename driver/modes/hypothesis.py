@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ from driver.layout.conflicts import GpuModes
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.memo import Memo
 from driver.model.devices import DeviceName
+from driver.modes.gpu import card_of
 
-__all__ = ["NodeGpus", "NodeNow", "Waiting", "card_of", "fitting", "is_for_gpus"]
+__all__ = ["NodeGpus", "NodeNow", "Waiting", "fitting", "is_for_gpus"]
 
 _MAX_STEPS: Final = 20_000
 """Of one search, a tenth of what the allocator allows itself: many nodes are asked about."""
 _VIEWS: Final = 16
-_CARD: Final = re.compile(r"(?:gpu-ratio|gpu|mig)-([0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+)(?![0-9a-z])")
 
 
 class NodeGpus(Protocol):
@@ -91,12 +90,6 @@ def is_for_gpus(demands: Sequence[ClaimDemand]) -> bool:
         for demand in request.alternatives
         for expression in (*demand.class_selectors, *demand.selectors)
     )
-
-
-def card_of(device: str) -> str | None:
-    """Return the part of a device's name that all devices of one GPU have in common; None for other devices."""
-    found = _CARD.match(device)
-    return None if found is None else found[1]
 
 
 def fitting(

@@ -16,7 +16,8 @@ from driver.allocator.selection import Selections
 from driver.api.resource_v1 import Node
 from driver.memo import Memo
 from driver.model.devices import DeviceName
-from driver.modes.hypothesis import NodeGpus, NodeNow, card_of
+from driver.modes.gpu import card_of
+from driver.modes.hypothesis import NodeGpus, NodeNow
 
 __all__ = ["Case", "Cluster", "DemandMemory"]
 
