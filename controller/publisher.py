@@ -163,6 +163,7 @@ class Publisher:
             wishes=Wishes(self._nodes.add),
             in_use=lambda node: [item.device for item in self._informers.allocations(node)],
             policies=lambda: self._policies.now,
+            has_taints=lambda: self._features.has_taints,
             mig_gpus_ahead=options.mig_gpus_ahead,
             closed_s=options.closed_s,
         )

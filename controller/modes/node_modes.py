@@ -6,7 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.modes.claim_lists import ClaimLists
@@ -81,12 +81,14 @@ class NodeModes:
         wishes: What pending claims need.
         in_use: Returns the names of a node's devices that claims have, as far as the watch shows.
         policies: Returns the GPU policies in force.
+        has_taints: Returns whether the API server keeps taints; may raise ApiServerError. Without them no device can be
+            closed: no mode follows demand, and what the policies or the layout take away leaves at once.
         mig_gpus_ahead: As of :func:`driver.modes.wanted.wanted`.
         closed_s: How long a device stays closed before claims are listed.
         clock: Monotonic seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         *,
         layout: LayoutInForce,
@@ -94,6 +96,7 @@ class NodeModes:
         wishes: Wishes,
         in_use: Callable[[str], Collection[str]],
         policies: Callable[[], GpuPolicies],
+        has_taints: Callable[[], bool],
         mig_gpus_ahead: int = 1,
         closed_s: float = CLOSED_S,
         clock: Callable[[], float] = time.monotonic,
@@ -103,6 +106,7 @@ class NodeModes:
         self._wishes = wishes
         self._in_use = in_use
         self._policies = policies
+        self._has_taints = has_taints
         self._mig_gpus_ahead = mig_gpus_ahead
         self._closed_s = closed_s
         self._clock = clock
@@ -118,7 +122,7 @@ class NodeModes:
             stored: Its slices.
 
         Raises:
-            ApiServerError: The layout is not known.
+            ApiServerError: The API server does not say what decides about the layout.
         """
         node = inventory.node
         if not any(gpu.device_nodes_known for gpu in inventory.gpus):
@@ -184,7 +188,7 @@ class NodeModes:
         self, inventory: Inventory, health: NodeHealth, published: Published, in_use: frozenset[str]
     ) -> list[GpuState]:
         """Return the GPUs of a node that can be given, in their order of allocation."""
-        policies, wishes = self._policies(), self._wishes.of(inventory.node)
+        policies, wishes = self._policies(), self._wishes.of(inventory.node) if self._has_taints() else {}
         unhealthy = health.taints().keys()
         opened, closed, used = (_by_card(names) for names in (published.opened, published.closed, in_use))
         states = []
@@ -227,6 +231,9 @@ class NodeModes:
             return wanted(layout, states, mig_gpus_ahead=self._mig_gpus_ahead, may_drop=may_drop)
 
         aims = aim(may_drop=may_drop)
+        if not self._has_taints():
+            states = [_closed_at_once(state, aims[state.modes.gpu]) for state in states]
+            free = {name for state in states for name in state.closed}
         steps = [
             step(state, aims[state.modes.gpu], free=free, with_counters=layout is not Layout.ONE) for state in states
         ]
@@ -247,6 +254,11 @@ class NodeModes:
         if any(wait <= 0.0 for wait in waits):
             self._lists.ask(node)  # which enqueues the node
         return min((wait for wait in waits if wait > 0.0), default=None)
+
+
+def _closed_at_once(gpu: GpuState, aim: frozenset[DeviceName]) -> GpuState:
+    published = gpu.opened | gpu.closed
+    return replace(gpu, opened=published & aim, closed=published - aim)
 
 
 def _by_card(names: Collection[str]) -> dict[str | None, frozenset[DeviceName]]:

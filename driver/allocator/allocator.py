@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +24,12 @@ __all__ = ["Allocator", "Fit"]
 
 _REMEMBERED: Final = 256
 """For how many kinds of claims the allocator remembers which nodes have no room for them."""
+
+
+def _random_uid() -> str:
+    """Return a random UUID (RFC 9562, version 4) as text, in a quarter of the time that :mod:`uuid` takes."""
+    digits = f"{random.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class Allocator:
         *,
         allocated: Iterable[ResourceClaim] = (),
         features: Features | None = None,
-        new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_share_id: Callable[[], str] = _random_uid,
     ) -> None:
         self._features = features if features is not None else Features()
         self._index = PoolIndex(slices, self._features)
@@ -110,14 +116,14 @@ class Allocator:
                 node only is raised where no other node does.
         """
         demands: tuple[ClaimDemand, ...] | None = None
-        full: set[NodeView] = set()
+        full: set[NodeView] | None = None
         error: AllocationError | None = None
         for node in nodes:
             view = self._index.view(node)
             if demands is None:
                 demands = self._read(claims)
-                full = self._full.of(demands, set)
-            if view in full:
+                full = self._full.get(demands) if self._full else None
+            if full is not None and view in full:
                 continue
             try:
                 results = self._allocate(view, claims, demands)
@@ -126,13 +132,15 @@ class Allocator:
                 continue
             if results is not None:
                 return Fit(node, results)
+            if full is None:
+                full = self._full.of(demands, set)
             full.add(view)
         if error is not None:
             raise error
         return None
 
     def _read(self, claims: Sequence[ResourceClaim]) -> tuple[ClaimDemand, ...]:
-        return tuple(read_claim(claim, self._classes, self._features) for claim in claims)
+        return tuple([read_claim(claim, self._classes, self._features) for claim in claims])
 
     def _allocate(
         self, view: NodeView, claims: Sequence[ResourceClaim], demands: tuple[ClaimDemand, ...]
@@ -170,6 +178,8 @@ class Allocator:
 def _chosen(demand: ClaimDemand, served: set[str]) -> list[Demand]:
     """Return the alternative of each request by which it was served."""
     return [
-        next((part for part in request.alternatives if part.name in served), request.alternatives[0])
+        request.alternatives[0]
+        if len(request.alternatives) == 1
+        else next((part for part in request.alternatives if part.name in served), request.alternatives[0])
         for request in demand.requests
     ]

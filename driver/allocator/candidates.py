@@ -7,9 +7,8 @@ structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from driver.allocator.demands import ClaimDemand, Demand, claim_name
 from driver.allocator.eligibility import eligibility, is_for_node, required_capacity, usage_step
@@ -38,8 +37,7 @@ MAX_RESULTS: Final = 32
 _NOTHING: Final[Mapping[str, Quantity]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(NamedTuple):
     """One node at one moment.
 
     Attributes:
@@ -55,8 +53,7 @@ class Scene:
     selections: Selections
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class Candidates(NamedTuple):
     """The candidates of one demand.
 
     Attributes:
@@ -73,8 +70,7 @@ class Candidates:
     may_fail: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestCandidates:
+class RequestCandidates(NamedTuple):
     """The candidates of a request on a node.
 
     Attributes:
@@ -87,10 +83,7 @@ class RequestCandidates:
     claim: int
     who: str
     alternatives: tuple[Candidates, ...]
-    least: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "least", min([candidates.need for candidates in self.alternatives]))
+    least: int
 
 
 def gather(scene: Scene, demand: Demand, *, claim: str) -> Candidates:
@@ -136,19 +129,17 @@ def gather_requests(
     requests = []
     for place, (claim, demand) in enumerate(zip(claims, demands, strict=True)):
         who = claim_name(claim)
-        of_claim = [
-            RequestCandidates(
-                place, who, tuple([_gathered_once(scene, part, who, known) for part in request.alternatives])
-            )
-            for request in demand.requests
-        ]
-        least = sum([request.least for request in of_claim])
+        least = 0
+        for request in demand.requests:
+            alternatives = tuple([_gathered_once(scene, part, who, known) for part in request.alternatives])
+            fewest = min([candidates.need for candidates in alternatives])
+            requests.append(RequestCandidates(place, who, alternatives, fewest))
+            least += fewest
         if least > MAX_RESULTS:
             raise AllocationError(
                 f"{who}: asks for {least} devices, which exceeds the claim limit of {MAX_RESULTS}",
                 hint="split the claim",
             )
-        requests += of_claim
     return requests
 
 
@@ -156,7 +147,7 @@ def _gathered_once(scene: Scene, demand: Demand, who: str, known: dict[object, C
     """Gather for a demand, or take what a demand of the same kind has: by that the search knows alike demands."""
     same = known.get(demand.kind)
     if same is not None and not same.may_fail:
-        return replace(same, demand=demand)
+        return same._replace(demand=demand)
     check()
     candidates = known[demand.kind] = gather(scene, demand, claim=who)
     return candidates

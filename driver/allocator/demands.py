@@ -6,7 +6,7 @@ structured/internal/incubating/allocator_incubating.go. They hold for every node
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driver.allocator.errors import AllocationError
@@ -57,12 +57,12 @@ class Demand:
     capacity: tuple[tuple[str, Quantity], ...]
     fractional_ranges: bool
     name: str = field(init=False, repr=False, compare=False)
-    wants: object = field(init=False, repr=False, compare=False)
-    kind: object = field(init=False, repr=False, compare=False)
+    wants: Hashable = field(init=False, repr=False, compare=False)
+    kind: Hashable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Computed here, once a claim: they are asked for on every node.
-        capacity = tuple((name, str(amount)) for name, amount in self.capacity)
+        capacity = tuple([(name, str(amount)) for name, amount in self.capacity])
         wants = (self.class_selectors, self.selectors, self.tolerations, capacity)
         name = f"{self.request}/{self.alternative}" if self.alternative else self.request
         object.__setattr__(self, "name", name)
@@ -123,13 +123,15 @@ def read_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass], feature
             is off, or something that this version of the API does not know.
     """
     devices = claim.spec.devices
-    who = claim_name(claim)
-    return ClaimDemand(
-        requests=tuple(_request(who, request, classes, features) for request in devices.requests),
-        constraints=tuple(
-            _constraint(who, index, constraint, features) for index, constraint in enumerate(devices.constraints)
-        ),
-    )
+    try:
+        return ClaimDemand(
+            requests=tuple([_request(request, classes, features) for request in devices.requests]),
+            constraints=tuple(
+                [_constraint(index, constraint, features) for index, constraint in enumerate(devices.constraints)]
+            ),
+        )
+    except AllocationError as error:
+        raise AllocationError(f"{claim_name(claim)}, {error.message}", hint=error.hint) from None
 
 
 def claim_name(claim: ResourceClaim) -> str:
@@ -138,76 +140,80 @@ def claim_name(claim: ResourceClaim) -> str:
     return f"claim {metadata.namespace}/{metadata.name}" if metadata.namespace else f"claim {metadata.name}"
 
 
-def _request(who: str, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: Features) -> RequestDemand:
-    where = f"{who}, request {request.name}"
+def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], features: Features) -> RequestDemand:
+    name = request.name
     if request.first_available:
         if not features.prioritized_list:
-            raise AllocationError(f"{where}: has subrequests, but the feature DRAPrioritizedList is off")
+            raise AllocationError(f"request {name}: has subrequests, but the feature DRAPrioritizedList is off")
         alternatives: Sequence[DeviceSubRequest | ExactDeviceRequest] = request.first_available
     elif request.exactly is not None:
         alternatives = (request.exactly,)
     else:
-        raise AllocationError(f"{where}: has neither exactly nor firstAvailable (unsupported kind of request?)")
-    return RequestDemand(
-        request.name, tuple(_demand(who, request.name, part, classes, features) for part in alternatives)
-    )
+        raise AllocationError(f"request {name}: has neither exactly nor firstAvailable (unsupported kind of request?)")
+    demands = []
+    for part in alternatives:
+        alternative = part.name if isinstance(part, DeviceSubRequest) else ""
+        try:
+            demands.append(_demand(name, alternative, part, classes, features))
+        except AllocationError as error:
+            which = f"{name}/{alternative}" if alternative else name
+            raise AllocationError(f"request {which}: {error.message}", hint=error.hint) from None
+    return RequestDemand(name, tuple(demands))
 
 
 def _demand(
-    who: str,
     request: str,
+    alternative: str,
     part: DeviceSubRequest | ExactDeviceRequest,
     classes: Mapping[str, DeviceClass],
     features: Features,
 ) -> Demand:
-    alternative = part.name if isinstance(part, DeviceSubRequest) else ""
-    where = f"{who}, request {request}/{alternative}" if alternative else f"{who}, request {request}"
-    if part.capacity is not None and not features.consumable_capacity:
-        raise AllocationError(f"{where}: has capacity requests, but the feature DRAConsumableCapacity is off")
-    selectors = _expressions(where, part.selectors)
+    """Return what a request or one alternative of it asks for; the caller puts its name before an error."""
+    wanted = part.capacity
+    if wanted is not None and not features.consumable_capacity:
+        raise AllocationError("has capacity requests, but the feature DRAConsumableCapacity is off")
+    selectors = _expressions(part.selectors)
     admin = part.admin_access if isinstance(part, ExactDeviceRequest) else None
     if admin is not None and not features.admin_access:
-        raise AllocationError(f"{where}: admin access is asked for, but the feature DRAAdminAccess is off")
+        raise AllocationError("admin access is asked for, but the feature DRAAdminAccess is off")
     if not part.device_class_name:
-        raise AllocationError(f"{where}: has no device class name (unsupported kind of request?)")
+        raise AllocationError("has no device class name (unsupported kind of request?)")
     device_class = classes.get(part.device_class_name)
     if device_class is None:
         known = ", ".join(sorted(classes)) or "none"
-        raise AllocationError(
-            f"{where}: there is no device class {part.device_class_name}", hint=f"classes there are: {known}"
-        )
+        raise AllocationError(f"there is no device class {part.device_class_name}", hint=f"classes there are: {known}")
     if part.allocation_mode not in {"ExactCount", "All"}:
-        raise AllocationError(f"{where}: unsupported allocation mode {part.allocation_mode!r}")
+        raise AllocationError(f"unsupported allocation mode {part.allocation_mode!r}")
     if part.allocation_mode == "ExactCount" and part.count < 0:
-        raise AllocationError(f"{where}: count {part.count} is negative")
-    wanted = part.capacity.requests if part.capacity is not None else {}
+        raise AllocationError(f"count {part.count} is negative")
     return Demand(
         request=request,
         alternative=alternative,
         device_class=part.device_class_name,
-        class_selectors=_expressions(f"class {part.device_class_name}", device_class.spec.selectors),
+        class_selectors=_expressions(device_class.spec.selectors, owner=part.device_class_name),
         selectors=selectors,
         count=part.count if part.allocation_mode == "ExactCount" else None,
         admin=admin is True,
         tolerations=part.tolerations,
-        capacity=tuple(sorted(wanted.items())),
+        capacity=() if wanted is None else tuple(sorted(wanted.requests.items())),
         fractional_ranges=features.fractional_capacity_range,
     )
 
 
-def _expressions(where: str, selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+def _expressions(selectors: Sequence[DeviceSelector], *, owner: str = "") -> tuple[str, ...]:
     expressions = []
     for index, selector in enumerate(selectors):
         if selector.cel is None:
-            raise AllocationError(f"{where}, selector #{index}: has no CEL expression (unsupported kind of selector?)")
+            where = f"class {owner}, " if owner else ""
+            raise AllocationError(f"{where}selector #{index} has no CEL expression (unsupported kind of selector?)")
         expressions.append(selector.cel.expression)
     return tuple(expressions)
 
 
-def _constraint(who: str, index: int, constraint: DeviceConstraint, features: Features) -> Constraint:
+def _constraint(index: int, constraint: DeviceConstraint, features: Features) -> Constraint:
     requests = frozenset(constraint.requests)
     if constraint.match_attribute is not None:
         return Constraint(constraint.match_attribute, distinct=False, requests=requests)
     if constraint.distinct_attribute is not None and features.channel is not Channel.STABLE:
         return Constraint(constraint.distinct_attribute, distinct=True, requests=requests)
-    raise AllocationError(f"{who}, constraint #{index}: empty constraint (unsupported kind of constraint?)")
+    raise AllocationError(f"constraint #{index}: empty constraint (unsupported kind of constraint?)")

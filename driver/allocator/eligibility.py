@@ -81,7 +81,8 @@ class FreeCounters:
         known = self._of_pool.get(pool_id)
         if known is None:
             free = self._ledger.free_counters(next(pool for pool in self._view.pools if pool.id == pool_id))
-            known = self._of_pool[pool_id] = (free, [key for key, amount in free.items() if amount < 0])
+            overdrawn = min(free.values(), default=0) < 0 and [key for key, amount in free.items() if amount < 0]
+            known = self._of_pool[pool_id] = (free, overdrawn or ())
         return known
 
 

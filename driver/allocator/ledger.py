@@ -14,7 +14,7 @@ from typing import Final
 
 from driver.allocator.features import Features
 from driver.allocator.identity import DeviceId, PoolId
-from driver.allocator.view import CounterKey, Pool, PooledDevice
+from driver.allocator.view import CounterKey, Pool
 from driver.api.resource_v1 import AllocationResult
 from driver.memo import Memo
 
@@ -124,16 +124,14 @@ class Ledger:
         A device is charged once, however many shares of it are in use.
         """
         free = dict(pool.counters)
-        if free:
+        in_use = self.in_use(pool.id) if free else ()
+        if in_use:
             for part in (*pool.slices, *pool.elsewhere):
                 for device in part.devices:
-                    self._charge(device, free)
+                    if device.id.device in in_use:
+                        for key, amount in device.counters.items():
+                            free[key] -= amount
         return free
-
-    def _charge(self, device: PooledDevice, free: dict[CounterKey, int]) -> None:
-        if device.counters and (self.is_whole(device.id) or self.is_shared(device.id)):
-            for key, amount in device.counters.items():
-                free[key] -= amount
 
     def _count(self, item: Holding, sign: int) -> None:
         pool = item.device[:2]

@@ -156,9 +156,9 @@ class _Search:
         """Return what constraints leave of ``rest`` for the same request; None where that is not enough."""
         state = self._state
         applying = state.applying(claim, candidates.demand)
-        if candidates.may_fail or not applying:
+        if candidates.may_fail or not applying or state.taken[-1].before == state.states[claim]:
             return rest
-        left = [item for item in rest if state.allowed(claim, applying, item)]
+        left = state.only_allowed(claim, applying, rest)
         if len(left) < need:
             return None
         # Devices that are to differ in an attribute need a value each.

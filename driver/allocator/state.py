@@ -87,20 +87,13 @@ class SearchState:
 
     def values(self, candidate: Candidate, attribute: str) -> Values | None:
         """Return the candidate's values for an attribute."""
-        known = self._columns.get(attribute)
-        if known is None:
-            parts = [column(part, attribute, lists=self._lists) for part in self._view.slices]
-            known = self._columns[attribute] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
-        return known[candidate.position]
+        return self._column(attribute)[candidate.position]
 
     def usable(self, claim: int, demand: Demand, items: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return the candidates that can be taken now, or that fail; taking some of them frees no other one."""
         if self.owners:
             items = [item for item in items if self.is_free(claim, demand, item) and self.has_room(item)]
-        places = self.applying(claim, demand)
-        if places:
-            items = [item for item in items if item.failure is not None or self.allowed(claim, places, item)]
-        return items
+        return self.only_allowed(claim, self.applying(claim, demand), items)
 
     def is_free(self, claim: int, demand: Demand, candidate: Candidate) -> bool:
         """Whether the device was not taken in a way that keeps it from ``demand``."""
@@ -136,6 +129,21 @@ class SearchState:
             ):
                 return False
         return True
+
+    def only_allowed(self, claim: int, places: Sequence[int], items: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates that the constraints at ``places`` let in, as things stand, or that fail."""
+        for place in places:
+            constraint, state = self.constraints[claim][place], self.states[claim][place]
+            values = self._column(constraint.attribute)
+            # Of a node's devices many have equal values.
+            refused = {
+                value
+                for value in {values[item.position] for item in items}
+                if extend(constraint, state, value, lists=self._lists) is None
+            }
+            if refused:
+                items = [item for item in items if item.failure is not None or values[item.position] not in refused]
+        return items
 
     def demanded(self, claim: int, places: Sequence[int]) -> object:
         """Return a key that is equal for constraints of a claim that now let the same devices in."""
@@ -192,6 +200,14 @@ class SearchState:
     def used(self, position: int) -> tuple[tuple[str, int], ...]:
         """Return what this search has taken of a shared device's capacities, in nano-units."""
         return tuple(sorted(item for item in self._used.get(position, {}).items() if item[1]))
+
+    def _column(self, attribute: str) -> tuple[Values | None, ...]:
+        """Return the values of all devices of the node for an attribute."""
+        known = self._columns.get(attribute)
+        if known is None:
+            parts = [column(part, attribute, lists=self._lists) for part in self._view.slices]
+            known = self._columns[attribute] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+        return known
 
     def _extended(self, claim: int, places: Sequence[int], candidate: Candidate) -> tuple[Values | None, ...] | None:
         if not places:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Final, Self
 
@@ -24,7 +24,8 @@ from driver.budget import check
 from driver.errors import InputError
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
-from driver.modes.hypothesis import NodeNow, Waiting, fitting, is_for_gpus
+from driver.modes.gpu import fitting
+from driver.modes.hypothesis import NodeNow, Waiting, is_for_gpus, would_hold
 from driver.modes.memory import Case, DemandMemory
 from driver.modes.rule import Layout
 
@@ -42,11 +43,15 @@ class PodWish:
         node: The node.
         gpus: By the GPU's name, the devices that it needs of that GPU.
         is_open: Whether these are published by now, and can be allocated.
+        held: All that its claims would hold.
+        version: The node's version when that was found.
     """
 
     node: str
     gpus: Mapping[DeviceName, frozenset[DeviceName]]
     is_open: bool = False
+    held: tuple[Holding, ...] = field(repr=False)
+    version: int = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +114,10 @@ class DemandRound:
         Raises:
             SpentError: The budget in force is spent.
         """
+        version = self._cluster.version(wish.node)
+        if version == wish.version:
+            self.assume(pod.uid, wish)
+            return wish
         now = self._node_now(wish.node)
         if now is None or not self._may_be_on(pod, wish.node):
             return None
@@ -120,8 +129,12 @@ class DemandRound:
         if held is None or not chosen:
             return None
         is_open = all(names <= now.opened(gpu) for gpu, names in chosen.items())
-        self._record(pod, _Attempt(wish.node, held, chosen, 0))
-        return PodWish(node=wish.node, gpus=chosen, is_open=is_open)
+        self._record(pod.uid, _Attempt(wish.node, held, chosen, 0))
+        return PodWish(node=wish.node, gpus=chosen, is_open=is_open, held=held, version=version)
+
+    def assume(self, uid: str, wish: PodWish) -> None:
+        """Keep the wish that a pod had before without another look, by the pod's UID."""
+        self._record(uid, _Attempt(wish.node, wish.held, wish.gpus, 0))
 
     def find(self, pod: Waiting) -> PodWish | None:
         """Find what should be published for a pod; None where it fits already, or where no change would help.
@@ -149,8 +162,10 @@ class DemandRound:
             self._nothing_possible.add(pod.kind)
             return None
         self._last[pod.kind] = best.node
-        self._record(pod, best)
-        return PodWish(node=best.node, gpus=best.changes) if best.changes else None
+        self._record(pod.uid, best)
+        if not best.changes:
+            return None
+        return PodWish(node=best.node, gpus=best.changes, held=best.held, version=self._cluster.version(best.node))
 
     def wishes(self) -> Mapping[str, Mapping[DeviceName, frozenset[DeviceName]]]:
         """Return what should be published, by node and GPU: what the pods have chosen, filled up with more of it.
@@ -159,13 +174,15 @@ class DemandRound:
         """
         found: dict[str, dict[DeviceName, frozenset[DeviceName]]] = {}
         for node, of_gpus in self._chosen.items():
-            now = self._now[node]
-            if now is not None:
-                by_name = {gpu.gpu: gpu for gpu in now.gpus}
-                found[node] = {
-                    name: self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
-                    for name, chosen in of_gpus.items()
-                }
+            now = self._now.get(node)
+            by_name = {} if now is None else {gpu.gpu: gpu for gpu in now.gpus}
+            found[node] = {
+                # Where nothing was looked at, all wishes are as they were.
+                name: self._former_set(node, name)
+                if now is None
+                else self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
+                for name, chosen in of_gpus.items()
+            }
         self._memory.sets = found
         return found
 
@@ -184,9 +201,9 @@ class DemandRound:
         for name, node in self._nodes.items():
             if name in self._chosen or not self._would_fit(case, node, pod) or not self._may_be_on(pod, name):
                 continue
-            held = fitting(self._cluster, self._cluster.index.view(node), pod)
+            held = would_hold(self._cluster, self._cluster.index.view(node), pod)
             if held is not None:
-                self._record(pod, _Attempt(name, held, {}, 0))
+                self._record(pod.uid, _Attempt(name, held, {}, 0))
                 return True
         self._nothing_published.add(pod.kind)
         return False
@@ -203,7 +220,7 @@ class DemandRound:
         answer = None if kind is None else case.kinds.get(kind)
         if answer is None:
             try:
-                answer = fitting(self._cluster, self._cluster.index.view(node), pod) is not None
+                answer = would_hold(self._cluster, self._cluster.index.view(node), pod) is not None
             except AllocationError:
                 answer = False
             if kind is not None:
@@ -287,7 +304,7 @@ class DemandRound:
             view = now.view(changing)
         except (AllocationError, InputError):
             return None
-        return fitting(self._cluster, view, pod, selections=now.selections)
+        return would_hold(self._cluster, view, pod, selections=now.selections)
 
     def _taken(self, now: NodeNow, held: Sequence[Holding]) -> dict[DeviceName, frozenset[DeviceName]]:
         """Return what of each of the node's GPUs is held."""
@@ -298,13 +315,13 @@ class DemandRound:
                 found[gpu.gpu].add(DeviceName(item.device.device))
         return {gpu: frozenset(names) for gpu, names in found.items()}
 
-    def _record(self, pod: Waiting, attempt: _Attempt) -> None:
+    def _record(self, uid: str, attempt: _Attempt) -> None:
         """Count what the pod would get as in use, and its changes as wished."""
         self._cluster.ledger.add(attempt.held)
         self._held += attempt.held
         self._touched.add(attempt.node)
         for gpu, names in attempt.changes.items():
-            self._chosen[attempt.node][gpu][pod.uid] = names
+            self._chosen[attempt.node][gpu][uid] = names
 
     def _set_of(self, now: NodeNow, node: str, gpu: GpuModes, chosen: frozenset[DeviceName]) -> frozenset[DeviceName]:
         """Return all that should be published of a GPU, of which pods have chosen some devices."""
@@ -312,13 +329,10 @@ class DemandRound:
             return frozenset(gpu.names)
         if any(gpu.mode_of(name) != "mig" for name in chosen):
             return chosen
-        result, beside = set(chosen), now.in_use(gpu.gpu)
         former = self._former_set(node, gpu.gpu)
-        kept = [name for name in gpu.names if name in former]
-        for name in (*kept, *_more_of(chosen, gpu)):
-            if name not in result and gpu.mode_of(name) == "mig" and gpu.fit({*beside, *result, name}):
-                result.add(name)
-        return frozenset(result)
+        preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
+        partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
+        return fitting(gpu, partitions, now.in_use(gpu.gpu))
 
     def _former_set(self, node: str, gpu: DeviceName) -> frozenset[DeviceName]:
         return self._memory.sets.get(node, {}).get(gpu, frozenset())

@@ -25,7 +25,7 @@ from driver.memo import Memo
 from driver.model.devices import DeviceName
 from driver.modes.gpu import card_of
 
-__all__ = ["NodeGpus", "NodeNow", "Waiting", "fitting", "is_for_gpus"]
+__all__ = ["NodeGpus", "NodeNow", "Waiting", "is_for_gpus", "would_hold"]
 
 _MAX_STEPS: Final = 20_000
 """Of one search, a tenth of what the allocator allows itself: many nodes are asked about."""
@@ -92,7 +92,7 @@ def is_for_gpus(demands: Sequence[ClaimDemand]) -> bool:
     )
 
 
-def fitting(
+def would_hold(
     known: KnownDevices, view: NodeView, pod: Waiting, *, selections: Selections | None = None
 ) -> tuple[Holding, ...] | None:
     """Return what the pod's claims would hold on a node; None where they do not fit, or it takes too long to find out.

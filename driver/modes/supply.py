@@ -9,12 +9,13 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
 from driver.layout import resource_slices
-from driver.layout.conflicts import GpuModes, gpu_modes
+from driver.layout.conflicts import GpuModes
 from driver.layout.neighbours import link_domains
 from driver.layout.order import gpus_in_order
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
+from driver.modes.gpu import known_modes
 
 __all__ = ["InventoryGpus"]
 
@@ -46,7 +47,7 @@ class InventoryGpus:
         """Its GPUs, in the order in which whole ones are allocated."""
         gpus, node = self.inventory.gpus, self.inventory.node
         ordered = gpus_in_order(gpus, self.inventory.nics, link_domains(gpus))
-        return [gpu_modes(gpu, self.policies.of(model=gpu.model, node=node)) for gpu in ordered]
+        return [known_modes(gpu, self.policies.of(model=gpu.model, node=node)) for gpu in ordered]
 
     def slices(
         self, only: Mapping[DeviceName, frozenset[DeviceName]], closed: Collection[DeviceName]

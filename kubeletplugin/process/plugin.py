@@ -88,7 +88,7 @@ class Plugin:
         self._registered = False
         roots = Roots.of(options.host_root, options.device_root)
         boot_id = _BOOT_ID.read_text().strip()
-        self._api = KubernetesApi.connect(kubeconfig=options.kubeconfig)
+        self._api = KubernetesApi.connect(kubeconfig=options.kubeconfig, small=True)
         self._reports = ConditionReports(self._reports_changed)
         self._store = ClaimStore(
             plugin_dir=options.plugin_dir, cdi_dir=options.cdi_dir, instance=options.instance, boot_id=boot_id

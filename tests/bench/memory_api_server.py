@@ -7,6 +7,8 @@ delete), and counts them. It checks nothing: what is compared with the real API 
 from __future__ import annotations
 
 import json
+import ssl
+import subprocess
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -41,22 +43,29 @@ class _Place:
 
 
 class MemoryApiServer:
-    """Serves what :meth:`put` was given, by plain HTTP on this computer.
+    """Serves what :meth:`put` was given on this computer, by plain HTTP, or by HTTPS with ``tls``.
 
     Attributes:
         kubeconfig: To reach it by.
         writes: How many writes there were, by kind and whether the status was meant.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tls: bool = False) -> None:
         self.writes: Counter[str] = Counter()
         self._objects: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         self._log: defaultdict[str, list[bytes]] = defaultdict(list)
         self._changed = threading.Condition()
         self._server = _Server(self)
+        certificate = _certificate(folder) if tls else None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.kubeconfig = folder / "memory.kubeconfig"
-        self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{self._server.server_port}")))
+        scheme = "http" if certificate is None else "https"
+        address = f"{scheme}://127.0.0.1:{self._server.server_port}"
+        self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(address, certificate)))
 
     def put(self, kind: str, objects: Iterable[Json]) -> None:
         """Store objects of a kind (its plural), new or changed; who watches is told."""
@@ -108,7 +117,7 @@ class MemoryApiServer:
                     self._log_event(place.kind, "DELETED", wire)
             return {"kind": "Status", "status": "Success"}
         stored = json.loads(self._get(place) or b'{"metadata":{}}')
-        merged = stored | body | {"metadata": stored["metadata"] | body["metadata"]}
+        merged = stored | body | {"metadata": {"name": place.name} | stored["metadata"] | body.get("metadata", {})}
         if place.kind in _OF_SEVERAL and "status" in body:
             merged["status"] = stored.get("status", {}) | body["status"]
         return self._store(place.kind, merged)
@@ -143,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if place.kind == "tokenreviews":
             made = body | {"status": {"authenticated": True, "user": {"username": "bench"}}}
-        elif place.kind == "subjectaccessreviews":
+        elif place.kind.endswith("accessreviews"):
             made = body | {"status": {"allowed": True}}
         else:
             made = self.server.store._write(self.command, place, body, dry_run="dryRun" in query)
@@ -194,11 +203,22 @@ def _read(target: str) -> tuple[_Place, dict[str, str]]:
     return _Place(kind, namespace, name, subresource), {key: value[-1] for key, value in parse_qs(url.query).items()}
 
 
-def _kubeconfig(server: str) -> Json:
+def _certificate(folder: Path) -> Path:
+    """Make a certificate for 127.0.0.1, its own authority; its key is beside it."""
+    path = folder / "memory.crt"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-days", "2", "-subj", "/CN=memory", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-out", str(path), "-keyout", str(path.with_suffix(".key"))]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    return path
+
+
+def _kubeconfig(server: str, certificate: Path | None) -> Json:
+    authority = {"certificate-authority": str(certificate)} if certificate else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "clusters": [{"name": "c", "cluster": {"server": server, **authority}}],
         "users": [{"name": "u", "user": {"token": "bench"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,16 @@ import yaml
 
 from driver.adapters.kubernetes.api import KubernetesApi
 
-__all__ = ["Answer", "ScriptedServer", "answer", "scripted", "scripted_api", "scripted_tls", "write_kubeconfig"]
+__all__ = [
+    "Answer",
+    "ScriptedServer",
+    "answer",
+    "connect",
+    "scripted",
+    "scripted_api",
+    "scripted_tls",
+    "write_kubeconfig",
+]
 
 
 @dataclass
@@ -119,9 +129,15 @@ def scripted_tls(tmp_path: Path) -> Iterator[ScriptedServer]:
         server.stop()
 
 
+@pytest.fixture(params=[False, True], ids=["official client", "standard library"])
+def connect(request: pytest.FixtureRequest) -> Callable[..., KubernetesApi]:
+    """Connects, once with each of the two ways to send requests."""
+    return partial(KubernetesApi.connect, small=request.param)
+
+
 @pytest.fixture
-def scripted_api(scripted: ScriptedServer) -> Iterator[KubernetesApi]:
-    with KubernetesApi.connect(kubeconfig=scripted.kubeconfig, timeout_s=5) as api:
+def scripted_api(scripted: ScriptedServer, connect: Callable[..., KubernetesApi]) -> Iterator[KubernetesApi]:
+    with connect(kubeconfig=scripted.kubeconfig, timeout_s=5) as api:
         yield api
 
 

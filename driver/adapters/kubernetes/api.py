@@ -11,12 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from driver.adapters.kubernetes.connection import Connection, in_cluster, of_kubeconfig
+from driver.adapters.kubernetes.connection import Connection
+from driver.adapters.kubernetes.credentials import kubeconfig_credentials, service_account
 from driver.adapters.kubernetes.errors import ApiServerError
+from driver.adapters.kubernetes.http_transport import HttpTransport
 from driver.adapters.kubernetes.pages import METADATA_LIST, Listing, list_all
 from driver.adapters.kubernetes.request import JSON, OnWrite, Request
 from driver.adapters.kubernetes.resources import PODS, SERVER_VERSION, JsonObject, Resource
 from driver.adapters.kubernetes.skipped import SkippedObjects
+from driver.adapters.kubernetes.transport import Transport
 from driver.adapters.kubernetes.watch import WatchStream
 
 __all__ = ["KubernetesApi", "Listing"]
@@ -54,6 +57,7 @@ class KubernetesApi:
         timeout_s: float = 10.0,
         on_write: OnWrite | None = None,
         skipped: SkippedObjects | None = None,
+        small: bool = False,
     ) -> KubernetesApi:
         """Connect to the API server of a kubeconfig's current context, or of the pod that this process runs in.
 
@@ -64,12 +68,14 @@ class KubernetesApi:
             timeout_s: The limit for connecting, and for each wait for an answer.
             on_write: Called after each write, from the thread that made it.
             skipped: Counts the objects that lists and watches leave out; None for one of its own.
+            small: Whether to keep the process small: the official client is not loaded, unless the kubeconfig has a
+                credential plugin or a proxy.
 
         Raises:
             InputError: The kubeconfig cannot be used, or there is no service account.
         """
-        configuration = of_kubeconfig(kubeconfig) if kubeconfig else in_cluster()
-        return KubernetesApi(Connection(configuration, timeout_s, on_write=on_write), skipped)
+        transport = (_small_transport(kubeconfig) if small else None) or _client_transport(kubeconfig)
+        return KubernetesApi(Connection(transport, timeout_s, on_write=on_write), skipped)
 
     def __enter__(self) -> Self:
         return self
@@ -319,6 +325,19 @@ class KubernetesApi:
             accept="text/plain",
         )
         return self._connection.read(request, _LARGEST_TEXT).decode(errors="replace")
+
+
+def _small_transport(kubeconfig: Path | None) -> Transport | None:
+    credentials = service_account() if kubeconfig is None else kubeconfig_credentials(kubeconfig)
+    return None if credentials is None else HttpTransport(credentials)
+
+
+def _client_transport(kubeconfig: Path | None) -> Transport:
+    # The plugin does without it.
+    from driver.adapters.kubernetes import client_transport  # noqa: PLC0415
+
+    configuration = client_transport.in_cluster() if kubeconfig is None else client_transport.of_kubeconfig(kubeconfig)
+    return client_transport.ClientTransport(configuration)
 
 
 def _unchanged(stored: JsonObject) -> JsonObject:

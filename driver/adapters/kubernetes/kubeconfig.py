@@ -12,7 +12,8 @@ from kubernetes.config import list_kube_config_contexts, load_kube_config
 
 from driver.adapters.files.input_file import path_name, read_input
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.connection import Connection, in_cluster
+from driver.adapters.kubernetes.client_transport import ClientTransport, in_cluster
+from driver.adapters.kubernetes.connection import Connection
 from driver.adapters.kubernetes.kubeconfig_loading import loading
 from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.errors import InputError
@@ -91,7 +92,7 @@ def _of_files(files: str, context: str | None, timeout_s: float) -> ClusterConte
 
 
 def _api(configuration: Configuration, timeout_s: float) -> KubernetesApi:
-    return KubernetesApi(Connection(configuration, timeout_s), SkippedObjects(logs=False))
+    return KubernetesApi(Connection(ClientTransport(configuration), timeout_s), SkippedObjects(logs=False))
 
 
 def _chosen(contexts: Any, current: Any, wanted: str | None, files: str) -> Any:

@@ -44,14 +44,14 @@ _BY_STATUS: Final[Mapping[int, type[ApiServerError]]] = {
 }
 
 
-def refusal(request: Request, status: int, body: bytes | bytearray, headers: Mapping[str, str]) -> ApiServerError:
+def refusal(request: Request, status: int, body: bytes | bytearray, retry_after: str | None) -> ApiServerError:
     """Return the error for an answer with an HTTP status of 300 or more.
 
     Args:
         request: The request.
         status: The HTTP status.
         body: A Status object in JSON, or any text.
-        headers: The answer's headers.
+        retry_after: The header ``Retry-After``.
     """
     try:
         answer, _ = parse_foreign_json(body, max_bytes=len(body))
@@ -59,7 +59,7 @@ def refusal(request: Request, status: int, body: bytes | bytearray, headers: Map
         answer = None
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         answer = {"message": body.decode(errors="replace").strip()[:_TEXT_SHOWN]}
-    return _error(request, status, answer, _seconds(headers.get("Retry-After")))
+    return _error(request, status, answer, _seconds(retry_after))
 
 
 def refusal_of_status(request: Request, answer: Mapping[str, Any]) -> ApiServerError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from driver.adapters.kubernetes.errors import ApiServerError, InvalidError
 from driver.adapters.kubernetes.resources import JsonObject, Resource
@@ -85,6 +86,13 @@ class Request:
         if self.subresource:
             parts.append(self.subresource)
         return "/".join(parts)
+
+    @property
+    def target(self) -> str:
+        """The URL's path and query, quoted."""
+        path = self.path.format(namespace=quote(self.namespace or "", safe=""), name=quote(self.name, safe=""))
+        query = "&".join(f"{key}={quote(value, safe='')}" for key, value in self.query.items())
+        return f"{path}?{query}" if query else path
 
     def __str__(self) -> str:
         """Return verb, kind and object: ``patch nodeinventories.rootport.dev/status node-1``."""

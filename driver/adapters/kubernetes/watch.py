@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
-from urllib3 import HTTPResponse
-from urllib3.exceptions import HTTPError
-
 from driver.adapters.kubernetes.connection import MAX_OBJECT_BYTES
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.refusals import refusal_of_status
 from driver.adapters.kubernetes.request import Request
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.adapters.kubernetes.skipped import SkippedObjects, SkipReason
+from driver.adapters.kubernetes.transport import Answer, TransportError
 from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = ["EventType", "WatchEvent", "WatchStream"]
@@ -51,7 +49,7 @@ class WatchStream:
 
     Args:
         request: The watch's request, for messages.
-        response: The open response; the stream closes it.
+        answer: The open answer; the stream closes it.
         skipped: Gets the events that are skipped.
 
     Raises:
@@ -59,9 +57,9 @@ class WatchStream:
             connection broke; watch again from the last version seen.
     """
 
-    def __init__(self, request: Request, response: HTTPResponse, skipped: SkippedObjects) -> None:
+    def __init__(self, request: Request, answer: Answer, skipped: SkippedObjects) -> None:
         self._request = request
-        self._response = response
+        self._answer = answer
         self._skipped = skipped
         self._events = self._read()
         self._closed = threading.Event()
@@ -90,7 +88,7 @@ class WatchStream:
                 # A read that close() interrupts may fail in any way.
                 if self._closed.is_set():
                     raise StopIteration from None
-                if isinstance(error, HTTPError | OSError | ValueError):
+                if isinstance(error, TransportError | OSError | ValueError):
                     raise UnavailableError(f"cannot {self._request} any longer: the stream broke: {error}") from error
                 raise
 
@@ -99,17 +97,17 @@ class WatchStream:
         self._closed.set()
         # Only a shutdown wakes a blocked read. It fails where there is nothing left to wake.
         with suppress(OSError, RuntimeError, ValueError):
-            self._response.shutdown()
+            self._answer.shut_down()
         # To close while another thread reads would wait for that thread's buffer lock: it must wake first.
         if self._reading.acquire(timeout=_CLOSE_LIMIT_S):
             try:
-                self._response.close()
+                self._answer.close()
             finally:
                 self._reading.release()
 
     def _read(self) -> Iterator[WatchEvent]:
         line, is_too_long = bytearray(), False
-        for chunk in self._response.stream(_CHUNK):
+        for chunk in self._answer.chunks():
             *ends, rest = chunk.split(b"\n")
             for end in ends:
                 line += end

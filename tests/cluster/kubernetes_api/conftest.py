@@ -13,9 +13,9 @@ from tests.support.cluster.control_plane import ControlPlane
 _numbers = itertools.count(1)
 
 
-@pytest.fixture
-def api(control_plane: ControlPlane) -> Iterator[KubernetesApi]:
-    with KubernetesApi.connect(kubeconfig=control_plane.kubeconfig) as client:
+@pytest.fixture(params=[False, True], ids=["official client", "standard library"])
+def api(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[KubernetesApi]:
+    with KubernetesApi.connect(kubeconfig=control_plane.kubeconfig, small=request.param) as client:
         yield client
 
 

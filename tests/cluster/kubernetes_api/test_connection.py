@@ -43,10 +43,16 @@ def test_the_service_accounts_token_is_read_again_when_kubelet_has_replaced_it(
             api.list(NODES)
 
 
-def test_a_certificate_of_another_authority_is_named_as_the_cause(control_plane: ControlPlane, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [False, True])
+def test_a_certificate_of_another_authority_is_named_as_the_cause(
+    control_plane: ControlPlane, tmp_path: Path, small: bool
+) -> None:
     config = yaml.safe_load(control_plane.kubeconfig.read_text())
     del config["clusters"][0]["cluster"]["certificate-authority"]
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(config))
-    with KubernetesApi.connect(kubeconfig=path) as api, pytest.raises(UnavailableError, match="certificate authority"):
+    with (
+        KubernetesApi.connect(kubeconfig=path, small=small) as api,
+        pytest.raises(UnavailableError, match="certificate authority"),
+    ):
         api.list(NODES)

@@ -53,8 +53,11 @@ def test_a_watch_ends_when_its_time_is_over_and_its_connection_serves_again(api:
     api.list(CONFIG_MAPS, namespace=namespace)
 
 
-def test_a_silent_watch_outlives_the_time_limit_of_calls(control_plane: ControlPlane, namespace: str) -> None:
-    with KubernetesApi.connect(kubeconfig=control_plane.kubeconfig, timeout_s=1) as api:
+@pytest.mark.parametrize("small", [False, True])
+def test_a_silent_watch_outlives_the_time_limit_of_calls(
+    control_plane: ControlPlane, namespace: str, small: bool
+) -> None:
+    with KubernetesApi.connect(kubeconfig=control_plane.kubeconfig, timeout_s=1, small=small) as api:
         version = api.list(CONFIG_MAPS, namespace=namespace).resource_version
         stream = api.watch(CONFIG_MAPS, resource_version=version, namespace=namespace, duration_s=3)
         assert {event.type for event in stream} <= {"BOOKMARK"}

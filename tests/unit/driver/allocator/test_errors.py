@@ -40,7 +40,7 @@ def without_selector() -> Json:
     [
         pytest.param(claim(exactly("r", cls="gone")), {}, "request r: there is no device class gone", id="class"),
         pytest.param(claim(exactly("r", cls="")), {}, "request r: has no device class name", id="no-class"),
-        pytest.param(claim(without_selector()), {}, "request r, selector #0: has no CEL", id="selector"),
+        pytest.param(claim(without_selector()), {}, "request r: selector #0 has no CEL", id="selector"),
         pytest.param(claim({"name": "r"}), {}, "request r: has neither exactly nor firstAvailable", id="request"),
         pytest.param(claim(exactly("r", -1)), {}, "request r: count -1 is negative", id="negative"),
         pytest.param(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from driver.allocator import AllocationError, Features
+from driver.adapters.files.allocation_problems import AllocationProblem
+from driver.allocator import AllocationError, Allocator, Features
 from driver.api.resource_v1 import AllocationResult, ResourceClaim, ResourceSlice
+from tests.support.paths import REPO
 from tests.unit.driver.allocator.builders import allocator, claim, device, device_class, exactly, node, resource_slice
 
 Json = dict[str, Any]
@@ -151,3 +154,24 @@ def test_without_the_feature_a_shareable_device_is_given_whole() -> None:
     features = Features(consumable_capacity=False)
     (item,) = one(claim(exactly("r")), resource_slice(device("a", extra=extra)), features=features).devices.results
     assert item.share_id is None
+
+
+def test_results_are_objects_as_if_their_values_had_been_validated() -> None:
+    seen: set[str] = set()
+    text = (REPO / "tests" / "data" / "conformance" / "random.jsonl").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        problem = AllocationProblem.model_validate_json(line)
+        nodes = ((problem.node,) if problem.node is not None else ()) + problem.nodes
+        features = Features(**problem.features.model_dump())
+        try:
+            fit = Allocator(
+                problem.slices, problem.classes, allocated=problem.allocated_claims, features=features
+            ).allocate_first(nodes, problem.claims)
+        except AllocationError:
+            continue
+        for result in fit.results if fit is not None else ():
+            validated = AllocationResult.model_validate(json.loads(json.dumps(result.to_wire())))
+            assert validated == result
+            assert repr(validated) == repr(result)
+            seen |= {field for item in result.to_wire()["devices"]["results"] for field in item}
+    assert seen >= {"request", "driver", "pool", "device", "shareID", "consumedCapacity", "adminAccess", "tolerations"}

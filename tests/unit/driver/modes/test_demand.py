@@ -6,7 +6,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.explain.known.cluster import Kind
 from driver.layout.conflicts import gpu_modes
 from driver.modes.rule import Layout
-from tests.unit.driver.modes.demand_world import Json, World, gpu_request, mig_request, names, ratio_request
+from tests.support.demand_world import Json, World, gpu_request, mig_request, names, ratio_request
 
 SEVEN = tuple(f"1g-10gb-{place}" for place in range(7))
 
@@ -309,6 +309,16 @@ class TestKeeping:
         world.release("other")
         assert world.wishes("p", kept=own)[0] == wishes
 
+    def test_nothing_is_worked_out_again_while_the_node_is_as_it_was(self):
+        world = World(gpus=2)
+        pods = [f"p{number}" for number in range(4)]
+        for pod in pods:
+            world.wait(pod, mig_request("2g.20gb"))
+        wishes, own = world.wishes(*pods)
+        world.laid_out.clear()
+        assert world.wishes(*pods, kept=own) == (wishes, own)
+        assert world.laid_out == []
+
     def test_it_is_open_once_it_is_published(self):
         world = World(gpus=1)
         world.wait("p", mig_request("1g.10gb"))
@@ -339,7 +349,7 @@ class TestKeeping:
         world = World(nodes=2, gpus=1)
         world.wait("p", mig_request("1g.10gb"))
         _, own = world.wishes("p")
-        del world.inventories["n1"]
+        world.remove_node("n1")
         assert list(world.wishes("p", kept=own)[0]) == ["n2"]
 
     def test_another_pod_does_not_change_the_gpu_back(self):

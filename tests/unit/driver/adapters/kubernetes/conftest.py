@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.scripted_api import answer, scripted, scripted_api, scripted_tls
+from tests.support.scripted_api import answer, connect, scripted, scripted_api, scripted_tls
 
-__all__ = ["answer", "scripted", "scripted_api", "scripted_tls"]
+__all__ = ["answer", "connect", "scripted", "scripted_api", "scripted_tls"]

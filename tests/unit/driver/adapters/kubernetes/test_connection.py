@@ -23,6 +23,7 @@ from driver.adapters.kubernetes.write_counts import WriteCounter
 from driver.errors import InputError
 
 Answers = Callable[..., Any]
+Connect = Callable[..., KubernetesApi]
 
 
 def test_a_read_over_a_dropped_connection_is_sent_once_more(scripted: Any, scripted_api: Any, answer: Answers) -> None:
@@ -58,10 +59,12 @@ def test_a_write_is_never_sent_twice(
     assert len(scripted.requests) == 1
 
 
-def test_writes_are_counted_where_they_are_sent_and_reads_are_not(scripted: Any, answer: Answers) -> None:
+def test_writes_are_counted_where_they_are_sent_and_reads_are_not(
+    scripted: Any, answer: Answers, connect: Connect
+) -> None:
     counter = WriteCounter()
     scripted.answers = [answer({}), answer({}), answer({}), answer({"kind": "Status"}, 409), answer(dropped=True)]
-    with KubernetesApi.connect(kubeconfig=scripted.kubeconfig, timeout_s=5, on_write=counter) as api:
+    with connect(kubeconfig=scripted.kubeconfig, timeout_s=5, on_write=counter) as api:
         api.get(NODES, "n")
         api.create(DEVICES, {"metadata": {"name": "n"}}, dry_run=True)
         api.merge_patch(DEVICES, "n", {"a": 1}, subresource="status")
@@ -113,33 +116,35 @@ def test_a_kubeconfigs_token_is_sent_and_who_we_are(scripted: Any, scripted_api:
     assert headers["user-agent"].startswith("rootport")
 
 
-def test_the_environments_proxy_is_not_used(scripted: Any, answer: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environments_proxy_is_not_used(
+    scripted: Any, answer: Answers, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     scripted.answers = [answer()]
-    with KubernetesApi.connect(kubeconfig=scripted.kubeconfig) as api:
+    with connect(kubeconfig=scripted.kubeconfig) as api:
         api.get(NODES, "n")
 
 
-def test_nobody_listening_is_unavailable_at_once(tmp_path: Path, scripted: Any) -> None:
+def test_nobody_listening_is_unavailable_at_once(tmp_path: Path, scripted: Any, connect: Connect) -> None:
     scripted.stop()
-    with KubernetesApi.connect(kubeconfig=scripted.kubeconfig) as api, pytest.raises(UnavailableError) as caught:
+    with connect(kubeconfig=scripted.kubeconfig) as api, pytest.raises(UnavailableError) as caught:
         api.create(DEVICES, {"metadata": {"name": "n"}})
     assert caught.value.status is None
     assert "is it running" in str(caught.value)
     assert caught.value.retry_helps
 
 
-def test_a_server_that_never_answers_costs_the_time_limit_only(scripted: Any, tmp_path: Path) -> None:
+def test_a_server_that_never_answers_costs_the_time_limit_only(scripted: Any, tmp_path: Path, connect: Connect) -> None:
     config = yaml.safe_load(scripted.kubeconfig.read_text())
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
         path = tmp_path / "silent"
         path.write_text(yaml.safe_dump(config))
         started = time.monotonic()
-        with KubernetesApi.connect(kubeconfig=path, timeout_s=0.3) as api:
+        with connect(kubeconfig=path, timeout_s=0.3) as api:
             with pytest.raises(UnavailableError, match="timed out"):
                 api.get(NODES, "n")
             with pytest.raises(UnavailableError, match="timed out"):
@@ -164,20 +169,22 @@ def test_a_server_that_never_answers_costs_the_time_limit_only(scripted: Any, tm
         ),
     ],
 )
-def test_a_broken_kubeconfig_is_one_message(tmp_path: Path, text: str) -> None:
+def test_a_broken_kubeconfig_is_one_message(tmp_path: Path, text: str, connect: Connect) -> None:
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(InputError, match="not a usable kubeconfig"):
-        KubernetesApi.connect(kubeconfig=path)
+        connect(kubeconfig=path)
 
 
 @pytest.mark.parametrize("text", ["foo", "{current-context: x, contexts: 3}", "3"])
-def test_a_file_that_is_no_kubeconfig_is_not_explained_in_words_of_python(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_kubeconfig_is_not_explained_in_words_of_python(
+    tmp_path: Path, text: str, connect: Connect
+) -> None:
     path = tmp_path / "config"
     path.write_text(text)
-    for connect in (KubernetesApi.connect, cluster_context):
+    for each in (connect, cluster_context):
         with pytest.raises(InputError, match="expected clusters, contexts and users"):
-            connect(kubeconfig=path)
+            each(kubeconfig=path)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +200,7 @@ def test_a_file_that_is_no_kubeconfig_is_not_explained_in_words_of_python(tmp_pa
     ids=["fails", "garbage", "empty"],
 )
 def test_a_credential_plugin_that_fails_is_one_message(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, reason: str
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, reason: str, connect: Connect
 ) -> None:
     path = tmp_path / "config"
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", script]}
@@ -204,25 +211,27 @@ def test_a_credential_plugin_that_fails_is_one_message(
         "users": [{"name": "u", "user": {"exec": plugin}}],
     }
     path.write_text(json.dumps(config))
-    for connect in (KubernetesApi.connect, cluster_context):
+    for each in (connect, cluster_context):
         with pytest.raises(InputError, match=rf"credential plugin \(exec\) gives no credentials: .*{reason}"):
-            connect(kubeconfig=path)
+            each(kubeconfig=path)
     assert capfd.readouterr().err == ""
 
 
-def test_a_missing_kubeconfig_is_one_message(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_one_message(tmp_path: Path, connect: Connect) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        KubernetesApi.connect(kubeconfig=tmp_path / "none")
+        connect(kubeconfig=tmp_path / "none")
 
 
-def test_outside_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(InputError, match="name a kubeconfig"):
-        KubernetesApi.connect()
+        connect()
 
 
 @pytest.mark.parametrize("inline", [False, True], ids=["files beside the kubeconfig", "data in the kubeconfig"])
-def test_a_client_certificate_is_presented(scripted_tls: Any, tmp_path: Path, answer: Answers, inline: bool) -> None:
+def test_a_client_certificate_is_presented(
+    scripted_tls: Any, tmp_path: Path, answer: Answers, inline: bool, connect: Connect
+) -> None:
     files = {"client-certificate": "certificate", "client-key": "key"}
     if inline:
         user = {f"{k}-data": base64.b64encode((tmp_path / name).read_bytes()).decode() for k, name in files.items()}
@@ -233,7 +242,7 @@ def test_a_client_certificate_is_presented(scripted_tls: Any, tmp_path: Path, an
     config["users"][0]["user"] = user
     scripted_tls.kubeconfig.write_text(yaml.safe_dump(config))
     scripted_tls.answers = [answer({"metadata": {"name": "n"}})]
-    with KubernetesApi.connect(kubeconfig=scripted_tls.kubeconfig) as api:
+    with connect(kubeconfig=scripted_tls.kubeconfig) as api:
         assert api.get(NODES, "n") == {"metadata": {"name": "n"}}
 
 

@@ -87,7 +87,7 @@ def test_scope_and_namespace_must_agree() -> None:
 )
 def test_each_refusal_has_its_error(status: int, reason: str, kind: type[ApiServerError]) -> None:
     body = json.dumps({"kind": "Status", "message": "the words", "reason": reason, "code": status}).encode()
-    error = refusal(Request(verb="get", resource=DEVICES, name="gpu-0"), status, body, {})
+    error = refusal(Request(verb="get", resource=DEVICES, name="gpu-0"), status, body, None)
     assert type(error) is kind
     assert error.message == f"cannot get devices.rootport.dev gpu-0: the words (HTTP {status})"
     assert (error.status, error.reason) == (status, reason)
@@ -97,7 +97,7 @@ def test_each_refusal_has_its_error(status: int, reason: str, kind: type[ApiServ
 def test_a_refusal_names_the_fields_at_fault() -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "spec.x", "message": "too long"}, {"message": "no field"}]
     body = {"kind": "Status", "message": "m", "reason": "Invalid", "details": {"causes": causes}}
-    error = refusal(Request(verb="create", resource=DEVICES), 422, json.dumps(body).encode(), {})
+    error = refusal(Request(verb="create", resource=DEVICES), 422, json.dumps(body).encode(), None)
     assert error.causes == ("spec.x: too long", "no field")
 
 
@@ -105,7 +105,7 @@ def test_a_namespace_that_is_being_deleted_is_as_good_as_gone() -> None:
     causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": "namespace a is being …"}]
     body = {"kind": "Status", "message": "m", "reason": "Forbidden", "details": {"causes": causes}}
     request = Request(verb="create", resource=RESOURCE_CLAIMS, namespace="a")
-    error = refusal(request, 403, json.dumps(body).encode(), {})
+    error = refusal(request, 403, json.dumps(body).encode(), None)
     assert type(error) is NamespaceTerminatingError
     assert isinstance(error, NotFoundError)
     assert "RBAC" not in str(error)
@@ -115,12 +115,12 @@ def test_what_rbac_forbids_names_verb_subresource_and_group() -> None:
     body = b'{"kind":"Status","message":"no","reason":"Forbidden"}'
     request = Request(verb="patch", resource=NODE_INVENTORIES, name="n", subresource="status")
     assert "allow the verb 'patch' on 'nodeinventories/status' in API group 'rootport.dev'" in str(
-        refusal(request, 403, body, {})
+        refusal(request, 403, body, None)
     )
 
 
 def test_a_kind_that_the_server_does_not_serve_hints_at_its_crd() -> None:
-    error = refusal(Request(verb="list", resource=DEVICES), 404, b"404 page not found\n", {})
+    error = refusal(Request(verb="list", resource=DEVICES), 404, b"404 page not found\n", None)
     assert isinstance(error, NotFoundError)
     assert "install its CRD" in str(error)
 
@@ -130,13 +130,13 @@ def test_a_kind_that_the_server_does_not_serve_hints_at_its_crd() -> None:
     [("3", 3.0), ("", None), ("Fri, 31 Dec 1999 23:59:59 GMT", None), ("inf", 600.0), ("-1", 0.0)],
 )
 def test_retry_after_is_kept_within_reason(header: str, seconds: float | None) -> None:
-    error = refusal(Request(verb="list", resource=NODES), 429, b"slow down", {"Retry-After": header})
+    error = refusal(Request(verb="list", resource=NODES), 429, b"slow down", header)
     assert isinstance(error, UnavailableError)
     assert error.retry_after_s == seconds
 
 
 def test_a_strange_answer_is_cut_and_cannot_write_to_the_terminal() -> None:
-    error = refusal(Request(verb="list", resource=NODES), 502, b"\x1b[31m" + b"x" * 10_000, {})
+    error = refusal(Request(verb="list", resource=NODES), 502, b"\x1b[31m" + b"x" * 10_000, None)
     assert error.message.isprintable()
     assert len(error.message) < 500
 

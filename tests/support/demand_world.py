@@ -17,7 +17,7 @@ from driver.layout.conflicts import gpu_modes
 from driver.model.devices import DeviceName, Gpu
 from driver.model.inventory import Inventory
 from driver.modes.demand import DemandRound, PodWish
-from driver.modes.hypothesis import NodeGpus, Waiting
+from driver.modes.hypothesis import Waiting
 from driver.modes.memory import DemandMemory
 from driver.modes.rule import Layout
 from driver.modes.supply import InventoryGpus
@@ -77,16 +77,22 @@ class World:
     """The cluster. GPUs are published whole until a test says otherwise."""
 
     def __init__(
-        self, nodes: int = 1, gpus: int = 2, *, layout: Layout = Layout.ONE, policies: GpuPolicies = DEFAULT_POLICIES
+        self,
+        nodes: int = 1,
+        gpus: int = 2,
+        *,
+        layout: Layout = Layout.ONE,
+        policies: GpuPolicies = DEFAULT_POLICIES,
+        state: ClusterState | None = None,
     ) -> None:
         self.layout = layout
         self.policies = policies
-        self.state = ClusterState()
+        self.state = ClusterState() if state is None else state
         self.inventories: dict[str, Inventory] = {}
         self.laid_out: list[str] = []
         self.only: dict[str, dict[DeviceName, frozenset[DeviceName]]] = {}
         self.closed: dict[str, frozenset[DeviceName]] = {}
-        self.memory = DemandMemory(self.state, self._gpus_of)
+        self.memory = DemandMemory(self.state, self.gpus_of)
         for kind, wire in classes():
             self.state.put(kind, wire)
         for number in range(1, nodes + 1):
@@ -107,6 +113,11 @@ class World:
             if self.layout is Layout.LEAN:
                 self.only[name][gpu.name] = frozenset(names(gpu, "gpu", "gpu-ratio"))
         self._publish(name)
+
+    def remove_node(self, name: str) -> None:
+        for item in resource_slices(self.inventories.pop(name), policies=self.policies, only=self.only.pop(name)):
+            self.state.remove(Kind.SLICE, item.metadata.name)
+        self.state.remove(Kind.NODE, name)
 
     def gpu(self, node: str, index: int) -> Gpu:
         return self.inventories[node].gpus[index]
@@ -189,7 +200,7 @@ class World:
         ):
             self.state.put(Kind.SLICE, item.to_wire())
 
-    def _gpus_of(self, node: str) -> NodeGpus | None:
+    def gpus_of(self, node: str) -> InventoryGpus | None:
         inventory = self.inventories.get(node)
         if inventory is None:
             return None

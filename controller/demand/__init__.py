@@ -1,0 +1,1 @@
+"""Makes the modes of GPUs follow the claims that wait for them."""

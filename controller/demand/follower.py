@@ -1,0 +1,235 @@
+"""Looks for the GPUs whose mode should change for pending claims, as long as this controller leads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from operator import is_
+from typing import Final, Protocol
+
+from controller.demand.turns import DemandPace, TrackedPod, Turns
+from controller.explanations.pending_pods import is_waiting
+from controller.explanations.shared_state import SharedClusterState
+from controller.modes.wishes import NodeWishes, Wishes
+from driver.budget import Budget, SpentError
+from driver.explain.judge.waiting import waiting_pod
+from driver.explain.known.cluster import ClaimState, PodState
+from driver.explain.known.published import with_rules
+from driver.explain.known.state import ClusterState
+from driver.modes.demand import DemandRound, PodWish
+from driver.modes.hypothesis import NodeGpus, Waiting
+from driver.modes.memory import DemandMemory
+from driver.modes.rule import Layout
+from driver.modes.supply import InventoryGpus
+
+__all__ = ["DemandFollower", "GpuSupply"]
+
+_LOG: Final = logging.getLogger(__name__)
+_CLAIMS_SHOWN: Final = 4
+_ON_THE_WALL: Final = 2.5
+"""A round may take so many times its CPU time on the clock, because other threads use the CPU as well."""
+_MOST_QUEUED: Final = 1000
+"""Changes of the cluster; more are applied in pieces by the thread that explains."""
+
+
+class GpuSupply(Protocol):
+    """What the nodes' GPUs are, and could be, published as."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """The cluster's layout; None as long as none is chosen."""
+
+    @property
+    def rules(self) -> object:
+        """Another object whenever the policies have changed."""
+
+    def gpus_of(self, node: str) -> InventoryGpus | None:
+        """Return a node's GPUs; None where nothing can be published for it."""
+
+
+class DemandFollower:
+    """Sets the wishes of pods that wait. Its only thread is that of :meth:`run`.
+
+    Args:
+        cluster: The state of the cluster.
+        is_synced: Whether everything was read once.
+        pace: How often it looks.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        cluster: SharedClusterState,
+        *,
+        is_synced: Callable[[], bool],
+        pace: DemandPace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._is_synced = is_synced
+        self._pace = pace or DemandPace()
+        self._clock = clock
+        self._turns = Turns(self._pace)
+        self._memory: DemandMemory | None = None
+        self._rules: object = None
+        self._classes: Sequence[object] = ()
+        self._known: dict[str, tuple[PodState, Sequence[ClaimState | None], Waiting | None]] = {}
+
+    def start(
+        self, stop: threading.Event, *, supply: GpuSupply, wishes: Wishes, yield_to_slices: Callable[[], None]
+    ) -> threading.Thread:
+        """Start the thread.
+
+        Args:
+            stop: Ends it.
+            supply: What the nodes' GPUs could be published as.
+            wishes: Gets the wishes.
+            yield_to_slices: Waits until nothing more urgent is due.
+        """
+        thread = threading.Thread(
+            target=self.run, args=(stop, supply, wishes, yield_to_slices), name="demand", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def run(
+        self, stop: threading.Event, supply: GpuSupply, wishes: Wishes, yield_to_slices: Callable[[], None]
+    ) -> None:
+        """Look for wishes until stopped; no failure ends it."""
+        pause_s = self._pace.period_s
+        while not stop.wait(pause_s):
+            pause_s = self._pace.period_s
+            try:
+                if not self._is_synced() or self._cluster.queued > _MOST_QUEUED:
+                    continue
+                yield_to_slices()
+                began = self._clock()
+                self.look(supply, wishes, stopped=stop.is_set)
+                pause_s = max(self._pace.period_s, self._pace.rest * (self._clock() - began))
+            except Exception:  # noqa: BLE001 - a mistake of ours must not end the thread, nor this process
+                _LOG.exception("unexpected error; the modes of GPUs follow pending claims again in a while")
+                pause_s = self._pace.retry_s
+
+    def look(self, supply: GpuSupply, wishes: Wishes, *, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Look once at the pods that wait, and set the wishes."""
+        layout = supply.layout
+        if layout is None or layout is Layout.FULL:
+            self._turns.track((), self._clock())
+            wishes.set({})
+            return
+        with self._cluster.use() as state:
+            found = self._round(state, layout, supply, stopped)
+        wishes.set(found)
+
+    def _round(
+        self, state: ClusterState, layout: Layout, supply: GpuSupply, stopped: Callable[[], bool]
+    ) -> Mapping[str, NodeWishes]:
+        now = self._clock()
+        self._turns.track(_waiting(state), now)
+        self._forget_old(state, supply)
+        memory = self._memory
+        if memory is None:
+            memory = self._memory = DemandMemory(state, lambda node: self._gpus_of(state, supply, node))
+        budget = Budget(self._pace.round_s, wall_s=self._pace.round_s * _ON_THE_WALL, stopped=stopped)
+        with budget.in_force(), DemandRound(memory, layout, [node.node for node in state.nodes.values()]) as this:
+            self._keep(state, this, now)
+            self._find(state, this, now, budget)
+            return this.wishes()
+
+    def _keep(self, state: ClusterState, this: DemandRound, now: float) -> None:
+        """Keep the wishes of the round before, as far as they still make sense."""
+        for item in self._turns.with_wish(now):
+            wish = item.wish
+            if wish is None:
+                continue
+            kept: PodWish | None = None
+            try:
+                waiting = self._waiting(state, item.pod)
+                kept = None if waiting is None else this.keep(waiting, wish)
+            except SpentError:
+                this.assume(item.pod.uid, wish)
+                kept = wish
+            self._turns.wished(item, kept, now)
+
+    def _find(self, state: ClusterState, this: DemandRound, now: float, budget: Budget) -> None:
+        """Find wishes for other pods. Namespaces that have used their share of the time come after the others."""
+        pods = self._turns.without_wish(now)
+        used: defaultdict[str, float] = defaultdict(float)
+        share_s = self._pace.round_s / max(1, len({item.pod.namespace for item in pods}))
+        done: set[str] = set()
+        for is_last in (False, True):
+            for item in pods:
+                namespace = item.pod.namespace
+                if item.pod.uid in done or (used[namespace] >= share_s and not is_last):
+                    continue
+                if budget.is_spent:
+                    return
+                done.add(item.pod.uid)
+                left_s = budget.left_s
+                self._find_for(state, this, item, now, budget)
+                used[namespace] += left_s - budget.left_s
+
+    def _find_for(self, state: ClusterState, this: DemandRound, item: TrackedPod, now: float, budget: Budget) -> None:
+        left_s = budget.left_s
+        try:
+            with budget.part(self._pace.pod_s).in_force():
+                waiting = self._waiting(state, item.pod)
+                wish = None if waiting is None else this.find(waiting)
+        except SpentError:
+            if left_s >= self._pace.pod_s:
+                self._turns.took_too_long(item, now)
+            return
+        if waiting is not None and self._turns.wished(item, wish, now) and wish is not None:
+            _log(waiting, wish, this)
+
+    def _waiting(self, state: ClusterState, pod: PodState) -> Waiting | None:
+        """Return what a pod waits for, remembered until the pod or a claim of it changes."""
+        claims = [state.claim(f"{pod.namespace}/{entry.claim}") for entry in pod.claims]
+        known = self._known.get(pod.uid)
+        if known is None or known[0] is not pod or not _are_same(known[1], claims):
+            known = self._known[pod.uid] = (pod, claims, waiting_pod(state, pod))
+        return known[2]
+
+    def _forget_old(self, state: ClusterState, supply: GpuSupply) -> None:
+        rules, classes = supply.rules, tuple(state.classes.values())
+        if rules is not self._rules and self._memory is not None:
+            self._memory.forget()
+        if not _are_same(classes, self._classes):
+            self._known.clear()
+        self._rules, self._classes = rules, classes
+        self._known = {uid: known for uid in self._turns.uids if (known := self._known.get(uid)) is not None}
+
+    @staticmethod
+    def _gpus_of(state: ClusterState, supply: GpuSupply, node: str) -> NodeGpus | None:
+        gpus = supply.gpus_of(node)
+        if gpus is not None:
+            gpus.with_rules = lambda item: with_rules(item, state.taint_rules.values())
+        return gpus
+
+
+def _waiting(state: ClusterState) -> list[PodState]:
+    """Return the pods that wait for a node, and name claims or extended resources."""
+    pods = (state.pod(key) for key in state.pod_keys())
+    return [pod for pod in pods if pod is not None and is_waiting(pod) and (pod.claims or pod.containers)]
+
+
+def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _log(waiting: Waiting, wish: PodWish, this: DemandRound) -> None:
+    for gpu in sorted(wish.gpus):
+        _LOG.info(
+            "a GPU is to change for pending claims",
+            extra={
+                "pod": waiting.key,
+                "claims": ", ".join(claim.metadata.name for claim in waiting.claims[:_CLAIMS_SHOWN]),
+                "node": wish.node,
+                "gpu": gpu,
+                "from": this.modes(wish.node, gpu),
+                "to": this.modes(wish.node, gpu, wish.gpus[gpu]),
+            },
+        )

@@ -1,0 +1,159 @@
+"""Which of the pods that wait for devices have their turn, and for how long a change of mode is kept for one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from driver.backoff import delay_s
+from driver.explain.known.cluster import PodState
+from driver.model.devices import DeviceName
+from driver.modes.demand import PodWish
+
+__all__ = ["DemandPace", "TrackedPod", "Turns"]
+
+_ATTEMPTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandPace:
+    """How often wishes are looked for, and how much at a time; in seconds.
+
+    Attributes:
+        period_s: The least time between two rounds...
+        rest: ...and so many times as long as the last one took, so that rounds never take much of a core.
+        wait_s: How long a pod waits before it has a turn: kube-scheduler needs a moment for what it can place.
+        round_s: CPU time of one round.
+        pod_s: CPU time for one pod.
+        most_pods: The most pods that have a turn in a round.
+        most_wishes: The most pods that have a wish at a time.
+        untaken_s: How long what is published for a pod is kept for it, if kube-scheduler does not place the pod. There
+            must be another reason for that, and other pods may need the GPU.
+        unchanged_s: How long a change that does not come about is waited for.
+        put_off_s: How long such a pod waits for its next turn, and one that takes too long; doubled each time.
+        longest_put_off_s: The longest such wait.
+        retry_s: The wait after an error.
+    """
+
+    period_s: float = 3.0
+    rest: float = 10.0
+    wait_s: float = 5.0
+    round_s: float = 0.4
+    pod_s: float = 0.2
+    most_pods: int = 128
+    most_wishes: int = 256
+    untaken_s: float = 60.0
+    unchanged_s: float = 300.0
+    put_off_s: float = 300.0
+    longest_put_off_s: float = 3600.0
+    retry_s: float = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class TrackedPod:
+    """A pod that waits. All times are monotonic seconds.
+
+    Attributes:
+        pod: The pod, as it was when pods were listed last.
+        since: When it was first seen waiting.
+        wish: What should be published for it; None for nothing.
+        wished_at: When that was found, or when all of it was published.
+        attempts: How many turns in a row took longer than a turn may take.
+        put_off: How often it was put off.
+        not_before: When it has its next turn.
+    """
+
+    pod: PodState
+    since: float
+    wish: PodWish | None = None
+    wished_at: float = 0.0
+    attempts: int = 0
+    put_off: int = 0
+    not_before: float = 0.0
+
+
+class Turns:
+    """Follows the pods that wait. Not thread-safe.
+
+    Args:
+        pace: How often wishes are looked for.
+    """
+
+    def __init__(self, pace: DemandPace) -> None:
+        self._pace = pace
+        self._pods: dict[str, TrackedPod] = {}  # by UID
+
+    def track(self, pods: Iterable[PodState], now: float) -> None:
+        """Follow these pods, and no others any more."""
+        known = self._pods
+        self._pods = {pod.uid: known.get(pod.uid) or TrackedPod(pod, now) for pod in pods}
+        for pod in pods:
+            self._pods[pod.uid].pod = pod
+
+    @property
+    def uids(self) -> Sequence[str]:
+        """The UIDs of the pods that are followed."""
+        return tuple(self._pods)
+
+    def with_wish(self, now: float) -> list[TrackedPod]:
+        """Return the pods whose wishes are kept, the oldest first."""
+        found = [item for item in self._pods.values() if item.wish is not None]
+        for item in found:
+            limit_s = self._pace.untaken_s if item.wish is not None and item.wish.is_open else self._pace.unchanged_s
+            if now - item.wished_at > limit_s:
+                self._put_off(item, now)
+        return sorted((item for item in found if item.wish is not None), key=_age)
+
+    def without_wish(self, now: float) -> list[TrackedPod]:
+        """Return the pods that have a turn, the oldest first.
+
+        Of a namespace no more than its share come before the others.
+        """
+        waiting = [
+            item
+            for item in self._pods.values()
+            if item.wish is None and now - item.since >= self._pace.wait_s and now >= item.not_before
+        ]
+        namespaces = {item.pod.namespace for item in waiting}
+        share = max(1, self._pace.most_pods // max(1, len(namespaces)))
+        counts = Counter[str]()
+        first: list[TrackedPod] = []
+        later: list[TrackedPod] = []
+        for item in sorted(waiting, key=_age):
+            counts[item.pod.namespace] += 1
+            (first if counts[item.pod.namespace] <= share else later).append(item)
+        wishes = sum(item.wish is not None for item in self._pods.values())
+        return [*first, *later][: min(self._pace.most_pods, max(0, self._pace.most_wishes - wishes))]
+
+    def wished(self, item: TrackedPod, wish: PodWish | None, now: float) -> bool:
+        """Note what was found for a pod; return whether that is another wish than before."""
+        former, item.wish = item.wish, wish
+        item.attempts = 0
+        is_new = wish is not None and (former is None or _where(former) != _where(wish))
+        if is_new or (former is not None and wish is not None and wish.is_open and not former.is_open):
+            item.wished_at = now
+        return is_new
+
+    def took_too_long(self, item: TrackedPod, now: float) -> None:
+        """Note that a pod's turn ended before anything was found: the next one goes on from there, a few times."""
+        item.attempts += 1
+        if item.attempts >= _ATTEMPTS:
+            item.attempts = 0
+            self._put_off(item, now)
+
+    def _put_off(self, item: TrackedPod, now: float) -> None:
+        item.wish = None
+        item.put_off += 1
+        item.not_before = now + delay_s(
+            item.put_off, first_s=self._pace.put_off_s, limit_s=self._pace.longest_put_off_s
+        )
+
+
+def _age(item: TrackedPod) -> tuple[float, str]:
+    return item.since, item.pod.key
+
+
+def _where(wish: PodWish) -> tuple[str, Mapping[DeviceName, frozenset[DeviceName]]]:
+    return wish.node, wish.gpus
