@@ -30,6 +30,7 @@ from driver.adapters.logs import LEVELS, configure
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
+from driver.modes.rule import Layout
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
@@ -107,6 +108,25 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "as --gpu-policies is.",
 )
 @click.option(
+    "--gpu-layout",
+    type=click.Choice(("auto", *Layout)),
+    default="auto",
+    show_default=True,
+    help="Which modes of GPUs are published: full, every mode of every GPU; lean, MIG partitions of a few GPUs only; "
+    "one, each GPU in one mode at a time, which follows pending claims within a minute. More devices cost "
+    "kube-scheduler more time for each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with "
+    "Kubernetes 1.37 or newer, one before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
+)
+@click.option(
+    "--mig-gpus-ahead",
+    type=click.IntRange(0, 64),
+    default=_DEFAULTS.mig_gpus_ahead,
+    show_default=True,
+    metavar="N",
+    help="With the layout lean, of how many free GPUs of each node MIG partitions are published before a claim asks. "
+    "With 0, a claim for the first partition of a GPU waits some seconds until they are published.",
+)
+@click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
@@ -177,6 +197,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     resync: float,
     gpu_policies: Path | None,
     nic_policies: Path | None,
+    gpu_layout: str,
+    mig_gpus_ahead: int,
     explain: bool,  # noqa: FBT001 - a flag
     explain_names: str,
     log_level: str,
@@ -213,9 +235,18 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "resync_s": resync,
             "gpu_policies": str(gpu_policies or ""),
             "nic_policies": str(nic_policies or ""),
+            "gpu_layout": gpu_layout,
+            "mig_gpus_ahead": mig_gpus_ahead,
         },
     )
-    options = PublisherOptions(namespace=namespace, fresh_for_s=fresh_for, grace_s=grace_period, resync_s=resync)
+    options = PublisherOptions(
+        namespace=namespace,
+        fresh_for_s=fresh_for,
+        grace_s=grace_period,
+        resync_s=resync,
+        gpu_layout=None if gpu_layout == "auto" else Layout(gpu_layout),
+        mig_gpus_ahead=mig_gpus_ahead,
+    )
     counts = ControllerCounts()
     elector = LeaderElector(
         KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
