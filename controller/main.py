@@ -131,7 +131,9 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     default=True,
     show_default=True,
     help="Tell why claims are pending: by an Event on the pod and annotations on the claim. It watches pods that are "
-    "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices.",
+    "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices. The same is needed for the modes of GPUs to "
+    "follow pending claims: with --no-explain, a GPU of the layout one keeps its mode, and the layout lean has the MIG "
+    "partitions of --mig-gpus-ahead alone.",
 )
 @click.option(
     "--explain-names",
@@ -256,9 +258,10 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     )
     api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
-    explanations = None
+    explanations = demand = None
     if explain:
-        # Imported here, because only explanations need the allocator and CEL.
+        # Imported here, because only these need the allocator and CEL.
+        from controller.demand.follower import DemandFollower  # noqa: PLC0415
         from controller.explanations.service import Explanations  # noqa: PLC0415
 
         explanations = Explanations(
@@ -268,12 +271,14 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             pending_changed=overview.claims_changed if overview else lambda: None,
             timed=partial(counts.passes.timed, "explain"),
         )
+        demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
     publisher = Publisher(
         api,
         options,
         policies=in_force,
         nic_policies=nic_in_force,
         explanations=explanations,
+        demand=demand,
         overview=overview,
         timed=counts.passes.timed,
     )

@@ -27,6 +27,7 @@ from controller.precedence import Precedence
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import PublishedCondition
 from controller.slices.reconciler import SliceReconciler
+from controller.slices.supply import PublishableGpus
 from controller.slices.writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.files.policies_in_force import PoliciesInForce
@@ -38,7 +39,7 @@ from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S
 from driver.objects import node_label
 
-__all__ = ["BackgroundWork", "Publisher", "PublisherOptions"]
+__all__ = ["BackgroundWork", "DemandWork", "Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -99,6 +100,23 @@ class BackgroundWork(Protocol):
         """Start threads; the last of them is the one that writes."""
 
 
+class DemandWork(Protocol):
+    """What looks for GPUs whose mode pending claims need changed: :class:`controller.demand.follower.DemandFollower`.
+
+    A protocol, as above.
+    """
+
+    def start(
+        self,
+        stop: threading.Event,
+        *,
+        supply: PublishableGpus,
+        wishes: Wishes,
+        yield_to_slices: Callable[[], None],
+    ) -> threading.Thread:
+        """Start the thread."""
+
+
 class Publisher:
     """Publishes the nodes' inventories. It must be the only writer: start it on the elected leader alone.
 
@@ -108,6 +126,7 @@ class Publisher:
         policies: The GPU policies; None for the defaults.
         nic_policies: The NIC policies; None for the defaults.
         explanations: Explains pending claims; None to do without.
+        demand: Makes the modes of GPUs follow pending claims; None to do without.
         overview: Gets the nodes' states; None to do without.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
@@ -120,11 +139,13 @@ class Publisher:
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
         explanations: BackgroundWork | None = None,
+        demand: DemandWork | None = None,
         overview: NodeEventHandler | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
+        self._demand = demand
         self._timed = timed
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -157,15 +178,23 @@ class Publisher:
             override=options.gpu_layout,
         )
         self._claim_lists = ClaimLists(api, enqueue=self._nodes.add, every_s=options.list_claims_every_s)
+        self._wishes = Wishes(self._nodes.add)
         self._modes = NodeModes(
             layout=self._layout,
             lists=self._claim_lists,
-            wishes=Wishes(self._nodes.add),
+            wishes=self._wishes,
             in_use=lambda node: [item.device for item in self._informers.allocations(node)],
             policies=lambda: self._policies.now,
             has_taints=lambda: self._features.has_taints,
             mig_gpus_ahead=options.mig_gpus_ahead,
             closed_s=options.closed_s,
+        )
+        self._gpus = PublishableGpus(
+            informers=self._informers,
+            layout=self._layout,
+            features=self._features,
+            policies=lambda: self._policies.now,
+            nic_policies=lambda: self._nic_policies.now,
         )
         self._slice_reconciler = SliceReconciler(
             api,
@@ -227,6 +256,12 @@ class Publisher:
                 self._stop,
                 is_synced=lambda: self._informers.devices_are_synced,
                 yield_to_slices=self._slices_first.wait,
+            )
+        if self._demand is not None:
+            self._threads.append(
+                self._demand.start(
+                    self._stop, supply=self._gpus, wishes=self._wishes, yield_to_slices=self._slices_first.wait
+                )
             )
 
     def stop(self, timeout_s: float) -> bool:
