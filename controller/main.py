@@ -21,7 +21,7 @@ from controller.publisher import Publisher, PublisherOptions
 from driver import __version__
 from driver.adapters.command_line import run_command
 from driver.adapters.files.policies_in_force import PoliciesInForce
-from driver.adapters.heap import return_large_blocks
+from driver.adapters.heap import collect_rarely, return_large_blocks
 from driver.adapters.http.clients import READERS, Readers
 from driver.adapters.http.metrics_page import MetricsPage
 from driver.adapters.http.probe_server import Page
@@ -218,6 +218,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     """
     configure(log_level)
     return_large_blocks()
+    collect_rarely()
     if webhook and not https_port:
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if grace_period <= fresh_for:

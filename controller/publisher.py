@@ -50,6 +50,10 @@ _DEVICES_SETTLE_S: Final = 0.1
 _PODS_SETTLE_S: Final = 2.0
 _EVENTS_PER_S: Final = 10.0
 _MAX_EVENT_DELAY_S: Final = 300.0
+# Their writes overlap: the API server takes longer for one than this process takes to decide it.
+_SLICE_WORKERS: Final = 4
+# So long the Device objects are read later, while slices are due: after a start all are.
+_DEVICES_LATEST_S: Final = 60.0
 _WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
 # Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
@@ -186,6 +190,7 @@ class Publisher:
             features=self._features,
             stop=self._stop,
             pause=self._wait_for_slices,
+            pace=self._device_pace,
             instance=options.leader_lease,
             liveness=self._liveness,
             handler=overview,
@@ -211,16 +216,19 @@ class Publisher:
 
     def start(self) -> None:
         """Start the threads."""
-        self._threads = [
-            *self._informers.start(self._stop),
-            threading.Thread(target=self._work_on_nodes, args=(False,), name="slices", daemon=True),
+        workers = [
+            *(
+                threading.Thread(target=self._work_on_nodes, args=(False,), name="slices", daemon=True)
+                for _ in range(_SLICE_WORKERS)
+            ),
             threading.Thread(target=self._work_on_nodes, args=(True,), name="slices-slow", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
             threading.Thread(target=self._work_on_pods, name="alignment", daemon=True),
             threading.Thread(target=self._claim_lists.run, args=(self._stop,), name="claim-lists", daemon=True),
             threading.Thread(target=self._tick, name="ticks", daemon=True),
         ]
-        for thread in self._threads[-6:]:
+        self._threads = [*self._informers.start(self._stop, devices_after=self._wait_for_first_slices), *workers]
+        for thread in workers:
             thread.start()
         if self._explanations is not None:
             self._threads += self._explanations.start(
@@ -347,6 +355,17 @@ class Publisher:
             self._nodes.add(node)
         for label in labels:
             self._labels.add(label, after_s=_DEVICES_SETTLE_S)
+
+    def _wait_for_first_slices(self) -> None:
+        """Wait until all that decides about slices was read, and then until the slices are right, but not for ever."""
+        while not self._informers.is_synced:
+            if self._stop.wait(_TICK_S / 2):
+                return
+        end = time.monotonic() + _DEVICES_LATEST_S
+        self._stop.wait(_TICK_S + _SETTLE_S)  # by then all nodes are due
+        while not self._nodes.is_idle(slow=False) and time.monotonic() < end:
+            if self._stop.wait(_TICK_S / 2):
+                return
 
     def _wait_for_slices(self) -> None:
         """Wait before a write of a Device: slices come first, and etcd has other work."""

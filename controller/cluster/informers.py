@@ -6,15 +6,17 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from controller.cluster.allocation_index import AllocationIndex
 from controller.cluster.event_forwarder import ClusterEvent, ClusterEventHandler, EventForwarder
+from controller.cluster.expected_devices import ExpectedDevices
 from controller.cluster.inventories import InventoryCache, StoredInventory
 from controller.cluster.liveness import LivenessTracker
 from controller.cluster.packed import packed
 from controller.cluster.pod_index import PodIndex
 from controller.cluster.slice_cache import SliceCache
-from controller.cluster.stored_devices import has_status, is_same_but_status, status_digest, transform_device
+from controller.cluster.stored_devices import is_same_but_status, transform_device
 from controller.cluster.transforms import (
     HEALTH,
     claim_event,
@@ -84,7 +86,6 @@ class ClusterInformers:
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
         self._device_labels: dict[str, str] = {}
-        self._expected: dict[str, bytes] = {}
         self._allocations = AllocationIndex()
         self._specs_due: set[str] = set()
         self._parsed = InventoryCache()
@@ -122,18 +123,34 @@ class ClusterInformers:
         """This driver's slices, by pool."""
         self.pods = PodIndex(self._allocations.of_claim, enqueue_pod)
         """The pods that have devices of this driver, by UID."""
+        self.expected_devices = ExpectedDevices()
+        """The own writes of Device objects, which enqueue nothing once the watch shows them."""
 
-    def start(self, stop: threading.Event) -> list[threading.Thread]:
-        """Watch until ``stop`` is set, in threads of their own."""
+    def start(
+        self, stop: threading.Event, *, devices_after: Callable[[], object] = lambda: None
+    ) -> list[threading.Thread]:
+        """Watch until ``stop`` is set, in threads of their own.
+
+        Args:
+            stop: Ends the watches.
+            devices_after: Waits until it is time to read the Device objects, which decide about no slice, and are the
+                most objects of all.
+        """
+
+        def run(reflector: Reflector[Any], *, later: bool) -> None:
+            if later:
+                devices_after()
+            reflector.run(stop)
+
         threads = [
-            threading.Thread(target=reflector.run, args=(stop,), name=f"watch-{name}", daemon=True)
-            for name, reflector in (
-                ("nodeinventories", self._inventories),
-                ("nodes", self._nodes),
-                ("leases", self._leases),
-                ("resourceslices", self._slices),
-                ("devices", self._devices_seen),
-                ("resourceclaims", self._claims),
+            threading.Thread(target=run, args=(reflector,), kwargs={"later": later}, name=f"watch-{name}", daemon=True)
+            for name, reflector, later in (
+                ("nodeinventories", self._inventories, False),
+                ("nodes", self._nodes, False),
+                ("leases", self._leases, False),
+                ("resourceslices", self._slices, False),
+                ("devices", self._devices_seen, True),
+                ("resourceclaims", self._claims, False),
             )
         ]
         for thread in threads:
@@ -187,11 +204,6 @@ class ClusterInformers:
         """Return what :func:`transform_device` keeps of the Device objects with this value of the node label."""
         with self._lock:
             return list(self._devices.get(label, {}).values())
-
-    def expect_status(self, body: JsonObject) -> None:
-        """Enqueue nothing once the watch shows a Device with this status, which is about to be applied."""
-        with self._lock:
-            self._expected[body["metadata"]["name"]] = status_digest(body["status"])
 
     def allocations(self, node: str) -> list[ClaimAllocation]:
         """Return the claims' allocations of this driver's devices on a node."""
@@ -296,7 +308,6 @@ class ClusterInformers:
         device = self._devices_seen.get(name)
         known: JsonObject | None = None
         with self._lock:
-            expected = self._expected.pop(name, None)
             former = self._device_labels.pop(name, None)
             if former is not None:
                 known = self._devices[former].pop(name, None)
@@ -307,10 +318,9 @@ class ClusterInformers:
                 label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
                 self._device_labels[name] = label
                 self._devices[label][name] = device
-        is_same = is_same_but_status(known, device)
-        if is_same and device is not None and has_status(device, expected):
+        if self.expected_devices.is_own(name, known, device):
             return
-        enqueue = self._enqueue_devices if is_same else self._enqueue_specs
+        enqueue = self._enqueue_devices if is_same_but_status(known, device) else self._enqueue_specs
         for changed in {former, label} - {None}:
             enqueue(str(changed))
 

@@ -58,6 +58,7 @@ class DemandFollower:
         is_synced: Whether everything was read once.
         pace: How often it looks.
         clock: Monotonic seconds.
+        cpu_clock: CPU seconds of the thread.
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class DemandFollower:
         is_synced: Callable[[], bool],
         pace: DemandPace | None = None,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._cluster = cluster
         self._is_synced = is_synced
         self._pace = pace or DemandPace()
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._turns = Turns(self._pace)
         self._memory: DemandMemory | None = None
         self._rules: object = None
@@ -156,8 +159,16 @@ class DemandFollower:
 
     def _find(self, state: ClusterState, this: DemandRound, now: float, budget: Budget) -> None:
         """Find wishes for other pods. Namespaces that have used their share of the time come after the others."""
-        pods = self._turns.without_wish(now)
         used: defaultdict[str, float] = defaultdict(float)
+        try:
+            self._take_turns(state, this, now, budget, used)
+        finally:
+            self._turns.charge(used)
+
+    def _take_turns(
+        self, state: ClusterState, this: DemandRound, now: float, budget: Budget, used: defaultdict[str, float]
+    ) -> None:
+        pods = self._turns.without_wish(now)
         share_s = self._pace.round_s / max(1, len({item.pod.namespace for item in pods}))
         done: set[str] = set()
         for is_last in (False, True):
@@ -168,9 +179,9 @@ class DemandFollower:
                 if budget.is_spent:
                     return
                 done.add(item.pod.uid)
-                left_s = budget.left_s
+                began = self._cpu_clock()
                 self._find_for(state, this, item, now, budget)
-                used[namespace] += left_s - budget.left_s
+                used[namespace] += self._cpu_clock() - began
 
     def _find_for(self, state: ClusterState, this: DemandRound, item: TrackedPod, now: float, budget: Budget) -> None:
         left_s = budget.left_s

@@ -15,6 +15,9 @@ from driver.modes.demand import PodWish
 __all__ = ["DemandPace", "TrackedPod", "Turns"]
 
 _ATTEMPTS: Final = 4
+_FADING: Final = 0.98
+"""Of the time that a namespace has used, so much counts in the next round: half of it after some two minutes."""
+_LITTLE_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ class Turns:
     def __init__(self, pace: DemandPace) -> None:
         self._pace = pace
         self._pods: dict[str, TrackedPod] = {}  # by UID
+        self._used: dict[str, float] = {}  # by namespace: CPU seconds, which fade
 
     def track(self, pods: Iterable[PodState], now: float) -> None:
         """Follow these pods, and no others any more."""
@@ -109,7 +113,8 @@ class Turns:
     def without_wish(self, now: float) -> list[TrackedPod]:
         """Return the pods that have a turn, the oldest first.
 
-        Of a namespace no more than its share come before the others.
+        Pods of a namespace that has used much time come after those of others, and so do those beyond its share of
+        pods.
         """
         waiting = [
             item
@@ -121,11 +126,19 @@ class Turns:
         counts = Counter[str]()
         first: list[TrackedPod] = []
         later: list[TrackedPod] = []
-        for item in sorted(waiting, key=_age):
+        for item in sorted(waiting, key=lambda item: (self._used_much(item.pod.namespace), _age(item))):
             counts[item.pod.namespace] += 1
             (first if counts[item.pod.namespace] <= share else later).append(item)
         wishes = sum(item.wish is not None for item in self._pods.values())
         return [*first, *later][: min(self._pace.most_pods, max(0, self._pace.most_wishes - wishes))]
+
+    def charge(self, seconds: Mapping[str, float]) -> None:
+        """Note how much CPU time namespaces have used in a round, in seconds."""
+        self._used = {
+            name: used
+            for name in self._used.keys() | seconds.keys()
+            if (used := self._used.get(name, 0.0) * _FADING + seconds.get(name, 0.0)) > _LITTLE_S
+        }
 
     def wished(self, item: TrackedPod, wish: PodWish | None, now: float) -> bool:
         """Note what was found for a pod; return whether that is another wish than before."""
@@ -142,6 +155,9 @@ class Turns:
         if item.attempts >= _ATTEMPTS:
             item.attempts = 0
             self._put_off(item, now)
+
+    def _used_much(self, namespace: str) -> int:
+        return int(self._used.get(namespace, 0.0) / self._pace.pod_s) if self._pace.pod_s else 0
 
     def _put_off(self, item: TrackedPod, now: float) -> None:
         item.wish = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Final, Self
 
 from driver.allocator.errors import AllocationError
@@ -31,8 +31,11 @@ from driver.modes.rule import Layout
 
 __all__ = ["DemandRound", "PodWish"]
 
-_TRIES: Final = 16
-"""On so many nodes a change is tried for a pod in one round."""
+_CHANGING: Final = 4
+"""On so many of the nodes that change anyway another change is tried for a pod."""
+_FEWEST: Final = 3
+_MOST: Final = 16
+"""On so many of the others one is tried in one round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,29 +236,23 @@ class DemandRound:
         """Yield the nodes on which a change is tried, the most promising first.
 
         First those that change anyway; then one node of each kind, those with the fewest free GPUs first, so that nodes
-        with all of theirs stay as they are; then others of these kinds, which may differ in what claims ask for.
+        with all of theirs stay as they are. Where that is in vain, the next round comes to others of these kinds, which
+        may differ in what claims ask for.
         """
-        first = [node for node in (self._last.get(pod.kind), *self._chosen) if node is not None]
-        seen = set(first)
-        tries = 0
-        for node in dict.fromkeys(first):
-            if self._may_be_on(pod, node):
-                tries += 1
-                yield node
-        others = (self._possible(pod, case, names, seen) for names in self._by_kind().values())
-        for node in chain.from_iterable(zip_longest(*others)):
-            if tries >= _TRIES:
-                return
-            if node is not None:
-                tries += 1
-                yield node
+        changing = [self._last.get(pod.kind), *reversed(self._chosen)]
+        first = list(dict.fromkeys(node for node in changing if node is not None))[:_CHANGING]
+        yield from (node for node in first if self._may_be_on(pod, node))
+        of_kinds = [self._possible(pod, case, names) for names in self._by_kind().values()]
+        others = (node for node in chain.from_iterable(zip_longest(*of_kinds)) if node is not None)
+        yield from islice(others, min(max(len(of_kinds), _FEWEST), _MOST))
 
-    def _possible(self, pod: Waiting, case: Case, names: Sequence[str], seen: set[str]) -> Iterator[str]:
-        """Yield those of the nodes on which a change may help."""
+    def _possible(self, pod: Waiting, case: Case, names: Sequence[str]) -> Iterator[str]:
+        """Yield those of the nodes, as they were when the round began, on which a change may help."""
         for name in names:
             check()
-            is_in_vain = name not in self._touched and case.in_vain.get(name) == self._cluster.version(name)
-            if name not in seen and not is_in_vain and self._may_be_on(pod, name):
+            if name in self._chosen or case.in_vain.get(name) == self._cluster.version(name):
+                continue
+            if self._may_be_on(pod, name):
                 yield name
 
     def _by_kind(self) -> dict[object, list[str]]:
@@ -286,16 +283,29 @@ class DemandRound:
             return None
         wished = self._chosen[node].keys() if node in self._chosen else frozenset[DeviceName]()
         changeable = now.changeable()
-        changing = {gpu.gpu: frozenset(gpu.names) for gpu in changeable if gpu.gpu in wished}
+        first = [gpu for gpu in changeable if gpu.gpu in wished]
         others = [gpu for gpu in changeable if gpu.gpu not in wished]
-        for number in _sizes(0 if wished else 1, len(others)):
+
+        def fits(number: int) -> tuple[Holding, ...] | None:
             check()
-            held = self._fitting(now, changing | {gpu.gpu: frozenset(gpu.names) for gpu in others[:number]}, pod)
-            if held is not None:
-                taken = self._taken(now, held)
-                changes = {gpu: names for gpu, names in taken.items() if not names <= now.opened(gpu)}
-                return _Attempt(node, held, changes, len(changes.keys() - wished))
-        return None
+            changing = {gpu.gpu: frozenset(gpu.names) for gpu in (*first, *others[:number])}
+            return self._fitting(now, changing, pod)
+
+        held = next((found for number in ((0, 1) if wished else (1,)) if (found := fits(number)) is not None), None)
+        if held is None and len(others) > 1:
+            held = fits(len(others))  # if not even that is enough, fewer are not
+            number = 2
+            while held is not None and number < len(others):
+                fewer = fits(number)
+                if fewer is not None:
+                    held = fewer
+                    break
+                number *= 2
+        if held is None:
+            return None
+        taken = self._taken(now, held)
+        changes = {gpu: names for gpu, names in taken.items() if not names <= now.opened(gpu)}
+        return _Attempt(node, held, changes, len(changes.keys() - wished))
 
     def _fitting(
         self, now: NodeNow, changing: Mapping[DeviceName, frozenset[DeviceName]], pod: Waiting
@@ -350,18 +360,6 @@ class DemandRound:
             check()
             answer = known[name] = pod.may_be_on(name)
         return answer
-
-
-def _sizes(first: int, most: int) -> Iterator[int]:
-    """Yield 0 if it is the first, then 1, 2, 4 and so on, and the most."""
-    if first == 0:
-        yield 0
-    size = 1
-    while size < most:
-        yield size
-        size *= 2
-    if most:
-        yield most
 
 
 def _more_of(chosen: frozenset[DeviceName], gpu: GpuModes) -> list[DeviceName]:

@@ -10,17 +10,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
-import grpc
-
 from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 from kubeletplugin.grpc_server.answers import MAX_CLAIMS, answer_each, error_text
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import dra_v1_pb2 as v1
-from kubeletplugin.protocol import dra_v1_pb2_grpc as v1_grpc
 from kubeletplugin.protocol import dra_v1beta1_pb2 as v1beta1
-from kubeletplugin.protocol import dra_v1beta1_pb2_grpc as v1beta1_grpc
+from kubeletplugin.rpc import RpcError, Status
 from kubeletplugin.service import ClaimService
 
 __all__ = ["DraPlugin", "DraPluginBeta"]
@@ -29,7 +26,7 @@ _LOG: Final = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 
-class DraPlugin(v1_grpc.DRAPluginServicer):
+class DraPlugin:
     """Service ``k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin``.
 
     Args:
@@ -40,11 +37,11 @@ class DraPlugin(v1_grpc.DRAPluginServicer):
         self._claims = claims
 
     def NodePrepareResources(  # noqa: N802 - the protocol's name
-        self, request: v1.NodePrepareResourcesRequest, context: grpc.ServicerContext
+        self, request: v1.NodePrepareResourcesRequest
     ) -> v1.NodePrepareResourcesResponse:
         """Prepare every claim of the request; each has its own devices or its own error."""
         with Operation("NodePrepareResources").running() as operation:
-            asked = _asked(request.claims, operation, context)
+            asked = _asked(request.claims, operation)
             answers = answer_each(asked, self._claims.prepare)
             _log_failures(asked, answers, operation)
             response = v1.NodePrepareResourcesResponse()
@@ -57,11 +54,11 @@ class DraPlugin(v1_grpc.DRAPluginServicer):
             return response
 
     def NodeUnprepareResources(  # noqa: N802 - the protocol's name
-        self, request: v1.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+        self, request: v1.NodeUnprepareResourcesRequest
     ) -> v1.NodeUnprepareResourcesResponse:
         """Undo every claim of the request; each is undone or has its own error."""
         with Operation("NodeUnprepareResources").running() as operation:
-            asked = _asked(request.claims, operation, context)
+            asked = _asked(request.claims, operation)
             answers = answer_each(asked, self._claims.unprepare)
             _log_failures(asked, answers, operation)
             response = v1.NodeUnprepareResourcesResponse()
@@ -73,7 +70,7 @@ class DraPlugin(v1_grpc.DRAPluginServicer):
             return response
 
 
-class DraPluginBeta(v1beta1_grpc.DRAPluginServicer):
+class DraPluginBeta:
     """Service ``k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin``, for kubelets before 1.34.
 
     Args:
@@ -84,33 +81,31 @@ class DraPluginBeta(v1beta1_grpc.DRAPluginServicer):
         self._plugin = plugin
 
     def NodePrepareResources(  # noqa: N802 - the protocol's name
-        self, request: v1beta1.NodePrepareResourcesRequest, context: grpc.ServicerContext
+        self, request: v1beta1.NodePrepareResourcesRequest
     ) -> v1beta1.NodePrepareResourcesResponse:
         """As v1, without shares."""
         asked = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
-        answer = self._plugin.NodePrepareResources(asked, context)
+        answer = self._plugin.NodePrepareResources(asked)
         for entry in answer.claims.values():
             for device in entry.devices:
                 device.ClearField("share_id")
         return v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
 
     def NodeUnprepareResources(  # noqa: N802 - the protocol's name
-        self, request: v1beta1.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
+        self, request: v1beta1.NodeUnprepareResourcesRequest
     ) -> v1beta1.NodeUnprepareResourcesResponse:
         """As v1."""
         asked = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
-        answer = self._plugin.NodeUnprepareResources(asked, context)
+        answer = self._plugin.NodeUnprepareResources(asked)
         return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
 
 
-def _asked(
-    claims: Iterable[v1.Claim], operation: Operation, context: grpc.ServicerContext
-) -> tuple[ClaimReference, ...]:
+def _asked(claims: Iterable[v1.Claim], operation: Operation) -> tuple[ClaimReference, ...]:
     asked = tuple(ClaimReference(namespace=claim.namespace, name=claim.name, uid=claim.uid) for claim in claims)
     operation.note(claims=len(asked))
     if len(asked) > MAX_CLAIMS:
         message = f"the call names {len(asked)} claims, at most {MAX_CLAIMS} are answered at once"
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+        raise RpcError(Status.INVALID_ARGUMENT, message)
     return asked
 
 

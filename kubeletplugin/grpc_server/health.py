@@ -11,20 +11,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Final
 
-import grpc
-
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import dra_health_v1_pb2 as protocol
-from kubeletplugin.protocol import dra_health_v1_pb2_grpc as protocol_grpc
+from kubeletplugin.rpc import Call, RpcError, Status
 from kubeletplugin.service import DeviceHealth, HealthSource
 
-__all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "HealthFeed", "ResourceHealth", "add_to_server"]
+__all__ = ["ALPHA_SERVICE", "MAX_STREAMS", "HealthFeed", "ResourceHealth"]
 
 ALPHA_SERVICE: Final = "v1alpha1.DRAResourceHealth"
+"""What kubelets before 1.37 ask for; on the wire it differs from v1 in this name alone."""
 
 MAX_STREAMS: Final = 4
 """Streams at once. Each holds a thread; a node has one kubelet, and its old stream may linger for a moment."""
@@ -110,7 +109,7 @@ class HealthFeed:
                     self._changed.notify_all()
 
 
-class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
+class ResourceHealth:
     """Streams the feed to whoever asks.
 
     Args:
@@ -122,13 +121,13 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
 
     def NodeWatchResources(  # noqa: N802 - the protocol's name
-        self, request: protocol.NodeWatchResourcesRequest, context: grpc.ServicerContext
-    ) -> Iterator[protocol.NodeWatchResourcesResponse]:
+        self, request: protocol.NodeWatchResourcesRequest, call: Call
+    ) -> Generator[protocol.NodeWatchResourcesResponse]:
         """Stream the complete list at every change and at intervals; the stream ends when the plugin stops."""
         del request
         if not self._streams.acquire(blocking=False):
             message = f"{MAX_STREAMS} health streams are open already: close one"
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+            raise RpcError(Status.RESOURCE_EXHAUSTED, message)
         gone = threading.Event()
 
         def end() -> None:
@@ -140,7 +139,7 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
         messages = 0
         _LOG.info("%s", log_line(event="health-stream-opened", call=operation.name, op=operation.id))
         try:
-            if not context.add_callback(end):
+            if not call.on_gone(end):
                 return
             for response in self._feed.responses(gone):
                 messages += 1
@@ -149,18 +148,6 @@ class ResourceHealth(protocol_grpc.DRAResourceHealthServicer):
             self._streams.release()
             fields = {"call": operation.name, "op": operation.id, "messages": messages}
             _LOG.info("%s", log_line(event="health-stream-closed", **fields))
-
-
-def add_to_server(health: ResourceHealth, server: grpc.Server) -> None:
-    """Serve both versions: on the wire they differ in the service's name alone."""
-    protocol_grpc.add_DRAResourceHealthServicer_to_server(health, server)
-    alpha = grpc.unary_stream_rpc_method_handler(
-        health.NodeWatchResources,
-        request_deserializer=protocol.NodeWatchResourcesRequest.FromString,
-        response_serializer=protocol.NodeWatchResourcesResponse.SerializeToString,
-    )
-    handlers = grpc.method_handlers_generic_handler(ALPHA_SERVICE, {"NodeWatchResources": alpha})
-    server.add_generic_rpc_handlers((handlers,))
 
 
 def _response(source: HealthSource) -> protocol.NodeWatchResourcesResponse:

@@ -10,12 +10,9 @@ import logging
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from driver import DRIVER_NAME
 from kubeletplugin.operation import Operation, log_line
 from kubeletplugin.protocol import plugin_registration_v1_pb2 as protocol
-from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as protocol_grpc
 from kubeletplugin.service import RegistrationListener
 
 __all__ = ["SUPPORTED_VERSIONS", "Registration"]
@@ -31,7 +28,7 @@ SUPPORTED_VERSIONS: Final = (
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Registration(protocol_grpc.RegistrationServicer):
+class Registration:
     """Gives the kubelet the address of the DRA service, and receives its answer.
 
     Args:
@@ -44,10 +41,10 @@ class Registration(protocol_grpc.RegistrationServicer):
         self._listener = listener
 
     def GetInfo(  # noqa: N802 - the protocol's name
-        self, request: protocol.InfoRequest, context: grpc.ServicerContext
+        self, request: protocol.InfoRequest
     ) -> protocol.PluginInfo:
         """Return the driver's name, the DRA socket and the supported services."""
-        del request, context
+        del request
         with Operation("GetInfo").running():
             return protocol.PluginInfo(
                 type="DRAPlugin",
@@ -57,10 +54,9 @@ class Registration(protocol_grpc.RegistrationServicer):
             )
 
     def NotifyRegistrationStatus(  # noqa: N802 - the protocol's name
-        self, request: protocol.RegistrationStatus, context: grpc.ServicerContext
+        self, request: protocol.RegistrationStatus
     ) -> protocol.RegistrationStatusResponse:
         """Pass the kubelet's answer on. An error would undo the registration, so a listener's is only logged."""
-        del context
         with Operation("NotifyRegistrationStatus").running() as operation:
             operation.note(registered=request.plugin_registered)
             if not request.plugin_registered:

@@ -10,13 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
-
-import grpc
 
 from driver import DRIVER_NAME
 from driver.adapters.files.durable_files import os_errors_as_node_errors
@@ -24,12 +20,15 @@ from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError
 from kubeletplugin.grpc_server.dra import DraPlugin, DraPluginBeta
-from kubeletplugin.grpc_server.health import MAX_STREAMS, HealthFeed, ResourceHealth, add_to_server
+from kubeletplugin.grpc_server.health import ALPHA_SERVICE, MAX_STREAMS, HealthFeed, ResourceHealth
 from kubeletplugin.grpc_server.registration import SUPPORTED_VERSIONS, Registration
 from kubeletplugin.grpc_server.sockets import PluginSocket, any_is_served, remove_stale
 from kubeletplugin.operation import log_line
-from kubeletplugin.protocol import dra_v1_pb2_grpc, dra_v1beta1_pb2_grpc
-from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registration_grpc
+from kubeletplugin.protocol import dra_health_v1_pb2 as health_v1
+from kubeletplugin.protocol import dra_v1_pb2 as v1
+from kubeletplugin.protocol import dra_v1beta1_pb2 as v1beta1
+from kubeletplugin.protocol import plugin_registration_v1_pb2 as registration_v1
+from kubeletplugin.rpc import Lane, Method, RpcServer, streaming, unary
 from kubeletplugin.service import ClaimService, HealthSource, RegistrationListener
 from kubeletplugin.state.file_lock import FileLock
 
@@ -40,19 +39,15 @@ _REGISTRATION_NAME: Final = re.compile(re.escape(DRIVER_NAME) + r"-.+-reg\.sock"
 _LOCK_NAME: Final = "sockets.lock"
 
 _PREPARES: Final = 8
-"""Prepare calls answered at once. The claims' state has one lock, so more threads would only wait."""
+"""Prepare calls answered at once. The claims' state has one lock, so more would only wait."""
 
 _CALLS: Final = 4
-"""Other calls answered at once, besides the streams. They have threads of their own: all of the prepare calls may wait
+"""Other calls answered at once, besides the streams. They have a lane of their own: all of the prepare calls may wait
 for an API server that does not answer, and what unprepares needs none."""
 
-_OPTIONS: Final = (
-    # MAX_CLAIMS claims with names as long as Kubernetes allows are 0.4 MiB.
-    ("grpc.max_receive_message_length", 1024 * 1024),
-    ("grpc.max_send_message_length", 4 * 1024 * 1024),
-)
-_MAX_WAITING: Final = 512
-_STOP_MARGIN_S: Final = 1.0
+_MAX_REQUEST: Final = 1024 * 1024
+"""Bytes. MAX_CLAIMS claims with names as long as Kubernetes allows are 0.4 MiB."""
+
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -90,18 +85,12 @@ class PluginServer:
         self._lock = FileLock(plugin_dir / _LOCK_NAME, holder=instance)
         self._shown: dict[PluginSocket, os.stat_result] = {}
         self._feed = HealthFeed(health)
-        self._pool = ThreadPoolExecutor(_CALLS + MAX_STREAMS, thread_name_prefix="kubelet-call")
-        self._prepare_pool = ThreadPoolExecutor(_PREPARES, thread_name_prefix="kubelet-prepare")
-        self._server = grpc.server(self._pool, options=_OPTIONS, maximum_concurrent_rpcs=_MAX_WAITING)
-        plugin = DraPlugin(claims)
-        beta = DraPluginBeta(plugin)
-        for servicer in (plugin, beta):
-            _prepare_in(servicer, self._prepare_pool)
-        dra_v1_pb2_grpc.add_DRAPluginServicer_to_server(plugin, self._server)
-        dra_v1beta1_pb2_grpc.add_DRAPluginServicer_to_server(beta, self._server)
-        add_to_server(ResourceHealth(self._feed), self._server)
         registration = Registration(endpoint=self.endpoint, listener=listener)
-        registration_grpc.add_RegistrationServicer_to_server(registration, self._server)
+        self._server = RpcServer(
+            _methods(DraPlugin(claims), ResourceHealth(self._feed), registration),
+            name="kubelet-call",
+            max_request=_MAX_REQUEST,
+        )
 
     @property
     def endpoint(self) -> Path:
@@ -136,12 +125,10 @@ class PluginServer:
             grace_s: Seconds that running calls may still take; what runs longer is cancelled for the kubelet.
         """
         self._remove(self._registration)
-        stopped = self._server.stop(grace_s)
+        self._server.drain()
         self._feed.close()
-        stopped.wait(grace_s + _STOP_MARGIN_S)
+        self._server.close(grace_s)
         self._remove(self._dra)
-        for pool in (self._pool, self._prepare_pool):
-            pool.shutdown(wait=False, cancel_futures=True)
         _LOG.info("%s", log_line(event="stopped", driver=DRIVER_NAME))
 
     def another_serves(self) -> bool:
@@ -167,10 +154,10 @@ class PluginServer:
 
     def _bind(self, plugin_socket: PluginSocket) -> None:
         try:
-            self._server.add_insecure_port(f"unix:{quote(str(plugin_socket.hidden))}")
-        except RuntimeError as error:
+            self._server.listen(plugin_socket.hidden)
+        except OSError as error:
             raise NodeError(
-                f"the socket {plugin_socket.path} cannot be made: {error}",
+                f"the socket {plugin_socket.path} cannot be made: {error.strerror or error}",
                 hint="the folder must exist, be writable and stand on a file system that has sockets",
             ) from error
 
@@ -183,12 +170,40 @@ class PluginServer:
             _LOG.warning("%s", log_line(event="socket-not-removed", path=plugin_socket.path, error=error))
 
 
-def _prepare_in(servicer: DraPlugin | DraPluginBeta, pool: ThreadPoolExecutor) -> None:
-    """Have a service's prepare calls answered by the threads of a pool of their own.
-
-    grpc (1.85, ``grpc._server``) takes the pool from this attribute of the method; a version that does not would answer
-    them with the server's own threads.
-    """
-    method = partial(servicer.NodePrepareResources)
-    vars(method)["experimental_thread_pool"] = pool
-    vars(servicer)["NodePrepareResources"] = method
+def _methods(
+    plugin: DraPlugin, health: ResourceHealth, registration: Registration
+) -> Mapping[str, tuple[Method, Lane]]:
+    """Return what is served, by the paths that the kubelet asks for."""
+    prepares, calls = Lane(_PREPARES), Lane(_CALLS)
+    streams = Lane(MAX_STREAMS + 1)  # one more, to be refused with a reason
+    beta = DraPluginBeta(plugin)
+    watch = streaming(health_v1.NodeWatchResourcesRequest.FromString, health.NodeWatchResources)
+    dra = "/k8s.io.kubelet.pkg.apis.dra"
+    return {
+        f"{dra}.v1.DRAPlugin/NodePrepareResources": (
+            unary(v1.NodePrepareResourcesRequest.FromString, plugin.NodePrepareResources),
+            prepares,
+        ),
+        f"{dra}.v1.DRAPlugin/NodeUnprepareResources": (
+            unary(v1.NodeUnprepareResourcesRequest.FromString, plugin.NodeUnprepareResources),
+            calls,
+        ),
+        f"{dra}.v1beta1.DRAPlugin/NodePrepareResources": (
+            unary(v1beta1.NodePrepareResourcesRequest.FromString, beta.NodePrepareResources),
+            prepares,
+        ),
+        f"{dra}.v1beta1.DRAPlugin/NodeUnprepareResources": (
+            unary(v1beta1.NodeUnprepareResourcesRequest.FromString, beta.NodeUnprepareResources),
+            calls,
+        ),
+        "/v1.DRAResourceHealth/NodeWatchResources": (watch, streams),
+        f"/{ALPHA_SERVICE}/NodeWatchResources": (watch, streams),
+        "/pluginregistration.Registration/GetInfo": (
+            unary(registration_v1.InfoRequest.FromString, registration.GetInfo),
+            calls,
+        ),
+        "/pluginregistration.Registration/NotifyRegistrationStatus": (
+            unary(registration_v1.RegistrationStatus.FromString, registration.NotifyRegistrationStatus),
+            calls,
+        ),
+    }

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
-
-import grpc
+from typing import Final
 
 from driver import DRIVER_NAME
-from kubeletplugin.protocol import pod_resources_v1_pb2, pod_resources_v1_pb2_grpc
+from kubeletplugin.protocol import pod_resources_v1_pb2
+from kubeletplugin.rpc import RpcError, call_unary
 
 __all__ = ["ClaimKey", "PodContainer", "PodResources"]
 
@@ -27,12 +26,9 @@ _LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 2.0
 _KEPT_S: Final = 10.0
 _BELIEVED_S: Final = 60.0  # a kubelet that is updated is away for some seconds: labels that come and go are no help
-_OPTIONS: Final = (
-    # As Kubernetes' own clients have it: k8s.io/kubernetes v1.36.3, pkg/kubelet/apis/podresources.
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    # The kubelet's gRPC in Go refuses an authority that is a path.
-    ("grpc.default_authority", "localhost"),
-)
+_METHOD: Final = "/v1.PodResourcesLister/List"
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+"""Bytes, as Kubernetes' own clients have it: k8s.io/kubernetes v1.36.3, pkg/kubelet/apis/podresources."""
 
 ClaimKey = tuple[str, str]
 """A claim's namespace and name."""
@@ -82,23 +78,20 @@ class PodResources:
 
     def _ask(self, now: float) -> None:
         try:
-            with grpc.insecure_channel(f"unix:{self._socket}", options=_OPTIONS) as channel:
-                stub = pod_resources_v1_pb2_grpc.PodResourcesListerStub(channel)
-                answer = stub.List(pod_resources_v1_pb2.ListPodResourcesRequest(), timeout=_TIMEOUT_S)
-        except grpc.RpcError as error:
+            request = pod_resources_v1_pb2.ListPodResourcesRequest().SerializeToString()
+            found = call_unary(self._socket, _METHOD, request, timeout_s=_TIMEOUT_S, max_bytes=_MAX_ANSWER)
+        except RpcError as error:
             if self._answered is None or now - self._answered >= _BELIEVED_S:
                 self._containers = {}
             if not self._told:
                 self._told = True
-                # What a client's call raises is the call itself; the types do not say so.
-                reason = cast("grpc.Call", error).details()
                 _LOG.warning(
                     "the kubelet does not tell which containers have which claims; metrics name the claims alone",
-                    extra={"socket": str(self._socket), "error": reason},
+                    extra={"socket": str(self._socket), "error": error.message},
                 )
             return
         self._answered = now
-        self._containers = _by_claim(answer.pod_resources)
+        self._containers = _by_claim(pod_resources_v1_pb2.ListPodResourcesResponse.FromString(found).pod_resources)
         if self._told:
             self._told = False
             _LOG.info("the kubelet tells which containers have which claims")

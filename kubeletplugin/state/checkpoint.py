@@ -68,8 +68,16 @@ class _Data(BaseModel):
 
 def encode(claims: Iterable[Entry]) -> bytes:
     """Return the file's content: the same bytes for the same entries, in any order."""
-    ordered = sorted(claims, key=lambda entry: entry.uid)
-    data = _canonical(_Data(claims=tuple(ordered)).model_dump(mode="json"))
+    return _file_of({entry.uid: _encoded(entry) for entry in claims})
+
+
+def _encoded(entry: Entry) -> bytes:
+    return _canonical(entry.model_dump(mode="json"))
+
+
+def _file_of(encoded: Mapping[str, bytes]) -> bytes:
+    """Return the file's content from the entries' own, by their UIDs."""
+    data = b'{"claims":[%s]}' % b",".join(encoded[uid] for uid in sorted(encoded))
     return b'{"version": %d, "checksum": "%s", "data": %s}\n' % (VERSION, _checksum(data).encode(), data)
 
 
@@ -146,6 +154,7 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._known: tuple[tuple[int, ...], dict[str, Entry]] | None = None
+        self._encoded: dict[str, tuple[Entry, bytes]] = {}
 
     def load(self) -> dict[str, Entry] | None:
         """Return the entries by UID, read anew if another process wrote since; None if there is no file.
@@ -183,18 +192,27 @@ class CheckpointFile:
             self._known = (signature, found)
         return dict(found)
 
-    def save(self, claims: Iterable[Entry]) -> None:
+    def save(self, claims: Iterable[Entry], *, sync: bool = True) -> None:
         """Write the entries; a process that ends at any instruction leaves the old file or the new one, whole.
 
         The content is on disk before the name changes. The folder is not synced after it, which would double the time
         that every pod's start waits: only a power cut can bring the file before this one back, and then all of its
         entries are of an earlier boot, which count for nothing (OpenStore.current).
 
+        Args:
+            claims: All of them. What an entry looks like in the file is remembered with the object.
+            sync: Whether the content is to be on disk at all. Without it a power cut may, on some file systems, leave a
+                file that is none; then it is rebuilt, of entries that count for nothing. Enough to forget claims.
+
         Raises:
             NodeError: They could not be written, or are too many; what was there still is.
         """
         found = {entry.uid: entry for entry in claims}
-        content = encode(found.values())
+        encoded = {}
+        for uid, entry in found.items():
+            known = self._encoded.get(uid)
+            encoded[uid] = known if known is not None and known[0] is entry else (entry, _encoded(entry))
+        content = _file_of({uid: data for uid, (_, data) in encoded.items()})
         if len(content) > MAX_BYTES:
             raise NodeError(
                 f"the checkpoint {self.path} would be {len(content)} bytes long for {len(found)} claims, and at most "
@@ -202,9 +220,10 @@ class CheckpointFile:
                 hint="end pods on this node",
             )
         with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be written"):
-            replace_file(self.path, content, mode=0o600)
+            replace_file(self.path, content, mode=0o600, sync=sync)
             signature = file_signature(self.path)
             self._known = (signature, found) if signature else None
+        self._encoded = encoded
 
     def set_aside(self) -> Path:
         """Rename a corrupt checkpoint, so that a person can inspect it; the last few are kept.

@@ -6,6 +6,8 @@ The files are not synced to disk: after a power cut every claim is planned and w
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -50,9 +52,12 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
         path = _folder(claim.uid, root) / name
         content = file.content.encode()
         with os_errors_as_node_errors(f"claim {claim}: the file {path} cannot be written"):
-            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if not file_holds(path, content):
-                replace_file(path, content, sync=False)
+                try:
+                    replace_file(path, content, sync=False)
+                except FileNotFoundError:
+                    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                    replace_file(path, content, sync=False)
 
 
 def remove_metadata(claim_uid: str, root: Path) -> None:
@@ -62,17 +67,26 @@ def remove_metadata(claim_uid: str, root: Path) -> None:
         InputError: ``claim_uid`` could not come from Kubernetes.
         NodeError: Something could not be removed.
     """
-    folder = _folder(claim_uid, root)
+    folder = str(_folder(claim_uid, root))
     with (
         os_errors_as_node_errors(f"claim with UID {claim_uid}: the folder of its files {folder} cannot be removed"),
         suppress(FileNotFoundError),
     ):
-        if folder.is_symlink() or not folder.is_dir():
-            folder.unlink()
+        # Of the os module, and no stat: every pod's end waits for it. A link is not followed.
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                raise
+            os.unlink(folder)  # noqa: PTH108 - paths are text here
             return
-        for path in entries(folder):
-            path.unlink(missing_ok=True)
-        folder.rmdir()
+        try:
+            for name in os.listdir(descriptor):  # noqa: PTH208 - a descriptor
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        os.rmdir(folder)  # noqa: PTH106 - as above
 
 
 def claim_folders(root: Path) -> tuple[str, ...]:

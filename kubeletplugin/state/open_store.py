@@ -165,7 +165,8 @@ class OpenStore:
             return
         try:
             if any(self._entries.get(uid) is not self._written.get(uid) for uid in changed):
-                self._save(self._entries)
+                # What was removed needs no sync: only a power cut can bring it back, and it counts for nothing then.
+                self._save(self._entries, sync=any(uid in self._entries for uid in changed))
         except RootportError as error:
             self._commit_each(changed, error)
         for uid, claim in changed.items():
@@ -208,9 +209,9 @@ class OpenStore:
         self._entries = dict(entries)
         return True
 
-    def _save(self, entries: dict[str, Entry]) -> None:
+    def _save(self, entries: dict[str, Entry], *, sync: bool = True) -> None:
         with guarded("checkpoint", "the checkpoint"):
-            self._store.checkpoint.save(entries.values())
+            self._store.checkpoint.save(entries.values(), sync=sync)
         self._written = entries
 
     def _raise_failed(self, claim_uid: str) -> None:

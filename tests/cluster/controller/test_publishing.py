@@ -592,7 +592,7 @@ def test_a_status_that_this_process_wrote_enqueues_nothing_and_another_does(node
             (before,) = informers.devices("node-a")
             wanted = {"metadata": metadata, "status": {"state": state}}
             if state == "Healthy":
-                informers.expect_status(wanted)
+                informers.expected_devices.expect(metadata["name"], status=wanted["status"])
             nodes.api.apply(DEVICES, wanted, field_manager="test", subresource="status")
             eventually("the status", lambda: informers.devices("node-a") != [before])
 

@@ -70,10 +70,10 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     real = CheckpointFile.save
 
-    def save(self: CheckpointFile, claims: Any) -> None:
+    def save(self: CheckpointFile, claims: Any, **options: Any) -> None:
         claims = list(claims)
         found.append(len(claims))
-        real(self, claims)
+        real(self, claims, **options)
 
     monkeypatch.setattr(CheckpointFile, "save", save)
     return found
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_cannot_be_written_fails_each_claim_and_leaves_nothing
     crowd = Crowd(machine)
     crowd.preparer.prepare([kept])
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise NodeError("the disk is full")
 
     with monkeypatch.context() as patch:
@@ -170,11 +170,11 @@ def test_a_claim_that_is_too_much_for_the_checkpoint_is_not_in_the_way_of_others
     crowd.preparer.prepare([freed])
     real = CheckpointFile.save
 
-    def save(self: CheckpointFile, claims: Any) -> None:
+    def save(self: CheckpointFile, claims: Any, **options: Any) -> None:
         claims = list(claims)
         if any(entry.uid == large.uid for entry in claims):
             raise NodeError("too large")
-        real(self, claims)
+        real(self, claims, **options)
 
     monkeypatch.setattr(CheckpointFile, "save", save)
     crowd.call(("prepare", [large]), ("prepare", [small]), ("unprepare", [freed]))
