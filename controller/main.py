@@ -97,8 +97,9 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="GpuPolicies, in YAML: in which ways GPUs are on offer, and the sizes of shares, by model and node. Read "
-    "again when it changes: a right change is published at once, a wrong one logged and kept out. A file that is not "
-    "there means the defaults.",
+    "again when it changes: a right change is published at once, a wrong one logged and kept out. What is not offered "
+    "any more cannot be allocated from then on, and leaves the slices when no claim has it, after half a minute at the "
+    "earliest. A file that is not there means the defaults.",
 )
 @click.option(
     "--nic-policies",
@@ -109,7 +110,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
 )
 @click.option(
     "--gpu-layout",
-    type=click.Choice(("auto", *Layout)),
+    type=click.Choice(("auto", *(layout.value for layout in Layout))),
     default="auto",
     show_default=True,
     help="Which modes of GPUs are published: full, every mode of every GPU; lean, MIG partitions of a few GPUs only; "

@@ -19,7 +19,7 @@ from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
 from controller.devices.reconciler import DeviceReconciler, NodeEventHandler
-from controller.modes.claim_lists import ClaimLists
+from controller.modes.claim_lists import EVERY_S, ClaimLists
 from controller.modes.layout_in_force import LayoutInForce
 from controller.modes.node_modes import NodeModes
 from controller.modes.wishes import Wishes
@@ -85,7 +85,7 @@ class PublisherOptions:
     gpu_layout: Layout | None = None
     mig_gpus_ahead: int = 1
     closed_s: float = CLOSED_S
-    list_claims_every_s: float = 10.0
+    list_claims_every_s: float = EVERY_S
 
 
 class BackgroundWork(Protocol):

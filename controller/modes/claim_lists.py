@@ -19,7 +19,10 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS, JsonObject
 
-__all__ = ["ClaimLists", "Listed"]
+__all__ = ["EVERY_S", "ClaimLists", "Listed"]
+
+EVERY_S: Final = 10.0
+"""The time from one list of all claims to the next, at least."""
 
 _LOG: Final = logging.getLogger(__name__)
 _USED: Final = "used"
@@ -53,7 +56,7 @@ class ClaimLists:
         api: KubernetesApi,
         *,
         enqueue: Callable[[str], None],
-        every_s: float = 10.0,
+        every_s: float = EVERY_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
