@@ -74,10 +74,12 @@ bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 no
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.scheduler_bench
 	@$(BIN)/python -m tests.bench.cluster_bench
+	@$(BIN)/python -m tests.bench.install_bench
 	@$(BIN)/python -m tests.bench.interface_bench
 	@$(BIN)/python -m tests.bench.allocator_bench
 	@$(BIN)/python -m tests.bench.explain_bench
 	@$(BIN)/python -m tests.bench.devices_bench
+	@$(BIN)/python -m tests.bench.start_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

@@ -6,15 +6,17 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from controller.cluster.allocation_index import AllocationIndex
 from controller.cluster.event_forwarder import ClusterEvent, ClusterEventHandler, EventForwarder
+from controller.cluster.expected_devices import ExpectedDevices
 from controller.cluster.inventories import InventoryCache, StoredInventory
 from controller.cluster.liveness import LivenessTracker
 from controller.cluster.packed import packed
 from controller.cluster.pod_index import PodIndex
 from controller.cluster.slice_cache import SliceCache
-from controller.cluster.stored_devices import has_status, is_same_but_status, status_digest, transform_device
+from controller.cluster.stored_devices import is_same_but_status, transform_device
 from controller.cluster.transforms import (
     HEALTH,
     claim_event,
@@ -53,10 +55,11 @@ class ClusterInformers:
         enqueue_node: Called with the name of a node whose inventory, devices' health, Node or slices have changed.
         enqueue_devices: Called with a node's label value when its Device objects may have to change.
         enqueue_pod: Called with the UID of a pod whose claims' devices have changed.
+        use_changed: Called with the name of a node when claims have other devices of it than before.
         handler: Gets the slices of all drivers, the claims, the Nodes and the inventories; without one, less is read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
@@ -66,6 +69,7 @@ class ClusterInformers:
         enqueue_node: Callable[[str], None],
         enqueue_devices: Callable[[str], None],
         enqueue_pod: Callable[[str], None] = lambda _uid: None,
+        use_changed: Callable[[str], None] = lambda _node: None,
         handler: ClusterEventHandler | None = None,
     ) -> None:
         self._namespace = namespace
@@ -74,6 +78,7 @@ class ClusterInformers:
         self._liveness = liveness
         self._enqueue_node = enqueue_node
         self._enqueue_devices = enqueue_devices
+        self._use_changed = use_changed
         self._forwarder = EventForwarder(handler)
         self._lock = threading.Lock()
         self._node_uids: dict[str, str] = {}
@@ -81,7 +86,6 @@ class ClusterInformers:
         self._nodes_by_label: dict[str, str] = {}
         self._devices: defaultdict[str, dict[str, JsonObject]] = defaultdict(dict)
         self._device_labels: dict[str, str] = {}
-        self._expected: dict[str, bytes] = {}
         self._allocations = AllocationIndex()
         self._specs_due: set[str] = set()
         self._parsed = InventoryCache()
@@ -119,18 +123,34 @@ class ClusterInformers:
         """This driver's slices, by pool."""
         self.pods = PodIndex(self._allocations.of_claim, enqueue_pod)
         """The pods that have devices of this driver, by UID."""
+        self.expected_devices = ExpectedDevices()
+        """The own writes of Device objects, which enqueue nothing once the watch shows them."""
 
-    def start(self, stop: threading.Event) -> list[threading.Thread]:
-        """Watch until ``stop`` is set, in threads of their own."""
+    def start(
+        self, stop: threading.Event, *, devices_after: Callable[[], object] = lambda: None
+    ) -> list[threading.Thread]:
+        """Watch until ``stop`` is set, in threads of their own.
+
+        Args:
+            stop: Ends the watches.
+            devices_after: Waits until it is time to read the Device objects, which decide about no slice, and are the
+                most objects of all.
+        """
+
+        def run(reflector: Reflector[Any], *, later: bool) -> None:
+            if later:
+                devices_after()
+            reflector.run(stop)
+
         threads = [
-            threading.Thread(target=reflector.run, args=(stop,), name=f"watch-{name}", daemon=True)
-            for name, reflector in (
-                ("nodeinventories", self._inventories),
-                ("nodes", self._nodes),
-                ("leases", self._leases),
-                ("resourceslices", self._slices),
-                ("devices", self._devices_seen),
-                ("resourceclaims", self._claims),
+            threading.Thread(target=run, args=(reflector,), kwargs={"later": later}, name=f"watch-{name}", daemon=True)
+            for name, reflector, later in (
+                ("nodeinventories", self._inventories, False),
+                ("nodes", self._nodes, False),
+                ("leases", self._leases, False),
+                ("resourceslices", self._slices, False),
+                ("devices", self._devices_seen, True),
+                ("resourceclaims", self._claims, False),
             )
         ]
         for thread in threads:
@@ -139,13 +159,17 @@ class ClusterInformers:
 
     @property
     def is_synced(self) -> bool:
-        """Whether everything that decides about slices has been read once."""
-        return all(item.synced.is_set() for item in (self._inventories, self._nodes, self._leases, self._slices))
+        """Whether everything that decides about slices has been read once.
+
+        Claims as well: a device that one has must not leave the slices.
+        """
+        deciding = (self._inventories, self._nodes, self._leases, self._slices, self._claims)
+        return all(item.synced.is_set() for item in deciding)
 
     @property
     def devices_are_synced(self) -> bool:
-        """Whether the Device objects, and the claims that their status shows, have been read once."""
-        return self.is_synced and self._devices_seen.synced.is_set() and self._claims.synced.is_set()
+        """Whether the Device objects have been read once as well, which have what claims have in their status."""
+        return self.is_synced and self._devices_seen.synced.is_set()
 
     def inventory(self, node: str) -> StoredInventory | None:
         """Return the node's NodeInventory; None if there is none."""
@@ -156,6 +180,11 @@ class ClusterInformers:
         """Return the Node's UID; None if there is no Node."""
         found = self._nodes.get(node)
         return None if found is None else str(found["metadata"]["uid"])
+
+    @property
+    def node_count(self) -> int:
+        """How many Nodes there are."""
+        return self._nodes.count
 
     def node_was_seen(self, node: str) -> bool:
         """Return whether a Node of that name existed since this process started, or since it was forgotten."""
@@ -175,11 +204,6 @@ class ClusterInformers:
         """Return what :func:`transform_device` keeps of the Device objects with this value of the node label."""
         with self._lock:
             return list(self._devices.get(label, {}).values())
-
-    def expect_status(self, body: JsonObject) -> None:
-        """Enqueue nothing once the watch shows a Device with this status, which is about to be applied."""
-        with self._lock:
-            self._expected[body["metadata"]["name"]] = status_digest(body["status"])
 
     def allocations(self, node: str) -> list[ClaimAllocation]:
         """Return the claims' allocations of this driver's devices on a node."""
@@ -284,7 +308,6 @@ class ClusterInformers:
         device = self._devices_seen.get(name)
         known: JsonObject | None = None
         with self._lock:
-            expected = self._expected.pop(name, None)
             former = self._device_labels.pop(name, None)
             if former is not None:
                 known = self._devices[former].pop(name, None)
@@ -295,10 +318,9 @@ class ClusterInformers:
                 label = str((device["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
                 self._device_labels[name] = label
                 self._devices[label][name] = device
-        is_same = is_same_but_status(known, device)
-        if is_same and device is not None and has_status(device, expected):
+        if self.expected_devices.is_own(name, known, device):
             return
-        enqueue = self._enqueue_devices if is_same else self._enqueue_specs
+        enqueue = self._enqueue_devices if is_same_but_status(known, device) else self._enqueue_specs
         for changed in {former, label} - {None}:
             enqueue(str(changed))
 
@@ -308,6 +330,8 @@ class ClusterInformers:
         allocations: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
         pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
         pools = self._allocations.refresh(key, allocations)
+        for pool in pools:
+            self._use_changed(pool)
         if self.pods.refresh(key, pods, is_allocation_changed=bool(pools)):
             pools |= {item.pool for item in allocations}
         for pool in pools:

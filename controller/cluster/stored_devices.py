@@ -28,6 +28,7 @@ __all__ = [
     "containers_of",
     "has_status",
     "is_same_but_status",
+    "is_same_status",
     "status_digest",
     "stored_conditions",
     "transform_device",
@@ -111,6 +112,11 @@ def status_digest(status: JsonObject) -> bytes:
 def has_status(kept: JsonObject, digest: bytes | None) -> bool:
     """Return whether what :func:`transform_device` kept has the status of that digest."""
     return bool(kept[_STATUS_DIGEST] == digest)
+
+
+def is_same_status(one: JsonObject, other: JsonObject) -> bool:
+    """Return whether two of what :func:`transform_device` keeps have the same status, times apart."""
+    return bool(one[_STATUS_DIGEST] == other[_STATUS_DIGEST])
 
 
 def is_same_but_status(one: JsonObject | None, other: JsonObject | None) -> bool:

@@ -34,16 +34,14 @@ class DeviceChanges:
 
     Attributes:
         apply: Objects for server-side apply.
-        status: Objects for server-side apply to their status.
         delete: Name and uid of the objects of vanished devices.
     """
 
     apply: tuple[JsonObject, ...] = ()
-    status: tuple[JsonObject, ...] = ()
     delete: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.apply or self.status or self.delete)
+        return bool(self.apply or self.delete)
 
 
 def device_changes(desired: Sequence[Device], stored: Sequence[JsonObject], *, node_uid: str) -> DeviceChanges:

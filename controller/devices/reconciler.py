@@ -5,27 +5,32 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from typing import Final, Protocol
 
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.inventories import StoredInventory, Unreadable
 from controller.cluster.liveness import LivenessTracker, is_silent
-from controller.cluster.stored_devices import ContainersByPod, containers_of, stored_conditions
+from controller.cluster.stored_devices import (
+    DIGEST_ANNOTATION,
+    ContainersByPod,
+    containers_of,
+    stored_conditions,
+    transform_device,
+)
 from controller.devices.changes import DeviceChanges, device_changes, status_changes
 from controller.devices.condition_times import ConditionTimes
 from controller.devices.health_events import HealthChange, HealthEvents, health_changes
 from controller.devices.offers import DeviceOffers, device_offers
+from controller.devices.pace import DevicePace
 from controller.devices.pod_containers import PodContainers
+from controller.devices.write_batch import Write, WriteBatch
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import FIELD_MANAGER, PUBLISHED, SILENT
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import NotFoundError
 from driver.adapters.kubernetes.resources import DEVICES, JsonObject
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.rootport_v1alpha1 import MAX_PODS, Device, DevicePod, DeviceStatus
@@ -86,10 +91,11 @@ class NodeEventHandler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What to write, and the changes of health that get an Event first."""
+    """What to write: specifications, and the statuses by the objects' names; and what is stored, by name."""
 
     changes: DeviceChanges = field(default_factory=DeviceChanges)
-    health: tuple[HealthChange, ...] = ()
+    statuses: Mapping[str, DeviceStatus] = field(default_factory=dict)
+    stored: Mapping[str, JsonObject] = field(default_factory=dict)
 
 
 class DeviceReconciler:
@@ -102,6 +108,7 @@ class DeviceReconciler:
         features: Knows which fields of slices the API server keeps.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits as long as the pace demands.
+        pace: How many writes are under way at once; None for one of its own.
         most_writes: How many writes are made at a time at most, and fewer if they take longer than a second. A
             NodeInventory may hold thousands of devices, and the objects of other nodes must not wait for all of them.
         instance: The reporting instance of Events.
@@ -119,6 +126,7 @@ class DeviceReconciler:
         features: SliceFeatures,
         stop: threading.Event,
         pause: Callable[[], None],
+        pace: DevicePace | None = None,
         most_writes: int = _MOST_WRITES,
         instance: str = "rootport-controller",
         liveness: LivenessTracker | None = None,
@@ -131,6 +139,7 @@ class DeviceReconciler:
         self._features = features
         self._stop = stop
         self._pause = pause
+        self._pace = pace or DevicePace(wait=stop.wait)
         self._most_writes = most_writes
         self._liveness = liveness
         self._handler = handler
@@ -169,41 +178,37 @@ class DeviceReconciler:
 
     def _write(self, label: str, plan: _Plan) -> bool:
         """Write the plan; return whether everything is written, or nothing more is to be written for now."""
-        if not plan.changes:
-            return True
-        written = Counter[str]()
-        writes = list(self._writes(plan))
-        end = None
-        for what, write in islice(writes, self._most_writes):
-            self._pause()
-            if self._stop.is_set():
-                return True
-            # From the first write on: what was waited for until then does not count, and one write is always made.
-            end = self._clock() + _MOST_S if end is None else end
-            if self._clock() > end:
-                break
-            try:
-                write()
-            except NotFoundError:
-                # Nothing creates an object on the way: it was deleted since the watch showed it.
-                _LOG.debug("device object is gone already", extra={"label": label})
-            written[what] += 1
-        _LOG.info("devices written", extra={"label": label, **written})
-        return written.total() == len(writes)
+        batch = WriteBatch(
+            self._pace, pause=self._pause, stop=self._stop, most=self._most_writes, most_s=_MOST_S, clock=self._clock
+        )
+        applied: dict[str, JsonObject] = {}
+        batch.make(Write("applied", partial(self._apply, body, applied)) for body in plan.changes.apply)
+        # The status of an object that was just made is written at once, not when the watch shows it.
+        stored = {**plan.stored, **applied}
+        statuses = status_changes(plan.statuses, list(stored.values()))
+        health = {change.name: change for change in health_changes(statuses, plan.statuses, stored)}
+        batch.make(self._status_writes(statuses, health))
+        batch.make(
+            Write("deleted", partial(self._api.delete, DEVICES, name, uid=uid)) for name, uid in plan.changes.delete
+        )
+        if batch.written:
+            _LOG.info("devices written", extra={"label": label, **batch.written})
+        return batch.is_done
 
-    def _writes(self, plan: _Plan) -> Iterator[tuple[str, Callable[[], object]]]:
-        apply = partial(self._api.apply, DEVICES, field_manager=FIELD_MANAGER)
-        health = {change.name: change for change in plan.health}
-        yield from (("applied", partial(apply, body)) for body in plan.changes.apply)
-        for body in plan.changes.status:
+    def _status_writes(self, bodies: Sequence[JsonObject], health: Mapping[str, HealthChange]) -> Iterator[Write]:
+        for body in bodies:
+            change = health.get(body["metadata"]["name"])
             # The Event first: once the status says it, the next controller would write none.
-            if change := health.get(body["metadata"]["name"]):
-                yield "told", partial(self._events.write, change)
-            yield "statuses", partial(self._apply_status, body)
-        yield from (("deleted", partial(self._api.delete, DEVICES, name, uid=uid)) for name, uid in plan.changes.delete)
+            event = None if change is None else partial(self._events.write, change)
+            yield Write("statuses", partial(self._apply_status, body), first=event)
+
+    def _apply(self, body: JsonObject, applied: dict[str, JsonObject]) -> None:
+        name = body["metadata"]["name"]
+        self._informers.expected_devices.expect(name, applied=body["metadata"]["annotations"][DIGEST_ANNOTATION])
+        applied[name] = transform_device(self._api.apply(DEVICES, body, field_manager=FIELD_MANAGER))
 
     def _apply_status(self, body: JsonObject) -> None:
-        self._informers.expect_status(body)
+        self._informers.expected_devices.expect(body["metadata"]["name"], status=body["status"])
         self._api.apply(DEVICES, body, field_manager=FIELD_MANAGER, subresource="status")
 
     def _plan(self, label: str, *, with_specs: bool) -> _Plan:
@@ -243,8 +248,7 @@ class DeviceReconciler:
                 reason=found.reason,
                 cannot_prepare=found.cannot_prepare,
             )
-        changes = replace(changes, status=status_changes(statuses, list(kept.values())))
-        return _Plan(changes=changes, health=health_changes(changes.status, statuses, kept))
+        return _Plan(changes=changes, statuses=statuses, stored=kept)
 
     def _desired(self, label: str, inventory: Inventory) -> tuple[Device, ...]:
         policies, has_counters = self._policies(), self._features.has_counters

@@ -22,14 +22,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
-from pydantic import ValidationError
-
-from controller.slices.taints import TaintTimes, is_same_taint, taint_times, timed
+from controller.slices.content import has_content, is_same_content, read, spec_wire
+from controller.slices.taints import TaintTimes, taint_times, timed
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.api.resource_v1 import API_VERSION, Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from driver.api.resource_v1 import API_VERSION, ResourcePool, ResourceSlice, ResourceSliceSpec
 from driver.layout import slice_name
 
 __all__ = [
@@ -113,14 +113,24 @@ class SliceChanges:
         return bool(self.delete or self.replace or self.create)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """A stored slice; ``spec`` is None if this version could not have written it."""
+    """A stored slice, read only as far as that is needed."""
 
-    wire: JsonObject
-    name: str
-    generation: int
-    spec: ResourceSliceSpec | None
+    def __init__(self, wire: JsonObject) -> None:
+        self.wire = wire
+        self.name: str = wire["metadata"]["name"]
+        self.generation: int = wire["spec"]["pool"].get("generation", 0)
+
+    @cached_property
+    def spec(self) -> ResourceSliceSpec | None:
+        """Its specification; None if this version could not have written it."""
+        return read(self.wire["spec"])
+
+    def is_in(self, pool: ResourcePool) -> bool:
+        """Return whether it is in this pool, of this generation and number of slices."""
+        there = self.wire["spec"]["pool"]
+        known = there.get("name"), self.generation, there.get("resourceSliceCount", 0)
+        return known == (pool.name, pool.generation, pool.resource_slice_count)
 
 
 def slice_changes(
@@ -142,14 +152,13 @@ def slice_changes(
         other_names: The names that slices get instead of those that foreign objects have.
     """
     node = desired[0].spec.pool.name
-    found = [_read(wire) for wire in stored]
+    found = [_Stored(wire) for wire in stored]
     own = {item.name: item for item in found if _belongs_to(item, node)}
     names = _names(node, node_uid, len(desired), own, other_names)
     current = {name: own[name] for name in names if name in own}
     obsolete = tuple(_deletion(item.wire) for item in found if item.name not in current)
     highest = max((item.generation for item in found), default=0)
     pool = ResourcePool(name=node, generation=highest, resource_slice_count=len(desired))
-    times = taint_times([item.spec for item in sorted(found, key=lambda item: item.generation) if item.spec])
     changed = {
         name
         for name, wanted in zip(names, desired, strict=True)
@@ -158,6 +167,7 @@ def slice_changes(
     raised = len(current) < len(desired) or len(changed) > 1
     if raised:
         pool = pool.model_copy(update={"generation": highest + 1})
+    times = _times(found) if raised or changed else {}
     updates, create = [], []
     for index, (name, wanted) in enumerate(zip(names, desired, strict=True)):
         there = current.get(name)
@@ -175,8 +185,8 @@ def withdrawal(stored: Sequence[JsonObject]) -> SliceChanges:
 
 def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
     """Return what the API server dropped of a write, by its answer; None if it stored what was sent."""
-    got = _read(answer).spec
-    if got is None or _content_equal(write.spec, got):
+    stored = answer["spec"]
+    if has_content(stored, write.spec) or (got := read(stored)) is None:
         return None
     return AcceptedLoss(sent=write.spec, stored=got)
 
@@ -196,15 +206,8 @@ def _names(node: str, node_uid: str, count: int, stored: Iterable[str], other_na
     return [name if name in there else other_names.get(name, name) for name in names]
 
 
-def _read(wire: JsonObject) -> _Stored:
-    spec: ResourceSliceSpec | None
-    try:
-        spec = ResourceSliceSpec.model_validate(wire["spec"], extra="ignore")
-    except ValidationError:
-        spec = None
-    return _Stored(
-        wire=wire, name=wire["metadata"]["name"], generation=wire["spec"]["pool"].get("generation", 0), spec=spec
-    )
+def _times(found: Iterable[_Stored]) -> TaintTimes:
+    return taint_times([item.spec for item in sorted(found, key=lambda item: item.generation) if item.spec])
 
 
 def _belongs_to(stored: _Stored, node: str) -> bool:
@@ -216,37 +219,16 @@ def _belongs_to(stored: _Stored, node: str) -> bool:
 def _is_as_wanted(
     stored: _Stored, wanted: ResourceSliceSpec, pool: ResourcePool, node_uid: str, accepted: AcceptedLoss | None
 ) -> bool:
-    if stored.spec is None or stored.spec.pool != pool or not _is_owned(stored.wire, node_uid):
+    if not stored.is_in(pool) or not _is_owned(stored.wire, node_uid):
         return False
-    if accepted is not None and _content_equal(wanted, accepted.sent):
+    if accepted is not None and is_same_content(wanted, accepted.sent):
         wanted = accepted.stored
-    return _content_equal(wanted, stored.spec)
+    return has_content(stored.wire["spec"], wanted)
 
 
 def _is_owned(wire: JsonObject, node_uid: str) -> bool:
     owners = wire["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == node_uid and owner.get("controller") is True for owner in owners)
-
-
-def _content_equal(wanted: ResourceSliceSpec, stored: ResourceSliceSpec) -> bool:
-    return (
-        wanted.node_selector == stored.node_selector
-        and bool(wanted.all_nodes) == bool(stored.all_nodes)
-        and wanted.per_device_node_selection == stored.per_device_node_selection
-        and wanted.shared_counters == stored.shared_counters
-        and len(wanted.devices) == len(stored.devices)
-        and all(map(_device_equal, wanted.devices, stored.devices))
-    )
-
-
-def _device_equal(wanted: Device, stored: Device) -> bool:
-    if not wanted.taints and not stored.taints:
-        return wanted == stored
-    return (
-        len(wanted.taints) == len(stored.taints)
-        and all(map(is_same_taint, wanted.taints, stored.taints))
-        and wanted.model_copy(update={"taints": ()}) == stored.model_copy(update={"taints": ()})
-    )
 
 
 def _in_pool(spec: ResourceSliceSpec, pool: ResourcePool, times: TaintTimes) -> ResourceSliceSpec:
@@ -266,7 +248,7 @@ def _write(name: str, index: int, spec: ResourceSliceSpec, node_uid: str, metada
         "apiVersion": API_VERSION,
         "kind": "ResourceSlice",
         "metadata": kept | {"name": name, "ownerReferences": [owner]},
-        "spec": spec.to_wire(),
+        "spec": spec_wire(spec),
     }
     first_name = slice_name(spec.pool.name, node_uid, index)
     return SliceWrite(name=name, first_name=first_name, index=index, spec=spec, body=body)

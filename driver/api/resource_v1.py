@@ -83,7 +83,9 @@ class Wire(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_null(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
+        if isinstance(
+            value, (dict, Mapping)
+        ):  # a dict first: the check of an abstract class takes longer than the rest
             return {key: item for key, item in value.items() if item is not None}
         return value
 

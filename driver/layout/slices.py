@@ -30,6 +30,7 @@ from driver.layout.devices import (
     vf_attributes,
 )
 from driver.layout.gpu_devices import GpuDevices
+from driver.layout.identities import Placeholders, without_identities
 from driver.layout.names import slice_name
 from driver.layout.neighbours import link_domains
 from driver.layout.nic_devices import NicDevices, nic_offer, on_rail_by
@@ -78,12 +79,13 @@ def resource_slices(  # noqa: PLR0913 - all by name
     them those that fit what the cluster has.
 
     The pool is named after the node. A node without devices has one slice without devices: the driver is up. Nodes
-    with equal hardware of which the same is published, and nothing wrong with it, share the tuples of devices (``is``),
-    so that consumers can cache by identity. Slices with the GPUs' counters come last.
+    with equal hardware of which the same is published, and nothing wrong with it, share all devices that publish no
+    UUID or GUID, and the tuples of such devices (``is``), so that consumers can cache by identity. Slices with the
+    GPUs' counters come last.
 
     A GPU has counters exactly where not all of its published devices can be in use at once. A device that must not be
     given stays where it is, with a taint: the order of allocation is a matter of hardware. Only partitions of GPUs that
-    are not published whole come before those of GPUs that are.
+    nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
 
     Args:
         inventory: The node.
@@ -107,18 +109,22 @@ def resource_slices(  # noqa: PLR0913 - all by name
     """
     _check(inventory)
     nic_rules = _nic_rules(inventory, nic_policies, has_shares=has_shares)
+    gpus, nics, identities = without_identities(
+        inventory.gpus, (on_rail_by(policy, nic) for nic, policy in zip(inventory.nics, nic_rules, strict=True))
+    )
     hardware = _Hardware(
-        gpus=inventory.gpus,
+        gpus=gpus,
         rules=_rules(inventory, policies),
-        nics=tuple(on_rail_by(policy, nic) for nic, policy in zip(inventory.nics, nic_rules, strict=True)),
+        nics=nics,
         nic_rules=nic_rules,
         netns_mode=inventory.rdma_netns_mode,
         fpgas=inventory.fpgas,
         names_device_nodes=_names_device_nodes(inventory),
         has_counters=has_counters,
         only=tuple(only.get(gpu.name) for gpu in inventory.gpus),
+        closed=frozenset(closed) & {name for gpu in inventory.gpus for name in (gpu.name, GpuRatio(gpu=gpu).name)},
     )
-    parts = _REMEMBERED.of(hardware, lambda: _chunks(hardware))
+    parts = _REMEMBERED.of(hardware, lambda: Placeholders(_chunks(hardware))).filled(identities)
     taints = (health_taints(inventory, health), closed_taints(closed), node_taints(parts, health), other_taints)
     parts = with_taints(parts, *taints)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=_FIRST_GENERATION, resource_slice_count=len(parts))
@@ -231,7 +237,7 @@ def _check(inventory: Inventory) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hardware:
-    """All that decides about a node's devices in the slices, its name apart."""
+    """All that decides about a node's devices in the slices, apart from its name and its devices' UUIDs and GUIDs."""
 
     gpus: tuple[Gpu, ...]
     rules: tuple[GpuPolicy, ...]
@@ -242,6 +248,7 @@ class _Hardware:
     names_device_nodes: bool
     has_counters: bool
     only: tuple[frozenset[DeviceName] | None, ...]
+    closed: frozenset[DeviceName]
 
 
 def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
@@ -288,7 +295,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         )
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
-    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: of_gpu.offer.is_whole or of_gpu.offer.ratio is not None)
+    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names <= hardware.closed)
     devices = chain(
         (device for of_gpu in gpu_devices for device in of_gpu.whole()),
         (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
@@ -319,9 +326,9 @@ def _bounded(devices: Iterable[resource_v1.Device]) -> Iterator[resource_v1.Devi
         yield device
 
 
-def _weight(hardware: _Hardware, parts: tuple[Chunk, ...]) -> int:
+def _weight(hardware: _Hardware, laid_out: Placeholders) -> int:
     """Count published devices with their counters, and what of the hardware there may be much of."""
-    devices = [device for part in parts for device in part.devices]
+    devices = [device for part in laid_out.parts for device in part.devices]
     counters = sum(len(consumed.counters) for device in devices for consumed in device.consumes_counters)
     profiles = [profile for gpu in hardware.gpus if gpu.mig is not None for profile in gpu.mig.profiles]
     vfs = [vf for nic in hardware.nics for vf in nic.vfs]
@@ -330,4 +337,4 @@ def _weight(hardware: _Hardware, parts: tuple[Chunk, ...]) -> int:
 
 
 # A published device takes 5 kB of memory.
-_REMEMBERED: Final = Remembered[_Hardware, tuple[Chunk, ...]](16_384, _weight)
+_REMEMBERED: Final = Remembered[_Hardware, Placeholders](16_384, _weight)

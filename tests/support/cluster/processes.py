@@ -74,6 +74,11 @@ class Process:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
+    def cpu_s(self) -> float:
+        """The processor time that it has used, in seconds (utime and stime in proc_pid_stat(5))."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _signal(self, number: int) -> None:
         if self.alive():
             try:
