@@ -24,6 +24,7 @@ from driver.layout.capacities import in_steps, one_each
 from driver.layout.devices import gpu_attributes, partition_attributes, partition_gpu_attributes, ratio_attributes
 from driver.layout.extra_attributes import with_extra
 from driver.layout.offers import GpuOffer, memory_of
+from driver.model.devices import DeviceName
 from driver.model.pci import PciAddress
 
 __all__ = ["GpuDevices"]
@@ -46,6 +47,13 @@ class GpuDevices:
     policy: GpuPolicy
     counter_set: str | None
     domains: Mapping[PciAddress, PciAddress]
+
+    @property
+    def whole_names(self) -> frozenset[DeviceName]:
+        """The names of those of its devices that are all of the GPU, or a share of all."""
+        ratio = self.offer.ratio
+        whole = {self.offer.gpu.name} if self.offer.is_whole else set()
+        return frozenset(whole if ratio is None else {*whole, ratio.name})
 
     def whole(self) -> Iterator[Device]:
         """Yield the GPU itself, if it is on offer: given whole, or in shares of core percent and bytes."""

@@ -85,7 +85,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
 
     A GPU has counters exactly where not all of its published devices can be in use at once. A device that must not be
     given stays where it is, with a taint: the order of allocation is a matter of hardware. Only partitions of GPUs that
-    are not published whole come before those of GPUs that are.
+    nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
 
     Args:
         inventory: The node.
@@ -122,6 +122,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
         names_device_nodes=_names_device_nodes(inventory),
         has_counters=has_counters,
         only=tuple(only.get(gpu.name) for gpu in inventory.gpus),
+        closed=frozenset(closed) & {name for gpu in inventory.gpus for name in (gpu.name, GpuRatio(gpu=gpu).name)},
     )
     parts = _REMEMBERED.of(hardware, lambda: Placeholders(_chunks(hardware))).filled(identities)
     taints = (health_taints(inventory, health), closed_taints(closed), node_taints(parts, health), other_taints)
@@ -247,6 +248,7 @@ class _Hardware:
     names_device_nodes: bool
     has_counters: bool
     only: tuple[frozenset[DeviceName] | None, ...]
+    closed: frozenset[DeviceName]
 
 
 def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
@@ -293,7 +295,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         )
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
-    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: of_gpu.offer.is_whole or of_gpu.offer.ratio is not None)
+    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names <= hardware.closed)
     devices = chain(
         (device for of_gpu in gpu_devices for device in of_gpu.whole()),
         (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),

@@ -31,7 +31,7 @@ class Layout(StrEnum):
     """Every device that the policies offer, at once; counters make those of a GPU exclude each other."""
 
     LEAN = "lean"
-    """GPUs whole and by percent; MIG partitions of those GPUs alone that are partitioned, and of some that are free."""
+    """Each GPU in the mode in which it is used, or in the first one that it is offered in; some free ones in all."""
 
     ONE = "one"
     """Each GPU in one mode at a time, which follows the pending claims; no counters."""

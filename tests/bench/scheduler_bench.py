@@ -1,179 +1,335 @@
-"""`make bench`, its third part: kube-scheduler places share claims on a node with MIG placements and on one without.
+"""`make bench`, its third part: what kube-scheduler spends on a pod, with each layout of Rootport's slices.
 
-The real scheduler, on a node that only exists in the API; the node's slices alternate between the two layouts, so the
-ratio is of one machine and moment. The figure is the scheduler's own: the mean of its metric
-scheduler_scheduling_attempt_duration_seconds over the pods that it placed. Beside it stands that of
-scheduler_scheduling_algorithm_duration_seconds, which is a twentieth of it.
+The real scheduler, on 100 and 300 nodes that exist in the API only. All nodes publish one layout, then the next one,
+beside a plain driver's (8 devices a node, no counters); so the ratios are of one machine and moment. The figure is the
+CPU time of the process (proc_pid_stat(5)), by the number of pods that it placed, each with a claim for one whole GPU;
+beside it stands the mean of its own metric scheduler_scheduling_algorithm_duration_seconds, which leaves out the
+calls to the API server. ``KUBERNETES`` chooses the
+version (tests/support/cluster/binaries.py); `make bench` measures both.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import os
 import re
 import ssl
 import statistics
 import sys
 import tempfile
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
-from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource
-from driver.adapters.machines.topology import read_topology
-from driver.api.gpu_policies import GpuPolicies
-from driver.layout import resource_slices
-from driver.model.inventory import Inventory
+from driver.adapters.kubernetes.resources import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    JsonObject,
+    Resource,
+)
 from tests.bench.figure import Figure, report
-from tests.support.cluster.binaries import build
+from tests.bench.scheduler_layouts import LAYOUTS, PLAIN, Layout
+from tests.support.cluster.binaries import KUBERNETES_MINOR, KUBERNETES_VERSION, build
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.pods import claim, pod
-from tests.support.cluster.processes import wait_until
+from tests.support.cluster.processes import Process, wait_until
 from tests.support.paths import REPO
 
-NODE = "bench"
-ROUNDS, PODS_A_ROUND = 4, 60
-LIMIT = 1.3
-SIZE_LIMIT_KB = 100
-TOPOLOGY = REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml"
-ATTEMPTS = "scheduler_scheduling_attempt_duration_seconds"
-ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
+SIZES: Final = (100, 300)
+ROUNDS: Final = 3
+OCCUPIED: Final = 4
+MOST_PODS: Final = 40
+CPU_A_ROUND_S: Final = 3.0
+LEAN_SINCE: Final = 37  # driver/modes/rule.py
+DEFAULT: Final = "lean" if KUBERNETES_MINOR >= LEAN_SINCE else "one"
+LIMIT: Final = 3.0 if KUBERNETES_MINOR >= LEAN_SINCE else 2.0
+GROWTH_LIMIT: Final = 3.3
+SIZE_LIMIT_KB: Final = 100
+TOO_LONG: Final = {"full": "a pod costs seconds: what has counters costs 1.36 the square of the nodes"}
+ALGORITHM: Final = "scheduler_scheduling_algorithm_duration_seconds"
+SCHEDULER: Final = "https://127.0.0.1:10259"
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 
-def layouts(inventory: Inventory) -> dict[str, list[dict[str, Any]]]:
-    """The node's slices without MIG placements, and with all of them."""
-    without = GpuPolicies.model_validate(
-        {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [{"modes": ["gpu", "gpu-ratio"]}]}
-    )
-    return {
-        "without": [item.to_wire() for item in resource_slices(inventory, policies=without)],
-        "with": [item.to_wire() for item in resource_slices(inventory)],
-    }
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a pod cost, in milliseconds: CPU of the process, and its own metric."""
+
+    cpu_ms: float
+    algorithm_ms: float
 
 
-def figures() -> Iterator[Figure]:
-    """What this module measures."""
-    inventory = read_topology(TOPOLOGY, node=NODE, hardware=HardwareFacts(gpu_model="H100"))
-    gpus_alone = Inventory(node=NODE, source=inventory.source, gpus=inventory.gpus)
-    size = sum(len(json.dumps(item, separators=(",", ":"))) for item in layouts(gpus_alone)["with"])
-    yield Figure(
-        "slices of 8 H100: whole, shares, percent and every MIG placement, as JSON", size / 1000, SIZE_LIMIT_KB, "kB"
-    )
-    with tempfile.TemporaryDirectory() as text:
-        plane = ControlPlane(Path(text), build(print))
-        try:
-            plane.start()
-            yield from _placed(plane, layouts(inventory))
-        finally:
-            plane.stop()
+class Bench:
+    """One cluster whose nodes publish one layout after the other.
 
+    Args:
+        plane: Its control plane, started.
+        profiles: Where a CPU profile of the scheduler is written for each layout (``go tool pprof``); None for none.
+    """
 
-def _placed(plane: ControlPlane, slices: dict[str, list[dict[str, Any]]]) -> Iterator[Figure]:
-    plane.kubectl("apply", f"--filename={REPO / 'resourceclasses' / 'device-classes.yaml'}")
-    api = KubernetesApi.connect(kubeconfig=plane.kubeconfig)
-    _make_node(api)
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    api.create(Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True), account, namespace="default")
-    # Its client's own limit of 50 calls a second would be what is measured.
-    plane.start_scheduler("--kube-api-qps=1000", "--kube-api-burst=1000")
-    wait_until("the scheduler's metrics", lambda: bool(_metrics()), timeout_s=60)
-    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in slices}
-    for _ in range(ROUNDS + 1):
-        for name, items in slices.items():
-            rounds[name].append(_round(api, items))
-    api.close()
-    means = {
-        name: {key: statistics.mean(each[key] for each in found[1:]) for key in found[0]}  # the first one warms up
-        for name, found in rounds.items()
-    }
-    for metric, what in ((ATTEMPTS, "attempt"), (ALGORITHM, "its algorithm alone, without the API calls")):
-        without, with_them = means["without"][metric], means["with"][metric]
-        print(
-            f"kube-scheduler, {what}: {without:.2f} ms without MIG placements, {with_them:.2f} ms with them, "
-            f"ratio {with_them / without:.2f}"
+    def __init__(self, plane: ControlPlane, profiles: Path | None = None) -> None:
+        self._plane = plane
+        self._profiles = profiles
+        self._api = KubernetesApi.connect(kubeconfig=plane.kubeconfig, timeout_s=60)
+        self._pool = ThreadPoolExecutor(8)
+        self._numbers = count()
+        self._nodes: list[str] = []
+        plane.kubectl("apply", f"--filename={REPO / 'resourceclasses' / 'device-classes.yaml'}")
+        self._api.create(DEVICE_CLASSES, _class_of_plain())
+        self._api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace="default")
+        # Its client's own limit of 50 calls a second would be what is measured.
+        self.scheduler: Process = plane.start_scheduler(
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+            "--authorization-always-allow-paths=/metrics,/healthz,/debug/pprof/*",
         )
-    ratio = means["with"][ATTEMPTS] / means["without"][ATTEMPTS]
-    yield Figure(f"kube-scheduler's attempt, with / without, mean of {ROUNDS * PODS_A_ROUND} shares", ratio, LIMIT, "")
+        wait_until("the scheduler's metrics", lambda: bool(_algorithm()), timeout_s=60)
 
+    def grow(self, nodes: int) -> None:
+        """Add nodes until there are so many."""
+        fresh = [f"node-{number:03}" for number in range(len(self._nodes), nodes)]
+        self._each(self._make_node, fresh)
+        self._nodes += fresh
 
-def _make_node(api: KubernetesApi) -> None:
-    capacity = {"cpu": "64", "memory": "512Gi", "pods": "1000"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}}
-    api.create(NODES, node)
-    status = {
-        "capacity": capacity,
-        "allocatable": capacity,
-        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-    }
-    api.merge_patch(NODES, NODE, {"status": status}, subresource="status")
-    api.merge_patch(NODES, NODE, {"spec": {"taints": None}})
+    def publish(self, layout: Layout) -> None:
+        """Make all nodes publish a layout, and nothing else, and wait until the scheduler has taken that in."""
+        self._plane.kubectl("delete", "--raw=/apis/resource.k8s.io/v1/resourceslices")
+        slices = [item for node in self._nodes for item in layout.of(node)]
+        self._each(lambda item: self._api.create(RESOURCE_SLICES, item), slices)
+        self._rest()
 
+    def occupy(self, layout: Layout, gpus: int) -> None:
+        """Let claims have so many GPUs of each node, and no claims have anything else."""
+        self._plane.kubectl("delete", "--raw=/apis/resource.k8s.io/v1/namespaces/default/resourceclaims")
+        self._each(self._allocate, [(layout, node, gpu) for node in self._nodes for gpu in layout.gpus[:gpus]])
+        self._rest()
 
-def _round(api: KubernetesApi, slices: list[dict[str, Any]]) -> dict[str, float]:
-    """Milliseconds by metric, the mean over the pods of one round."""
-    for item in slices:
-        api.create(RESOURCE_SLICES, item)
-    before = _metrics()
-    names = [f"share-{number}" for number in range(PODS_A_ROUND)]
-    for name in names:
-        api.create(RESOURCE_CLAIMS, _share(name), namespace="default")
-    for name in names:  # one after the other: pods that wait for each other would count the wait
-        api.create(PODS, pod(name, claim=name, command="true"), namespace="default")
+    def measure(self, layout: Layout, kind: str = "gpu") -> Cost:
+        """Place pods with a claim each, and return what one cost; as many as take some seconds of CPU, four at least.
+
+        Args:
+            layout: What the nodes publish.
+            kind: ``gpu`` for one whole GPU, ``share`` or ``mig``.
+        """
+        pilot = self._placed(layout, kind, 4)
+        pods = min(int(CPU_A_ROUND_S * 1000 / pilot.cpu_ms), MOST_PODS)
+        if pods < 4:
+            return pilot
+        if self._profiles is None:
+            return self._placed(layout, kind, pods)
+        seconds = max(2, int(pods * pilot.cpu_ms / 1000) + 2)
+        profile = self._pool.submit(_get, f"/debug/pprof/profile?seconds={seconds}")
+        cost = self._placed(layout, kind, pods)
+        (self._profiles / f"{KUBERNETES_VERSION}-{len(self._nodes)}-{layout.name}-{kind}").write_bytes(profile.result())
+        return cost
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.shutdown()
+        self._api.close()
+
+    def _placed(self, layout: Layout, kind: str, pods: int) -> Cost:
+        names = [f"pod-{next(self._numbers)}" for _ in range(pods)]
+        made = [_claim(name, layout.driver, kind) for name in names]
+        self._each(lambda each: self._api.create(RESOURCE_CLAIMS, each, namespace="default"), made)
+        self._rest()
+        cpu, before = _cpu_s(self.scheduler.pid), _algorithm()
+        self._each(
+            lambda name: self._api.create(PODS, pod(name, claim=name, command="true"), namespace="default"), names
+        )
         wait_until(
-            f"pod {name} is placed",
-            lambda name=name: bool(api.get(PODS, name, namespace="default")["spec"].get("nodeName")),
-            timeout_s=30,
-            step_s=0.01,
+            f"{pods} pods are placed ({layout.name}, {kind})",
+            lambda: all(each["spec"].get("nodeName") for each in self._api.list(PODS, namespace="default").items),
+            timeout_s=60,
+            step_s=0.25,
         )
-    wait_until("the metrics count them", lambda: _count(_metrics(), before) == PODS_A_ROUND, timeout_s=30)
-    after = _metrics()
-    for name in names:
-        api.delete(PODS, name, namespace="default")
-        api.merge_patch(RESOURCE_CLAIMS, name, {"metadata": {"finalizers": None}}, namespace="default")
-        api.delete(RESOURCE_CLAIMS, name, namespace="default")
-    for item in slices:
-        api.delete(RESOURCE_SLICES, item["metadata"]["name"])
-    wait_until(
-        "the round's claims are gone", lambda: not api.list(RESOURCE_CLAIMS, namespace="default").items, timeout_s=60
-    )
-    return {
-        metric: 1000 * (after[f"{metric}_sum"] - before.get(f"{metric}_sum", 0.0)) / PODS_A_ROUND
-        for metric in (ATTEMPTS, ALGORITHM)
-    }
+        self._rest(calm_s=0.3)  # binding goes on for a moment
+        spent, after = _cpu_s(self.scheduler.pid) - cpu, _algorithm()
+        self._each(lambda name: self._api.delete(PODS, name, namespace="default"), names)
+        self._each(self._delete_claim, names)
+        self._rest()
+        return Cost(1000 * spent / pods, 1000 * (after["sum"] - before["sum"]) / pods)
+
+    def _allocate(self, what: tuple[Layout, str, JsonObject]) -> None:
+        layout, node, gpu = what
+        name = f"{node}-{gpu['name']}"
+        self._api.create(RESOURCE_CLAIMS, _claim(name, layout.driver, "gpu"), namespace="default")
+        result = {"request": "gpu", "driver": layout.driver, "pool": node, "device": gpu["name"]}
+        if gpu.get("allowMultipleAllocations"):
+            consumed = {capacity: each["value"] for capacity, each in gpu["capacity"].items()}
+            result |= {"shareID": str(uuid4()), "consumedCapacity": consumed}
+        self._api.merge_patch(
+            RESOURCE_CLAIMS,
+            name,
+            {"status": {"allocation": {"devices": {"results": [result]}}}},
+            namespace="default",
+            subresource="status",
+        )
+
+    def _delete_claim(self, name: str) -> None:
+        self._api.merge_patch(RESOURCE_CLAIMS, name, {"metadata": {"finalizers": None}}, namespace="default")
+        self._api.delete(RESOURCE_CLAIMS, name, namespace="default")
+
+    def _make_node(self, name: str) -> None:
+        capacity = {"cpu": "64", "memory": "512Gi", "pods": "1000"}
+        labels = {"kubernetes.io/hostname": name}
+        self._api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
+        self._api.merge_patch(NODES, name, {"status": status}, subresource="status")
+        self._api.merge_patch(NODES, name, {"spec": {"taints": None}})
+
+    def _each(self, call: Callable[[Any], object], items: Sequence[Any]) -> None:
+        for _ in self._pool.map(call, items):
+            pass
+
+    def _rest(self, calm_s: float = 0.5) -> None:
+        """Wait until the scheduler has nothing to do: it takes less than a twentieth of a core."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            before = _cpu_s(self.scheduler.pid)
+            time.sleep(calm_s)
+            if _cpu_s(self.scheduler.pid) - before <= 0.05 * calm_s:
+                return
+        raise TimeoutError("kube-scheduler does not come to rest")
 
 
-def _share(name: str) -> dict[str, Any]:
+def figures(
+    layouts: Sequence[str], sizes: Sequence[int], rounds: int, occupied: int, profiles: Path | None = None
+) -> Iterator[Figure]:
+    """What this module measures."""
+    if "full" in layouts:
+        text = LAYOUTS["full"].size()
+        yield Figure("slices of 8 H100 in the layout full, as JSON", float(text.split()[-2]), SIZE_LIMIT_KB, "kB")
+    for name in layouts:
+        print(f"{name}: {LAYOUTS[name].size()}")
+    with tempfile.TemporaryDirectory() as text, ControlPlane(Path(text), build(print)) as plane:
+        bench = Bench(plane, profiles)
+        means: dict[int, dict[str, float]] = {}
+        for size in sizes:
+            bench.grow(size)
+            measured = _measured(bench, [LAYOUTS[name] for name in layouts], size, rounds, occupied)
+            means[size] = {name: statistics.median(each.cpu_ms for each in costs) for name, costs in measured.items()}
+            yield from _ratios(measured, size)
+        for name in layouts:
+            if len(sizes) > 1 and name in means[sizes[-1]]:
+                growth = means[sizes[-1]][name] / means[sizes[0]][name]
+                limit = GROWTH_LIMIT if name == DEFAULT else float("inf")
+                yield _figure(f"{name}: CPU a pod at {sizes[-1]} nodes / at {sizes[0]}", growth, limit)
+        bench.close()
+
+
+def _measured(bench: Bench, layouts: list[Layout], size: int, rounds: int, occupied: int) -> dict[str, list[Cost]]:
+    costs = defaultdict[str, list[Cost]](list)
+    for number in range(rounds):
+        for layout in layouts:
+            if KUBERNETES_MINOR < LEAN_SINCE and size > SIZES[0] and layout.name in TOO_LONG:
+                if number == 0:
+                    print(f"  {layout.name} at {size} nodes: not measured, {TOO_LONG[layout.name]}")
+                continue
+            bench.publish(layout)
+            bench.occupy(layout, occupied)
+            cost = bench.measure(layout)
+            costs[layout.name].append(cost)
+            print(
+                f"  {KUBERNETES_VERSION}, {size} nodes, round {number + 1}, {layout.name}: {cost.cpu_ms:.1f} ms of CPU "
+                f"a pod, {cost.algorithm_ms:.1f} ms of its algorithm",
+                flush=True,
+            )
+            if number == rounds - 1 and size == SIZES[0] and cost.cpu_ms < CPU_A_ROUND_S * 1000 / 10:
+                for kind in layout.kinds:
+                    print(f"  … and a pod with a {kind}: {bench.measure(layout, kind).cpu_ms:.1f} ms", flush=True)
+    return costs
+
+
+def _ratios(measured: dict[str, list[Cost]], size: int) -> Iterator[Figure]:
+    plain = measured.get(PLAIN.name)
+    for name, costs in measured.items():
+        if plain is None or name == PLAIN.name:
+            continue
+        for what, of in (("CPU", _of_cpu), ("algorithm", _of_algorithm)):
+            ratio = statistics.median(of(one) / of(beside) for one, beside in zip(costs, plain, strict=True))
+            limit = LIMIT if name == DEFAULT and what == "CPU" and size == SIZES[0] else float("inf")
+            yield _figure(f"{name}, {size} nodes: {what} a pod / plain", ratio, limit)
+
+
+def _of_cpu(cost: Cost) -> float:
+    return cost.cpu_ms
+
+
+def _of_algorithm(cost: Cost) -> float:
+    return cost.algorithm_ms
+
+
+def _figure(what: str, value: float, limit: float) -> Figure:
+    return Figure(f"kube-scheduler {KUBERNETES_VERSION}, {what}", value, limit, "")
+
+
+def _claim(name: str, driver: str, kind: str) -> JsonObject:
     made = claim(name)
-    made["spec"]["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"core": "10", "memory": "5Gi"}}
+    (request,) = made["spec"]["devices"]["requests"]
+    if kind == "share":
+        request["exactly"]["capacity"] = {"requests": {"core": "10", "memory": "5Gi"}}
+    request["exactly"]["deviceClassName"] = f"{'mig' if kind == 'mig' else 'gpu'}.{driver}"
     return made
 
 
-def _count(after: dict[str, float], before: dict[str, float]) -> float:
-    return after.get(f"{ATTEMPTS}_count", 0.0) - before.get(f"{ATTEMPTS}_count", 0.0)
+def _class_of_plain() -> JsonObject:
+    expression = f'device.driver == "{PLAIN.driver}"'
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    return {"metadata": {"name": f"gpu.{PLAIN.driver}"}, "spec": spec}
 
 
-def _metrics() -> dict[str, float]:
-    """Sums and counts of the two metrics, of pods that were placed; empty while the scheduler does not answer."""
+def _get(path: str) -> bytes:
     context = ssl._create_unverified_context()  # its certificate is its own, made at its start
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    with opener.open(SCHEDULER + path, timeout=60) as answer:
+        body: bytes = answer.read()
+        return body
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process: user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _algorithm() -> dict[str, float]:
+    """Sum and count of the metric; empty while the scheduler does not answer."""
     try:
-        with opener.open("https://127.0.0.1:10259/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = _get("/metrics")
     except OSError:
         return {}
-    found = {}
-    for line in text.splitlines():
-        match = re.match(rf"({ATTEMPTS}|{ALGORITHM})_(sum|count)(\{{[^}}]*\}})? ", line)
-        if match and (match[3] is None or 'result="scheduled"' in match[3]):
-            found[f"{match[1]}_{match[2]}"] = float(line.rsplit(" ", 1)[1])
+    found = {"sum": 0.0, "count": 0.0}
+    for line in text.decode().splitlines():
+        match = re.match(rf"{ALGORITHM}_(sum|count)(\{{[^}}]*\}})? ", line)
+        if match:
+            found[match[1]] += float(line.rsplit(" ", 1)[1])
     return found
 
 
 def main() -> int:
     """Print all figures; 1 where one is over its limit."""
-    return report(figures())
+    parser = argparse.ArgumentParser(description="Measure what layouts cost kube-scheduler.")
+    parser.add_argument("--layouts", default=",".join(LAYOUTS), help="which ones, with commas between them")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of nodes, rising")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--occupied", type=int, default=OCCUPIED, help="how many GPUs of each node claims have already")
+    parser.add_argument("--profiles", type=Path, help="a folder for CPU profiles of the scheduler (go tool pprof)")
+    chosen = parser.parse_args()
+    sizes = [int(size) for size in chosen.sizes.split(",")]
+    return report(figures(chosen.layouts.split(","), sizes, chosen.rounds, chosen.occupied, chosen.profiles))
 
 
 if __name__ == "__main__":

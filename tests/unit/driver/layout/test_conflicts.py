@@ -176,12 +176,19 @@ def test_a_gpu_stays_in_its_place_whatever_is_published_of_it() -> None:
     assert [item.spec.shared_counters[0].name for item in resource_slices(DGX, only=only) if item.spec.shared_counters]
 
 
-def test_partitions_come_first_from_gpus_that_are_not_published_whole() -> None:
+@pytest.mark.parametrize("closed", [False, True], ids=["not-published-whole", "closed-whole"])
+def test_partitions_come_first_from_gpus_that_nobody_can_be_given_whole(closed: bool) -> None:
     """So that a claim for one breaks no other GPU while there is room."""
     first, last = mig_gpu("0a"), mig_gpu("0b")
     parts = names("1g-10gb-0 1g-10gb-1", "0b")
-    slices = resource_slices(node(first, last), only={last.name: parts})
+    whole = frozenset(name for name in gpu_modes(last, GpuPolicy()).possible if not name.startswith("mig"))
+    slices = resource_slices(
+        node(first, last), only={last.name: parts | whole if closed else parts}, closed=whole if closed else ()
+    )
     assert [device.name for device in devices(slices) if device.name.startswith("mig")][:2] == sorted(parts)
+    if closed:  # one of the two is open
+        slices = resource_slices(node(first, last), only={last.name: parts | whole}, closed=[last.name])
+        assert "-0a-" in next(device.name for device in devices(slices) if device.name.startswith("mig"))
 
 
 def test_a_closed_device_has_a_taint_and_keeps_its_place() -> None:

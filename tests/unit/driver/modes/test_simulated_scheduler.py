@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from driver.api.gpu_policies import GpuMode, GpuPolicy
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
-from driver.modes.gpu import GpuState, fitting, known_modes, partitions_of
+from driver.modes.gpu import GpuState, fitting, known_modes
 from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S, step
 from driver.modes.wanted import wanted
@@ -274,13 +274,22 @@ class Cluster(RuleBasedStateMachine):
                 case Layout.FULL:
                     assert opened == offered
                 case Layout.LEAN:
-                    assert opened >= offered - partitions_of(of, offered)
+                    assert opened >= self.wishes.get(of.gpu, frozenset()) & offered
+                    assert opened
                 case Layout.ONE:
                     wish = fitting(of, [name for name in of.names if name in self.wishes.get(of.gpu, frozenset())])
                     assert opened >= wish
                     assert opened
                     assert of.fit(opened)
+        if self.layout is Layout.LEAN:  # a claim for any device finds one on some GPU
+            kinds = {kind(name) for of in self.gpus() for name in of.names}
+            assert {kind(name) for name in self.pool.opened} == kinds
         assert not self.pool.closed
+
+
+def kind(name: DeviceName) -> str:
+    """What a claim asks for: a mode, or a profile."""
+    return name.partition("-0000-")[0] if name.startswith("gpu") else name[len("mig-0000-1b-00-0") :].rpartition("-")[0]
 
 
 def union(sets: Iterable[frozenset[DeviceName]]) -> frozenset[DeviceName]:

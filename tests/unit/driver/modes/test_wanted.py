@@ -51,35 +51,53 @@ def test_full_wants_what_the_policies_offer_whatever_is_in_use(modes: tuple[GpuM
     assert wanted(Layout.FULL, [state(of, in_use=in_use)]) == {of.gpu: frozenset(of.names)}
 
 
-# Per GPU in the order of allocation: what is open and what is in use; and the GPUs of which partitions are wanted.
+# One placement of each profile, the one that leaves most room.
+ONE_OF_EACH = "1g-10gb-6 1g-10gb-me-6 1g-20gb-6 2g-20gb-4 3g-40gb-4 4g-40gb-0 7g-80gb-0"
+ALL_MODES = f"gpu gpu-ratio {ONE_OF_EACH}"
+
+
+# Per GPU in the order of allocation: what is open, what is in use, and what is wanted.
 @pytest.mark.parametrize(
-    ("gpus", "ahead", "expected"),
+    ("gpus", "ahead"),
     [
-        pytest.param([("", "")] * 4, 1, "3", id="new-node: the last one"),
-        pytest.param([("", "")] * 4, 2, "23", id="two-ahead"),
-        pytest.param([("", "")] * 4, 0, "", id="none-ahead"),
-        pytest.param([("", "")] * 2, 5, "01", id="more-ahead-than-there-are"),
-        pytest.param([("", ""), ("mig", ""), ("", ""), ("", "")], 1, "1", id="what-is-published-already"),
-        pytest.param([("mig", ""), ("mig", ""), ("", ""), ("", "")], 1, "1", id="one-too-many: the last one stays"),
-        pytest.param([("", ""), ("", ""), ("", ""), ("mig", "1g-10gb-0")], 1, "23", id="the-last-is-partitioned"),
-        pytest.param([("", "gpu"), ("", ""), ("", ""), ("mig", "gpu")], 1, "2", id="the-last-is-given-whole"),
-        pytest.param([("", "gpu"), ("", "gpu-ratio"), ("", "gpu"), ("mig", "gpu")], 1, "", id="none-is-free"),
-        pytest.param([("", "gpu"), ("", "1g-10gb-0"), ("", "gpu"), ("", "gpu")], 1, "1", id="unpublished-but-in-use"),
+        pytest.param([("", "", "gpu")] * 3 + [("", "", ALL_MODES)], 1, id="new-node: the last one"),
+        pytest.param([("", "", "gpu")] * 2 + [("", "", ALL_MODES)] * 2, 2, id="two-ahead"),
+        pytest.param([("", "", "gpu")] * 4, 0, id="none-ahead"),
+        pytest.param([("", "", ALL_MODES)] * 2, 5, id="more-ahead-than-there-are"),
+        pytest.param(
+            [("gpu", "", "gpu"), (ALL_MODES, "", ALL_MODES), ("gpu", "", "gpu")], 1, id="what-is-published-already"
+        ),
+        pytest.param([("gpu gpu-ratio mig", "", ALL_MODES), ("gpu", "", "gpu")], 1, id="after-full: one is enough"),
+        pytest.param([(ALL_MODES, "", "gpu"), (ALL_MODES, "", ALL_MODES)], 1, id="one-too-many: the last one stays"),
+        pytest.param(
+            [("gpu", "", "gpu"), ("gpu", "", ALL_MODES), (ALL_MODES, "1g-10gb-6", "mig")], 1,
+            id="the-last-is-partitioned: all its partitions, and the one before it",
+        ),
+        pytest.param(
+            [("gpu", "", ALL_MODES), (ALL_MODES, "gpu", "gpu"), ("mig", "1g-10gb-6 3g-40gb-0", "mig")], 1,
+            id="the-last-is-given-whole",
+        ),
+        pytest.param([("gpu", "gpu", "gpu"), (ALL_MODES, "gpu-ratio", "gpu-ratio")], 1, id="none-is-free"),
+        pytest.param([("gpu", "1g-10gb-0", "mig"), ("gpu", "gpu", "gpu")], 1, id="unpublished-but-in-use"),
     ],
-)
-def test_lean_wants_partitions_of_some(gpus: list[tuple[str, str]], ahead: int, expected: str) -> None:
+)  # fmt: skip
+def test_lean_wants_the_mode_in_use_or_the_first_one_and_all_modes_of_some(
+    gpus: list[tuple[str, str, str]], ahead: int
+) -> None:
     of = [modes_of(bus) for bus, _ in zip(BUSES, gpus, strict=False)]
-    states = [
-        state(item, opened=f"gpu gpu-ratio {opened}", in_use=in_use)
-        for item, (opened, in_use) in zip(of, gpus, strict=True)
-    ]
+    states = [state(item, opened=opened, in_use=in_use) for item, (opened, in_use, _) in zip(of, gpus, strict=True)]
     found = wanted(Layout.LEAN, states, mig_gpus_ahead=ahead)
-    for number, item in enumerate(of):
-        partitions = ["mig"] if str(number) in expected else []
-        assert found[item.gpu] == named(item, "gpu", "gpu-ratio", *partitions), number
+    for item, (_, _, expected) in zip(of, gpus, strict=True):
+        assert found[item.gpu] == named(item, *expected.split())
 
 
-def test_lean_takes_nothing_away_unless_it_may() -> None:
+def test_lean_needs_no_counters_for_what_is_neither_ahead_nor_partitioned() -> None:
+    of = [modes_of(bus) for bus in BUSES]
+    found = wanted(Layout.LEAN, [state(of[0], in_use="gpu"), state(of[1], in_use="gpu-ratio"), *map(state, of[2:])])
+    assert [item.fit(found[item.gpu]) for item in of] == [True, True, True, False]
+
+
+def test_lean_takes_nothing_away_from_a_free_gpu_unless_it_may() -> None:
     of = [modes_of(bus) for bus in BUSES]
     states = [state(item, opened="gpu gpu-ratio mig") for item in of]
     kept = wanted(Layout.LEAN, states, may_drop=False)
@@ -91,8 +109,8 @@ def test_lean_takes_nothing_away_unless_it_may() -> None:
 
 def test_lean_follows_a_wish() -> None:
     of = [modes_of(bus) for bus in BUSES]
-    found = wanted(Layout.LEAN, [state(of[0], wish="7g-80gb-0"), *map(state, of[1:])])
-    assert found[of[0].gpu] == frozenset(of[0].possible)
+    found = wanted(Layout.LEAN, [state(of[0], wish="7g-80gb-0 1g-10gb-2"), *map(state, of[1:])])
+    assert found[of[0].gpu] == named(of[0], "gpu", "7g-80gb-0", "1g-10gb-2")
 
 
 def test_lean_does_not_count_on_an_unhealthy_gpu() -> None:
@@ -102,15 +120,15 @@ def test_lean_does_not_count_on_an_unhealthy_gpu() -> None:
     assert [bool(partitions_of(item, found[item.gpu])) for item in of] == [False, False, True, False]
 
 
-def test_lean_publishes_a_gpu_in_partitions_alone_where_it_is_offered_so() -> None:
+def test_lean_publishes_a_gpu_in_the_only_mode_that_it_has() -> None:
     only_mig = modes_of("1b", "mig")
-    static = modes_of(card=mig_gpu("43", H100, instance(9, 0, 4)))
-    without = modes_of(card=gpu("52", memory_bytes=80 << 30))
-    found = wanted(Layout.LEAN, [state(only_mig), state(static), state(without)], mig_gpus_ahead=0)
+    static = modes_of(card=mig_gpu("43", H100, instance(9, 0, 4), instance(19, 6, 1)))
+    by_percent = modes_of("52", "gpu-ratio", card=gpu("52", memory_bytes=80 << 30))
+    found = wanted(Layout.LEAN, [state(only_mig), state(static), state(by_percent)], mig_gpus_ahead=0)
     assert found == {
-        only_mig.gpu: frozenset(only_mig.names),
+        only_mig.gpu: named(only_mig, *ONE_OF_EACH.split()),
         static.gpu: frozenset(static.possible),
-        without.gpu: frozenset(without.possible),
+        by_percent.gpu: named(by_percent, "gpu-ratio"),
     }
 
 
