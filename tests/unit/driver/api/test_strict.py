@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
@@ -102,7 +103,7 @@ def test_defaults_stand_for_what_is_not_there() -> None:
         ({"count": 3}, "count: 3 is odd, beside n"),
         ({"text": "abcd"}, "text: must have at most 3 characters"),
         ({"text": "A"}, "text: must match [a-z]*, not 'A'"),
-        ({"choice": "tow"}, "choice: 'tow' is not known: did you mean two?"),
+        ({"choice": "threee"}, "choice: 'threee' is not known: did you mean three?"),
         ({"choice": []}, "choice: expected 'one', 'two' or 'three'"),
         ({"type": "gpus"}, "type: 'gpus' is not known: did you mean gpu?"),
         ({"shapes": {}}, "shapes: expected a list"),
@@ -145,7 +146,5 @@ def test_the_wire_has_names_in_camel_case_and_null_means_absent() -> None:
 )
 def test_any_json_is_a_value_or_a_list_of_mistakes(value: Any) -> None:
     for given_value in (value, LEAST | {"shapes": value}, LEAST | {"by_name": value, "pairs": value}):
-        try:
-            read(Everything, given_value, for_people=True)
-        except StrictError as error:
-            assert error.errors
+        with suppress(StrictError):
+            assert isinstance(read(Everything, given_value, for_people=True), Everything)
