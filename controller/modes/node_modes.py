@@ -15,12 +15,13 @@ from controller.modes.published import NOTHING, Published, decisive_use, read_pu
 from controller.modes.wishes import Wishes
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.gpu_policies import GpuPolicies
+from driver.layout.conflicts import GpuModes
 from driver.layout.neighbours import link_domains
 from driver.layout.order import gpus_in_order
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.modes.gpu import GpuState, card_of, known_modes, partitions_of
+from driver.modes.gpu import GpuState, card_of, known_modes
 from driver.modes.rule import Choice, Layout
 from driver.modes.transition import CLOSED_S, GpuStep, step
 from driver.modes.wanted import Wanted, wanted
@@ -29,7 +30,7 @@ __all__ = ["NodeModes", "NodePlan"]
 
 _NONE: Final[frozenset[DeviceName]] = frozenset()
 _DROP_EVERY_S: Final = 60.0
-"""How often partitions that nobody needs are taken out of a node's slices in the layout ``lean``, at most."""
+"""How often what nobody needs of free GPUs is taken out of a node's slices in the layout ``lean``, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class _Memory:
         use: What decided about that: :func:`decisive_use`.
         closed_since: Since when the devices with the taint are known to have it, in monotonic seconds.
         dropped_at: When partitions were last taken away, in monotonic seconds.
-        is_short: Whether fewer free GPUs than there should be have partitions published: any that gets free counts.
+        is_short: Whether fewer free GPUs than there should be are published in all modes: any that gets free counts.
     """
 
     published: Published = NOTHING
@@ -222,7 +223,7 @@ class NodeModes:
     def _steps(
         self, layout: Layout, states: Sequence[GpuState], memory: _Memory, free: Collection[DeviceName]
     ) -> tuple[list[GpuStep], float | None]:
-        """Return the step of each GPU, and seconds until partitions may be taken away, where there are any."""
+        """Return the step of each GPU, and seconds until something may be taken away of free ones, if it should be."""
         now = self._clock()
         wait_s = 0.0 if memory.dropped_at is None else max(memory.dropped_at + _DROP_EVERY_S - now, 0.0)
         may_drop = layout is not Layout.LEAN or not wait_s
@@ -240,10 +241,10 @@ class NodeModes:
         if may_drop and any(item.leaving - state.closed for state, item in zip(states, steps, strict=True)):
             memory.dropped_at = now
         ahead = sum(
-            state.is_healthy and not state.in_use and bool(partitions_of(state.modes, item.published - item.closed))
+            state.is_healthy and not state.in_use and _is_in_all_modes(state.modes, item.published - item.closed)
             for state, item in zip(states, steps, strict=True)
         )
-        can = sum("mig" in state.modes.offered for state in states)
+        can = sum(len(state.modes.offered) > 1 for state in states)
         memory.is_short = layout is Layout.LEAN and ahead < min(self._mig_gpus_ahead, can)
         return steps, wait_s if not may_drop and aim(may_drop=True) != aims else None
 
@@ -254,6 +255,10 @@ class NodeModes:
         if any(wait <= 0.0 for wait in waits):
             self._lists.ask(node)  # which enqueues the node
         return min((wait for wait in waits if wait > 0.0), default=None)
+
+
+def _is_in_all_modes(modes: GpuModes, opened: Collection[DeviceName]) -> bool:
+    return len(modes.offered) > 1 and {modes.mode_of(name) for name in opened} >= modes.offered.keys()
 
 
 def _closed_at_once(gpu: GpuState, aim: frozenset[DeviceName]) -> GpuState:

@@ -64,16 +64,16 @@ def decisive_use(layout: Layout, published: Published, in_use: Collection[str]) 
         in_use: The devices that claims have.
     """
     changing = {card_of(name) for name in published.closed}
-    partitioned: set[str | None] = set()
+    not_only_whole: set[str | None] = set()
     if layout is Layout.LEAN:
-        partitioned = {card_of(name) for name in published.opened if name.startswith("mig-")}
+        not_only_whole = {card for name in published.opened if (card := card_of(name)) and name != f"gpu-{card}"}
     found: set[str] = set()
     for name in in_use:
         card = card_of(name)
         if card is not None and (name not in published.opened or card in changing):
             found.add(name)
-        elif card in partitioned:  # whether it is free, and whether partitions of it are in use
-            found.add(f"{'mig' if name.startswith('mig-') else 'gpu'}-{card}")
+        elif card is not None and card in not_only_whole:  # whether it is free, or else the mode that it is used in
+            found.add(name[: name.index(card) + len(card)])
     return frozenset(found)
 
 

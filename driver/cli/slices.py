@@ -50,7 +50,7 @@ def command(
     policies: GpuPolicies,
     nic_policies: NicPolicies,
     gpu_layout: str,
-    wants_price: bool,
+    wants_price: bool,  # noqa: FBT001 - by name
     output: str,
 ) -> None:
     """Print the ResourceSlices of a machine.
