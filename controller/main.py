@@ -125,7 +125,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     default=_DEFAULTS.mig_gpus_ahead,
     show_default=True,
     metavar="N",
-    help="With the layout lean, how many free GPUs of each node are published in every mode, so also in MIG partitions, "
+    help="With the layout lean, how many free GPUs of each node are published in every mode, MIG partitions too, "
     "before a claim asks for them. With 0, a claim for the first partition of a GPU waits some seconds.",
 )
 @click.option(
