@@ -168,8 +168,8 @@ class DemandFollower:
     def _take_turns(
         self, state: ClusterState, this: DemandRound, now: float, budget: Budget, used: defaultdict[str, float]
     ) -> None:
-        pods = self._turns.without_wish(now)
-        share_s = self._pace.round_s / max(1, len({item.pod.namespace for item in pods}))
+        groups = self._turns.without_wish(now)
+        share_s = self._pace.round_s / max(1, len({item.pod.namespace for group in groups for item in group}))
         unserved: list[TrackedPod] = []
 
         def fits(waiting: Waiting, item: TrackedPod) -> None:
@@ -181,13 +181,15 @@ class DemandFollower:
             if self._turns.wished(item, wish, now) and wish is not None:
                 _log(waiting, wish, this)
 
-        for of_this_step, look in ((pods, fits), (unserved, find)):
-            for item in _in_turn(of_this_step, used, share_s):
-                if budget.is_spent:
-                    return
-                began = self._cpu_clock()
-                self._turn(state, item, look, now, budget)
-                used[item.pod.namespace] += self._cpu_clock() - began
+        for group in groups:
+            unserved.clear()
+            for pods, look in ((group, fits), (unserved, find)):
+                for item in _in_turn(pods, used, share_s):
+                    if budget.is_spent:
+                        return
+                    began = self._cpu_clock()
+                    self._turn(state, item, look, now, budget)
+                    used[item.pod.namespace] += self._cpu_clock() - began
 
     def _turn(
         self,
