@@ -90,11 +90,11 @@ class Wire(BaseModel):
         return value
 
     @classmethod
-    def of_valid(cls, **fields: Any) -> Self:
-        """Return an object of values that are known to be valid: ``model_construct`` in a fifth of its time.
+    def of_valid(cls, fields: dict[str, Any]) -> Self:
+        """Return an object of values that are known to be valid: ``model_construct`` in a quarter of its time.
 
         Args:
-            fields: Every field, by its name here; nothing is checked, converted or filled in.
+            fields: Every field, by its name here; nothing is checked, converted or filled in. It becomes the object's.
         """
         made = cls.__new__(cls)
         _set(made, "__dict__", fields)
