@@ -81,6 +81,7 @@ bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 no
 	@$(BIN)/python -m tests.bench.explain_bench
 	@$(BIN)/python -m tests.bench.devices_bench
 	@$(BIN)/python -m tests.bench.start_bench
+	@$(BIN)/python -m tests.bench.demand_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

@@ -113,10 +113,11 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.Choice(("auto", *(layout.value for layout in Layout))),
     default="auto",
     show_default=True,
-    help="Which modes of GPUs are published: full, every mode of every GPU; lean, a few GPUs in all modes; "
-    "one, each GPU in one mode at a time, which follows pending claims within a minute. More devices cost "
-    "kube-scheduler more time for each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with "
-    "Kubernetes 1.37 or newer, one before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
+    help="Which modes of GPUs are published: full, every mode of every GPU; lean, each GPU in the mode in which it is "
+    "used, and a few free ones in every mode; one, each GPU in one mode at a time. A mode that pending claims need is "
+    "published for them, with lean at once, with one within a minute. More devices cost kube-scheduler more time for "
+    "each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with Kubernetes 1.37 or newer, one "
+    "before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
 )
 @click.option(
     "--mig-gpus-ahead",
@@ -124,9 +125,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     default=_DEFAULTS.mig_gpus_ahead,
     show_default=True,
     metavar="N",
-    help="With the layout lean, how many free GPUs of each node are published in all their modes before a claim asks: "
-    "by percent, and with one MIG placement of each profile. With 0, a claim for another mode than the first one waits "
-    "some seconds until it is published.",
+    help="With the layout lean, how many free GPUs of each node are published in every mode, MIG partitions too, "
+    "before a claim asks for them. With 0, a claim for the first partition of a GPU waits some seconds.",
 )
 @click.option(
     "--explain/--no-explain",
@@ -134,8 +134,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Tell why claims are pending: by an Event on the pod and annotations on the claim. It watches pods that are "
     "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices. The same is needed for the modes of GPUs to "
-    "follow pending claims: with --no-explain, a GPU of the layout one keeps its mode, and in the layout lean no GPUs "
-    "but those of --mig-gpus-ahead offer another mode than the first one.",
+    "follow pending claims: with --no-explain, a GPU of the layout one keeps its mode, and the layout lean has the MIG "
+    "partitions of --mig-gpus-ahead alone.",
 )
 @click.option(
     "--explain-names",
