@@ -3,7 +3,9 @@
 A field has the type that its class names, with nothing converted; what the class does not name is refused; and all
 mistakes come at once, each with its field. A class may have ``str``, ``int``, ``bool``, ``datetime``, quantities, enums
 and ``Literal`` of strings or numbers, tuples, mappings by strings, other dataclasses, any of them or None, and a union
-of dataclasses that differ in the ``Literal`` of their field ``kind``. :func:`rule` gives a field's name and bounds.
+of dataclasses that differ in the ``Literal`` of their field ``kind``. :func:`rule` gives a field's name and bounds. A
+class with the class variable ``WIRE`` is read as Kubernetes writes: names in camelCase, and null means absent. A class
+method ``refused`` with a field's name and the fields read before it returns why the field cannot be there at all.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ def read(
         StrictError: All that is wrong.
     """
     reading = _Reading(ignore_unknown=ignore_unknown, is_complete=is_complete, for_people=for_people)
-    made = _reader(cls)(value, path, reading)
+    wanted: Any = cls
+    made = _reader(wanted)(value, path, reading)
     if reading.errors:
         raise StrictError(reading.errors)
     return made  # type: ignore[no-any-return]
@@ -128,7 +131,8 @@ def write(value: object) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value):
-        return {name: write(getattr(value, attribute)) for attribute, name in _names(type(value)).items()}
+        kind: Any = type(value)
+        return {name: write(getattr(value, attribute)) for attribute, name in _names(kind).items()}
     return str(value)
 
 
@@ -183,7 +187,7 @@ def _camel(name: str) -> str:
 @cache
 def _names(cls: type) -> dict[str, str]:
     """Return the fields' names in JSON, by their names in the class."""
-    is_camel = getattr(cls, "CAMEL_CASE", False)
+    is_camel = getattr(cls, "WIRE", False)
     found = {}
     for item in fields(cls):
         bounds: _Rule | None = item.metadata.get(_RULE)
@@ -212,6 +216,8 @@ def _class(cls: Any, value: Any, path: str, reading: _Reading) -> Any:
         return reading.refuse(path, "expected an object")
     known = _fields(cls)
     refused = getattr(cls, "refused", None)
+    if getattr(cls, "WIRE", False):
+        value = {name: item for name, item in value.items() if item is not None}
     found: dict[str, Any] = {}
     before = len(reading.errors)
     for item in known:
@@ -290,6 +296,8 @@ def _reader(wanted: Any) -> _Reader:
         return _one_of({each.value: each for each in wanted})
     if is_dataclass(wanted):
         return lambda value, path, reading: _class(wanted, value, path, reading)
+    if wanted is Any:
+        return lambda value, _path, _reading: value
     simple = _SIMPLE.get(wanted)
     if simple is None:
         raise TypeError(f"{wanted} cannot be read strictly")

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
-from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
+from driver.api.allocated_claim import AnyMetadata
+from driver.api.resource_v1 import DeviceAttribute
 from driver.layout import device_attributes
 from driver.layout.attributes import RAIL
 from driver.model.alignment import pair_distances
@@ -109,7 +110,7 @@ def distances_of(decision: Decision) -> Mapping[str, tuple[tuple[str, str], ...]
 
 
 def _file(
-    metadata: ObjectMeta,
+    metadata: AnyMetadata,
     request: str,
     pool: str,
     devices: Sequence[tuple[str, Mapping[str, DeviceAttribute]]],
@@ -167,7 +168,7 @@ def _attributes(
     return facts
 
 
-def _mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:
+def _mount(metadata: AnyMetadata, request: str, metadata_root: str) -> CdiMount:
     """Return the mount of the file, by the name that the pod's author knows, so not by the claim's UID.
 
     Args:

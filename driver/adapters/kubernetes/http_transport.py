@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final
+from typing import Any, Final
 
 from driver import __version__
 from driver.adapters.kubernetes.credentials import Credentials
@@ -114,7 +114,8 @@ class _Connection(HTTPConnection):
     def connect(self) -> None:
         """Connect; what is sent is never delayed to be joined with more (TCP_NODELAY, http.client's own)."""
         # A name as bytes is taken as it is; as text it would go through IDNA, whose tables are a megabyte.
-        self.sock = socket.create_connection((self._credentials.host.encode("ascii"), self.port), self.timeout)
+        host: Any = self._credentials.host.encode("ascii")  # which typeshed's stubs do not know
+        self.sock = socket.create_connection((host, self.port), self.timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in _KEEP_ALIVE:
             self.sock.setsockopt(*option)

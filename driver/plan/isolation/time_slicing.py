@@ -29,7 +29,7 @@ class TimeSlicing:
         subject: str,
     ) -> IsolationPlan:
         """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
-        interval = (sharing.time_slicing or TimeSlicingSettings()).interval
+        interval = (sharing.time_slicing or TimeSlicingSettings()).interval or "Default"
         effects: tuple[Effect, ...] = ()
         # Default is how the driver starts: it takes no tool to have it, so shares work on every node and GPU.
         if interval != _DEFAULT:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-
 from driver.api.strict import read, write
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigProfile, MigSupport
