@@ -56,7 +56,7 @@ _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
 _EVERYTHING: Final[Mapping[DeviceName, frozenset[DeviceName]]] = MappingProxyType({})
 _NO_UID: Final = ""
 _FIRST_GENERATION: Final = 1
-# Sixty-four H100s in every way are 1,728 devices, which consume 4,608 counters.
+# Sixty-four H100s in every way are 1,728 devices, which consume 4,288 counters.
 _MOST_DEVICES: Final = 4096
 _MOST_COUNTERS: Final = 16384
 
