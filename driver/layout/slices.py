@@ -91,8 +91,8 @@ def resource_slices(  # noqa: PLR0913 - all by name
         inventory: The node.
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
-        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
-            GPU is published in one way, because nothing would make the ways exclude each other.
+        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them none is
+            published, and ``only`` should name devices that can all be in use at once.
         has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
             pool of VFs would be given once, so they are published by name.
         only: By the GPU's name, the devices of it that are published, of all that its hardware can be given as, whether
@@ -174,19 +174,15 @@ def device_attributes(
     return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
 
 
-def left_out(
-    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
-) -> dict[DeviceName, str]:
-    """Return the devices that are in no slice, each with a reason for a person, which names no device.
+def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> dict[DeviceName, str]:
+    """Return the devices that are not on offer, each with a reason for a person, which names no device.
 
     A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. A VF that its
     NIC's pool can give is on offer. The arguments are those of :func:`resource_slices`; what is on offer of a NIC is on
     offer under any NicPolicies.
     """
     rules = _rules(inventory, policies)
-    offers = [
-        gpu_offer(gpu, policy, has_counters=has_counters) for gpu, policy in zip(inventory.gpus, rules, strict=True)
-    ]
+    offers = [gpu_offer(gpu, policy) for gpu, policy in zip(inventory.gpus, rules, strict=True)]
     reasons = {name: reason for offer in offers for name, reason in offer.left_out}
     reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
     if _names_device_nodes(inventory):
@@ -195,12 +191,10 @@ def left_out(
     return reasons
 
 
-def left_out_notes(
-    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
-) -> tuple[str, ...]:
+def left_out_notes(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> tuple[str, ...]:
     """Return the same as :func:`left_out`, as one sentence per reason."""
     devices = defaultdict[str, list[DeviceName]](list)
-    for name, reason in left_out(inventory, policies=policies, has_counters=has_counters).items():
+    for name, reason in left_out(inventory, policies=policies).items():
         devices[reason].append(name)
     return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
@@ -266,7 +260,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     for gpu, only in zip(gpus, hardware.only, strict=True):
         if can_be_given(gpu):
             policy = policies[gpu.address]
-            offers[gpu.address] = gpu_offer(gpu, policy, has_counters=hardware.has_counters)
+            offers[gpu.address] = gpu_offer(gpu, policy)
             published[gpu.address] = offers[gpu.address] if only is None else all_modes(gpu, policy).only(only)
     nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
     nic_offers = {
