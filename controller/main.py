@@ -30,6 +30,7 @@ from driver.adapters.logs import LEVELS, configure
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
+from driver.modes.rule import Layout
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
@@ -96,8 +97,9 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="GpuPolicies, in YAML: in which ways GPUs are on offer, and the sizes of shares, by model and node. Read "
-    "again when it changes: a right change is published at once, a wrong one logged and kept out. A file that is not "
-    "there means the defaults.",
+    "again when it changes: a right change is published at once, a wrong one logged and kept out. What is not offered "
+    "any more cannot be allocated from then on, and leaves the slices when no claim has it, after half a minute at the "
+    "earliest. A file that is not there means the defaults.",
 )
 @click.option(
     "--nic-policies",
@@ -107,11 +109,32 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "as --gpu-policies is.",
 )
 @click.option(
+    "--gpu-layout",
+    type=click.Choice(("auto", *(layout.value for layout in Layout))),
+    default="auto",
+    show_default=True,
+    help="Which modes of GPUs are published: full, every mode of every GPU; lean, MIG partitions of a few GPUs only; "
+    "one, each GPU in one mode at a time, which follows pending claims within a minute. More devices cost "
+    "kube-scheduler more time for each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with "
+    "Kubernetes 1.37 or newer, one before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
+)
+@click.option(
+    "--mig-gpus-ahead",
+    type=click.IntRange(0, 64),
+    default=_DEFAULTS.mig_gpus_ahead,
+    show_default=True,
+    metavar="N",
+    help="With the layout lean, of how many free GPUs of each node MIG partitions are published before a claim asks. "
+    "With 0, a claim for the first partition of a GPU waits some seconds until they are published.",
+)
+@click.option(
     "--explain/--no-explain",
     default=True,
     show_default=True,
     help="Tell why claims are pending: by an Event on the pod and annotations on the claim. It watches pods that are "
-    "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices.",
+    "not placed, Nodes, DeviceClasses and all drivers' ResourceSlices. The same is needed for the modes of GPUs to "
+    "follow pending claims: with --no-explain, a GPU of the layout one keeps its mode, and the layout lean has the MIG "
+    "partitions of --mig-gpus-ahead alone.",
 )
 @click.option(
     "--explain-names",
@@ -177,6 +200,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     resync: float,
     gpu_policies: Path | None,
     nic_policies: Path | None,
+    gpu_layout: str,
+    mig_gpus_ahead: int,
     explain: bool,  # noqa: FBT001 - a flag
     explain_names: str,
     log_level: str,
@@ -214,9 +239,18 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "resync_s": resync,
             "gpu_policies": str(gpu_policies or ""),
             "nic_policies": str(nic_policies or ""),
+            "gpu_layout": gpu_layout,
+            "mig_gpus_ahead": mig_gpus_ahead,
         },
     )
-    options = PublisherOptions(namespace=namespace, fresh_for_s=fresh_for, grace_s=grace_period, resync_s=resync)
+    options = PublisherOptions(
+        namespace=namespace,
+        fresh_for_s=fresh_for,
+        grace_s=grace_period,
+        resync_s=resync,
+        gpu_layout=None if gpu_layout == "auto" else Layout(gpu_layout),
+        mig_gpus_ahead=mig_gpus_ahead,
+    )
     counts = ControllerCounts()
     elector = LeaderElector(
         KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
@@ -226,9 +260,10 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     )
     api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
-    explanations = None
+    explanations = demand = None
     if explain:
-        # Imported here, because only explanations need the allocator and CEL.
+        # Imported here, because only these need the allocator and CEL.
+        from controller.demand.follower import DemandFollower  # noqa: PLC0415
         from controller.explanations.service import Explanations  # noqa: PLC0415
 
         explanations = Explanations(
@@ -238,12 +273,14 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             pending_changed=overview.claims_changed if overview else lambda: None,
             timed=partial(counts.passes.timed, "explain"),
         )
+        demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
     publisher = Publisher(
         api,
         options,
         policies=in_force,
         nic_policies=nic_in_force,
         explanations=explanations,
+        demand=demand,
         overview=overview,
         timed=counts.passes.timed,
     )

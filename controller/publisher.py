@@ -19,10 +19,15 @@ from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
 from controller.devices.reconciler import DeviceReconciler, NodeEventHandler
+from controller.modes.claim_lists import EVERY_S, ClaimLists
+from controller.modes.layout_in_force import LayoutInForce
+from controller.modes.node_modes import NodeModes
+from controller.modes.wishes import Wishes
 from controller.precedence import Precedence
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import PublishedCondition
 from controller.slices.reconciler import SliceReconciler
+from controller.slices.supply import PublishableGpus
 from controller.slices.writer import SliceWriter
 from controller.work_queue import WorkQueue
 from driver.adapters.files.policies_in_force import PoliciesInForce
@@ -30,9 +35,11 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
+from driver.modes.rule import Layout
+from driver.modes.transition import CLOSED_S
 from driver.objects import node_label
 
-__all__ = ["BackgroundWork", "Publisher", "PublisherOptions"]
+__all__ = ["BackgroundWork", "DemandWork", "Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -63,6 +70,11 @@ class PublisherOptions:
         fresh_for_s: How long after a heartbeat a node's slices are created and updated.
         grace_s: After how long without a heartbeat they are deleted.
         resync_s: How often everything is reconciled although nothing changed.
+        gpu_layout: The layout of GPUs; None for the one that fits the cluster (:mod:`driver.modes.rule`).
+        mig_gpus_ahead: Of how many free GPUs of a node MIG partitions are published ahead of demand, in the layout
+            ``lean``.
+        closed_s: How long a device is closed before it may leave the slices (:mod:`driver.modes.transition`).
+        list_claims_every_s: How often claims are listed to find out whether such devices are free, at most.
     """
 
     namespace: str = "rootport-system"
@@ -70,6 +82,10 @@ class PublisherOptions:
     fresh_for_s: float = 25.0
     grace_s: float = 60.0
     resync_s: float = 600.0
+    gpu_layout: Layout | None = None
+    mig_gpus_ahead: int = 1
+    closed_s: float = CLOSED_S
+    list_claims_every_s: float = EVERY_S
 
 
 class BackgroundWork(Protocol):
@@ -88,6 +104,23 @@ class BackgroundWork(Protocol):
         """Start threads; the last of them is the one that writes."""
 
 
+class DemandWork(Protocol):
+    """What looks for GPUs whose mode pending claims need changed: :class:`controller.demand.follower.DemandFollower`.
+
+    A protocol, as above.
+    """
+
+    def start(
+        self,
+        stop: threading.Event,
+        *,
+        supply: PublishableGpus,
+        wishes: Wishes,
+        yield_to_slices: Callable[[], None],
+    ) -> threading.Thread:
+        """Start the thread."""
+
+
 class Publisher:
     """Publishes the nodes' inventories. It must be the only writer: start it on the elected leader alone.
 
@@ -97,6 +130,7 @@ class Publisher:
         policies: The GPU policies; None for the defaults.
         nic_policies: The NIC policies; None for the defaults.
         explanations: Explains pending claims; None to do without.
+        demand: Makes the modes of GPUs follow pending claims; None to do without.
         overview: Gets the nodes' states; None to do without.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
@@ -109,11 +143,13 @@ class Publisher:
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
         explanations: BackgroundWork | None = None,
+        demand: DemandWork | None = None,
         overview: NodeEventHandler | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
+        self._demand = demand
         self._timed = timed
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -132,12 +168,38 @@ class Publisher:
             enqueue_node=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
             enqueue_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
             enqueue_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
+            use_changed=self._use_changed,
             handler=explanations.handler if explanations else None,
         )
         self._condition = PublishedCondition(api)
         self._features = SliceFeatures(api)
         self._policies = policies or PoliciesInForce(None, default=DEFAULT_POLICIES, flag="")
         self._nic_policies = nic_policies or PoliciesInForce(None, default=DEFAULT_NIC_POLICIES, flag="")
+        self._layout = LayoutInForce(
+            api,
+            has_counters=lambda: self._features.has_counters,
+            nodes=lambda: self._informers.node_count,
+            override=options.gpu_layout,
+        )
+        self._claim_lists = ClaimLists(api, enqueue=self._nodes.add, every_s=options.list_claims_every_s)
+        self._wishes = Wishes(self._nodes.add)
+        self._modes = NodeModes(
+            layout=self._layout,
+            lists=self._claim_lists,
+            wishes=self._wishes,
+            in_use=lambda node: [item.device for item in self._informers.allocations(node)],
+            policies=lambda: self._policies.now,
+            has_taints=lambda: self._features.has_taints,
+            mig_gpus_ahead=options.mig_gpus_ahead,
+            closed_s=options.closed_s,
+        )
+        self._gpus = PublishableGpus(
+            informers=self._informers,
+            layout=self._layout,
+            features=self._features,
+            policies=lambda: self._policies.now,
+            nic_policies=lambda: self._nic_policies.now,
+        )
         self._slice_reconciler = SliceReconciler(
             api,
             namespace=options.namespace,
@@ -148,6 +210,7 @@ class Publisher:
             condition=self._condition,
             policies=lambda: self._policies.now,
             nic_policies=lambda: self._nic_policies.now,
+            modes=self._modes,
         )
         self._device_reconciler = DeviceReconciler(
             api,
@@ -190,6 +253,7 @@ class Publisher:
             threading.Thread(target=self._work_on_nodes, args=(True,), name="slices-slow", daemon=True),
             threading.Thread(target=self._work_on_devices, name="devices", daemon=True),
             threading.Thread(target=self._work_on_pods, name="alignment", daemon=True),
+            threading.Thread(target=self._claim_lists.run, args=(self._stop,), name="claim-lists", daemon=True),
             threading.Thread(target=self._tick, name="ticks", daemon=True),
         ]
         self._threads = [*self._informers.start(self._stop, devices_after=self._wait_for_first_slices), *workers]
@@ -200,6 +264,12 @@ class Publisher:
                 self._stop,
                 is_synced=lambda: self._informers.devices_are_synced,
                 yield_to_slices=self._slices_first.wait,
+            )
+        if self._demand is not None:
+            self._threads.append(
+                self._demand.start(
+                    self._stop, supply=self._gpus, wishes=self._wishes, yield_to_slices=self._slices_first.wait
+                )
             )
 
     def stop(self, timeout_s: float) -> bool:
@@ -276,7 +346,7 @@ class Publisher:
         while not self._stop.wait(_TICK_S):
             if not self._informers.is_synced:
                 continue
-            for check in (self._check_policies, self._check_liveness, self._resync_if_due):
+            for check in (self._check_policies, self._check_layout, self._check_liveness, self._resync_if_due):
                 try:
                     check()
                 except Exception:  # noqa: BLE001 - a failure of one must not end the others, nor the next tick
@@ -285,6 +355,14 @@ class Publisher:
     def _check_policies(self) -> None:
         if any([self._policies.reload(), self._nic_policies.reload()]):  # a list: both files are checked each time
             self._enqueue_all()
+
+    def _check_layout(self) -> None:
+        if self._layout.take_change():
+            self._enqueue_all()
+
+    def _use_changed(self, node: str) -> None:
+        if self._modes.claims_changed(node):
+            self._nodes.add(node, after_s=_SETTLE_S)
 
     def _check_liveness(self) -> None:
         for node in self._informers.slices.doubtful():
@@ -302,6 +380,7 @@ class Publisher:
             self._resynced = now
             self._condition.forget()
             self._features.forget()
+            self._layout.forget()
             self._enqueue_all()
 
     def _enqueue_all(self) -> None:

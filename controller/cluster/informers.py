@@ -55,10 +55,11 @@ class ClusterInformers:
         enqueue_node: Called with the name of a node whose inventory, devices' health, Node or slices have changed.
         enqueue_devices: Called with a node's label value when its Device objects may have to change.
         enqueue_pod: Called with the UID of a pod whose claims' devices have changed.
+        use_changed: Called with the name of a node when claims have other devices of it than before.
         handler: Gets the slices of all drivers, the claims, the Nodes and the inventories; without one, less is read.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
@@ -68,6 +69,7 @@ class ClusterInformers:
         enqueue_node: Callable[[str], None],
         enqueue_devices: Callable[[str], None],
         enqueue_pod: Callable[[str], None] = lambda _uid: None,
+        use_changed: Callable[[str], None] = lambda _node: None,
         handler: ClusterEventHandler | None = None,
     ) -> None:
         self._namespace = namespace
@@ -76,6 +78,7 @@ class ClusterInformers:
         self._liveness = liveness
         self._enqueue_node = enqueue_node
         self._enqueue_devices = enqueue_devices
+        self._use_changed = use_changed
         self._forwarder = EventForwarder(handler)
         self._lock = threading.Lock()
         self._node_uids: dict[str, str] = {}
@@ -156,13 +159,17 @@ class ClusterInformers:
 
     @property
     def is_synced(self) -> bool:
-        """Whether everything that decides about slices has been read once."""
-        return all(item.synced.is_set() for item in (self._inventories, self._nodes, self._leases, self._slices))
+        """Whether everything that decides about slices has been read once.
+
+        Claims as well: a device that one has must not leave the slices.
+        """
+        deciding = (self._inventories, self._nodes, self._leases, self._slices, self._claims)
+        return all(item.synced.is_set() for item in deciding)
 
     @property
     def devices_are_synced(self) -> bool:
-        """Whether the Device objects, and the claims that their status shows, have been read once."""
-        return self.is_synced and self._devices_seen.synced.is_set() and self._claims.synced.is_set()
+        """Whether the Device objects have been read once as well, which have what claims have in their status."""
+        return self.is_synced and self._devices_seen.synced.is_set()
 
     def inventory(self, node: str) -> StoredInventory | None:
         """Return the node's NodeInventory; None if there is none."""
@@ -173,6 +180,11 @@ class ClusterInformers:
         """Return the Node's UID; None if there is no Node."""
         found = self._nodes.get(node)
         return None if found is None else str(found["metadata"]["uid"])
+
+    @property
+    def node_count(self) -> int:
+        """How many Nodes there are."""
+        return self._nodes.count
 
     def node_was_seen(self, node: str) -> bool:
         """Return whether a Node of that name existed since this process started, or since it was forgotten."""
@@ -318,6 +330,8 @@ class ClusterInformers:
         allocations: tuple[ClaimAllocation, ...] = () if claim is None else claim["allocations"]
         pods: tuple[PodConsumer, ...] = () if claim is None else claim["pods"]
         pools = self._allocations.refresh(key, allocations)
+        for pool in pools:
+            self._use_changed(pool)
         if self.pods.refresh(key, pods, is_allocation_changed=bool(pools)):
             pools |= {item.pool for item in allocations}
         for pool in pools:

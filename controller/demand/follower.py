@@ -39,12 +39,12 @@ class GpuSupply(Protocol):
     """What the nodes' GPUs are, and could be, published as."""
 
     @property
-    def layout(self) -> Layout | None:
-        """The cluster's layout; None as long as none is chosen."""
+    def layout(self) -> Layout:
+        """The cluster's layout."""
 
     @property
-    def rules(self) -> object:
-        """Another object whenever the policies have changed."""
+    def rules(self) -> Sequence[object]:
+        """The policies: other objects whenever they have changed."""
 
     def gpus_of(self, node: str) -> InventoryGpus | None:
         """Return a node's GPUs; None where nothing can be published for it."""
@@ -77,7 +77,7 @@ class DemandFollower:
         self._cpu_clock = cpu_clock
         self._turns = Turns(self._pace)
         self._memory: DemandMemory | None = None
-        self._rules: object = None
+        self._rules: Sequence[object] = ()
         self._classes: Sequence[object] = ()
         self._known: dict[str, tuple[PodState, Sequence[ClaimState | None], Waiting | None]] = {}
 
@@ -119,7 +119,7 @@ class DemandFollower:
     def look(self, supply: GpuSupply, wishes: Wishes, *, stopped: Callable[[], bool] = lambda: False) -> None:
         """Look once at the pods that wait, and set the wishes."""
         layout = supply.layout
-        if layout is None or layout is Layout.FULL:
+        if layout is Layout.FULL:
             self._turns.track((), self._clock())
             wishes.set({})
             return
@@ -206,7 +206,7 @@ class DemandFollower:
 
     def _forget_old(self, state: ClusterState, supply: GpuSupply) -> None:
         rules, classes = supply.rules, tuple(state.classes.values())
-        if rules is not self._rules and self._memory is not None:
+        if self._memory is not None and not _are_same(rules, self._rules):
             self._memory.forget()
         if not _are_same(classes, self._classes):
             self._known.clear()

@@ -74,6 +74,10 @@ class Explanations:
         """The handler of the events of :class:`~controller.cluster.informers.ClusterInformers`."""
         return self._cluster
 
+    def is_synced(self) -> bool:
+        """Whether all that explanations are made from was read once."""
+        return self._others_are_synced() and self._informers.are_synced
+
     @property
     def pending(self) -> tuple[PendingClaim, ...]:
         """The pending claims, as they were a second ago."""
@@ -95,7 +99,7 @@ class Explanations:
         if self._explainer is None:
             return "this controller does not lead: ask another one"
         # A request applies all queued changes in one go; at the start that is the loop's work, in pieces.
-        is_read = self._is_synced() and self._cluster.queued <= _MOST_QUEUED
+        is_read = self.is_synced() and self._cluster.queued <= _MOST_QUEUED
         return "" if is_read else "the cluster is being read: ask again in a moment"
 
     def start(
@@ -126,9 +130,9 @@ class Explanations:
             pace=self._pace,
             timed=self._timed,
         )
-        worker = threading.Thread(target=loop.run, args=(self._is_synced,), name="explanations", daemon=True)
+        worker = threading.Thread(target=loop.run, args=(self.is_synced,), name="explanations", daemon=True)
         pending = threading.Thread(
-            target=self._pending.run, args=(stop, self._is_synced), name="pending-claims", daemon=True
+            target=self._pending.run, args=(stop, self.is_synced), name="pending-claims", daemon=True
         )
         threads = self._informers.start(stop)
         pending.start()
@@ -166,9 +170,6 @@ class Explanations:
         if all_names:
             return found
         return hide_names(found, namespace=subject.namespace, others=self._cluster.namespaces)
-
-    def _is_synced(self) -> bool:
-        return self._others_are_synced() and self._informers.are_synced
 
 
 def _is_there(state: ClusterState, subject: ObjectRef) -> bool:

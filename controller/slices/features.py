@@ -38,8 +38,8 @@ _PROBES: Final[dict[str, object]] = {
     _TAINTS: [{"key": f"{DRIVER_NAME}/dry-run", "effect": "NoSchedule"}],
 }
 _NO_TAINTS: Final = (
-    "unhealthy devices and NICs without a link are given as well: the API server drops the taints of devices; its "
-    "feature gate DRADeviceTaints is off"
+    "unhealthy devices and NICs without a link are given as well, and no GPU changes its mode for a claim: the API "
+    "server drops the taints of devices; its feature gate DRADeviceTaints is off"
 )
 _NO_SHARES: Final = (
     "GPUs and RDMA NICs are given whole only, and VFs are published by name: the API server drops what says that a "
@@ -76,6 +76,15 @@ class SliceFeatures:
             ApiServerError: It does not answer.
         """
         return _SHARES in self._kept_fields()
+
+    @property
+    def has_taints(self) -> bool:
+        """Whether it keeps the taints of devices.
+
+        Raises:
+            ApiServerError: It does not answer.
+        """
+        return _TAINTS in self._kept_fields()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.inventories import StoredInventory, Unreadable
 from controller.cluster.liveness import Liveness, LivenessTracker
+from controller.modes.node_modes import NodeModes, NodePlan
 from controller.slices.decision import Action, NodeFacts, decide
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import SILENT, PublishedCondition
@@ -23,6 +24,7 @@ from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.errors import InputError
 from driver.layout import left_out_notes, resource_slices
+from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.health import CANNOT_PREPARE_TAINT, NodeHealth
 from driver.model.inventory import Inventory
 
@@ -45,6 +47,7 @@ class SliceReconciler:
         condition: Writes the condition Published.
         policies: Returns the GPU policies in force.
         nic_policies: Returns the NIC policies in force.
+        modes: Plans what is published of GPUs.
     """
 
     def __init__(  # noqa: PLR0913 - all by name
@@ -59,6 +62,7 @@ class SliceReconciler:
         condition: PublishedCondition,
         policies: Callable[[], GpuPolicies],
         nic_policies: Callable[[], NicPolicies],
+        modes: NodeModes,
     ) -> None:
         self._api = api
         self._namespace = namespace
@@ -69,6 +73,7 @@ class SliceReconciler:
         self._condition = condition
         self._policies = policies
         self._nic_policies = nic_policies
+        self._modes = modes
         self._missed_since: dict[str, float] = {}
         self._unheard: set[str] = set()
 
@@ -99,7 +104,7 @@ class SliceReconciler:
             self._set_ready_unknown(node, inventory)
         match action:
             case Action.PUBLISH if inventory is not None and uid is not None:
-                self._publish(uid, inventory)
+                return self._publish(uid, inventory)
             case Action.WITHDRAW_SILENT if inventory is not None:
                 self._withdraw_silent(node, inventory)
             case Action.WITHDRAW_UNREPORTED if self._is_missing(NODE_INVENTORIES, node):
@@ -127,12 +132,10 @@ class SliceReconciler:
             was_withdrawn=condition.get("reason") == SILENT,
         )
 
-    def _publish(self, uid: str, reported: StoredInventory) -> None:
-        policies, has_counters = self._policies(), self._features.has_counters
+    def _publish(self, uid: str, reported: StoredInventory) -> float | None:
         stored = self._informers.slices.pool(reported.name)
-        health = reported.health
         try:
-            layout = self._layout(reported, health, stored, policies=policies, has_counters=has_counters)
+            layout = self._layout(reported, stored)
         except ApiServerError:
             raise
         except Exception as error:
@@ -144,8 +147,8 @@ class SliceReconciler:
         if isinstance(layout, Unreadable):
             # What was published before stays: its devices may be in use, and the next inventory may be good again.
             self._condition.put(reported, ok=False, reason="InvalidInventory", message=layout.message)
-            return
-        inventory, slices = layout
+            return None
+        inventory, slices, plan = layout
         try:
             changes = self._writer.publish(slices, stored, node_uid=uid)
         except (InvalidError, ForbiddenError) as error:
@@ -154,44 +157,57 @@ class SliceReconciler:
         except NameTakenError as error:
             self._condition.put(reported, ok=False, reason="NameTaken", message=str(error))
             raise
-        devices = sum(len(item.spec.devices) for item in slices)
-        counts = f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {changes.generation}"
-        losses = self._features.notes if inventory.gpus or inventory.nics else ()
-        notes = left_out_notes(inventory, policies=policies, has_counters=has_counters)
-        refused = (
-            (f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule",)
-            if health.cannot_prepare
-            else ()
-        )
-        message = "; ".join((counts, *refused, *losses, *notes))
-        self._condition.put(reported, ok=True, reason="Published", message=message)
+        again_s = self._modes.carried_out(reported.name, plan)
+        message = self._message(inventory, slices, plan, reported.health, generation=changes.generation)
+        self._condition.put(reported, ok=True, reason="Published", message=message, choice=plan.choice)
+        return again_s
 
     def _layout(
-        self,
-        reported: StoredInventory,
-        health: NodeHealth,
-        stored: Sequence[JsonObject],
-        *,
-        policies: GpuPolicies,
-        has_counters: bool,
-    ) -> tuple[Inventory, tuple[ResourceSlice, ...]] | Unreadable:
-        """Return the inventory and the slices that it takes, or why there are none."""
-        inventory = reported.inventory()
+        self, reported: StoredInventory, stored: Sequence[JsonObject]
+    ) -> tuple[Inventory, tuple[ResourceSlice, ...], NodePlan] | Unreadable:
+        """Return the inventory, the slices that it takes and the plan for its GPUs, or why there are none."""
+        inventory, health = reported.inventory(), reported.health
         if isinstance(inventory, Unreadable):
             return inventory
+        plan = self._modes.plan(inventory, health, stored)
         try:
             slices = resource_slices(
                 inventory,
-                policies=policies,
+                policies=self._policies(),
                 nic_policies=self._nic_policies(),
-                has_counters=has_counters,
+                has_counters=self._features.has_counters,
                 has_shares=self._features.has_shares,
+                only=plan.only,
+                closed=plan.closed,
                 health=health,
                 other_taints=foreign_taints(stored),
             )
         except InputError as error:
             return Unreadable(str(error))
-        return inventory, slices
+        return inventory, slices, plan
+
+    def _message(
+        self,
+        inventory: Inventory,
+        slices: Sequence[ResourceSlice],
+        plan: NodePlan,
+        health: NodeHealth,
+        *,
+        generation: int,
+    ) -> str:
+        """Return what is published, and what is not, for a person."""
+        devices = sum(len(item.spec.devices) for item in slices)
+        parts = [f"devices: {devices}, ResourceSlices: {len(slices)}, pool generation: {generation}"]
+        if plan.closed:
+            parts.append(
+                f"devices that wait to leave the slices, with the taint {MODE_CHANGE_TAINT}: {len(plan.closed)}"
+            )
+        if health.cannot_prepare:
+            parts.append(f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule")
+        if inventory.gpus or inventory.nics:
+            parts += self._features.notes
+        notes = left_out_notes(inventory, policies=self._policies(), has_counters=self._features.has_counters)
+        return "; ".join((*parts, *notes))
 
     def _set_ready_unknown(self, node: str, inventory: StoredInventory) -> None:
         """Set Ready to Unknown once for each silence: a plugin that sets it to True again will soon be heard."""
@@ -232,6 +248,7 @@ class SliceReconciler:
         if self._informers.has_lease(node):  # one that the watch does not show yet is for :meth:`_forget_heartbeat`
             self._delete(LEASES, node, namespace=self._namespace)
         self._condition.forget(node)
+        self._modes.forget(node)
         self._missed_since.pop(node, None)
         self._unheard.discard(node)
         self._informers.forget(node)

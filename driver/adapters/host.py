@@ -67,7 +67,10 @@ class HostRoot:
 
     def fresh(self) -> HostRoot:
         """Return the same root with nothing remembered."""
-        return HostRoot(self.path)
+        # Without the checks of the path, which was right once: every pod's start takes some.
+        other = object.__new__(HostRoot)
+        other.path, other._base, other._folders = self.path, self._base, {""}
+        return other
 
     def resolve(self, path: str) -> str | None:
         """Return the real path relative to the root, without links and dots; None if nothing is there."""

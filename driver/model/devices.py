@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import ClassVar, Final, NewType, TypeAlias
 
 from driver.model.pci import PciAddress, PciePath
@@ -51,6 +52,7 @@ class DeviceType(StrEnum):
     FPGA = "fpga"
 
 
+@lru_cache(maxsize=4096)
 def device_name(type_: DeviceType, address: PciAddress) -> DeviceName:
     """Return the name in the pool of a device of this type with this PCI address (:attr:`PciDevice.name`)."""
     return DeviceName(f"{type_}-{address.replace(':', '-').replace('.', '-')}")

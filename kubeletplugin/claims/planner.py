@@ -30,6 +30,9 @@ __all__ = ["ClaimPlanner"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FRESH_S: Final = 60.0
+_THERE_S: Final = 1.0
+"""Seconds for which driver files that were there are taken to be: pods start several at a time."""
+
 _RUNTIME_ROOT: Final = "/run/rootport"
 
 
@@ -71,6 +74,7 @@ class ClaimPlanner:
         self._clock = clock
         self._files: DriverFiles | None = None
         self._looked_at = 0.0
+        self._there_at = float("-inf")
 
     def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
         """Decide how to prepare a claim; nothing has been done when this fails.
@@ -173,14 +177,17 @@ class ClaimPlanner:
     def _driver_files(self, version: str) -> DriverFiles | None:
         host = self._roots.host.fresh()
         with self._lock:
-            known = self._files
+            known, now = self._files, self._clock()
+            were_there = now - self._there_at < _THERE_S
+            if not were_there:
+                self._there_at = now
             if (
                 known is None
                 or known.version != version
-                or self._clock() - self._looked_at > _FRESH_S
-                or not driver_files_are_there(host, known)
+                or now - self._looked_at > _FRESH_S
+                or not (were_there or driver_files_are_there(host, known))
             ):
-                self._looked_at = self._clock()
+                self._looked_at = now
                 self._files = find_driver_files(host, version, driver_root=self._roots.driver_root)
                 found = len(self._files.host_paths) if self._files else 0
                 if self._files != known:

@@ -132,8 +132,10 @@ class Connection:
         self._send_window = _WINDOW
         self._stream_windows: dict[int, int] = {}
         self._initial_window = _WINDOW
-        self._receive_window = max(window, _WINDOW)
+        self._receive_most = max(window, _WINDOW)
+        self._window = window
         self._unacknowledged = 0
+        self._stream_unacknowledged: dict[int, int] = {}
         self._handlers: dict[int, Callable[[int, int, bytes, list[Event]], None]] = {
             _DATA: self._data,
             _HEADERS: self._began_headers,
@@ -148,8 +150,13 @@ class Connection:
         settings = ((_MAX_CONCURRENT_STREAMS, streams), (_INITIAL_WINDOW_SIZE, window), (_MAX_HEADER_LIST_SIZE, 16384))
         self._out = bytearray(b"" if is_server else _PREFACE)
         self._out += frame(_SETTINGS, 0, 0, b"".join(_SETTING.pack(*item) for item in settings))
-        if self._receive_window > _WINDOW:
-            self._out += frame(_WINDOW_UPDATE, 0, 0, _WORD.pack(self._receive_window - _WINDOW))
+        if self._receive_most > _WINDOW:
+            self._out += frame(_WINDOW_UPDATE, 0, 0, _WORD.pack(self._receive_most - _WINDOW))
+
+    @property
+    def output_size(self) -> int:
+        """How many bytes are to be sent."""
+        return len(self._out)
 
     def take_output(self) -> bytes:
         """Return what is to be sent by now, and forget it."""
@@ -197,7 +204,7 @@ class Connection:
         """Send headers or trailers, encoded, at most a frame of them."""
         self._out += frame(_HEADERS, _END_HEADERS | (_END_STREAM if ends else 0), stream, block)
         if ends and self._is_server:
-            self._stream_windows.pop(stream, None)
+            self._forget(stream)
 
     def send_data(self, stream: int, content: memoryview, *, ends: bool = False) -> int:
         """Send as much of a stream's content as the peer takes now; returns how many bytes.
@@ -209,7 +216,7 @@ class Connection:
         """
         sent = 0
         while True:
-            room = min(self._send_window, self._stream_windows.get(stream, 0), _LARGEST_FRAME)
+            room = min(self.window(stream), _LARGEST_FRAME)
             size = min(room, len(content) - sent)
             is_last = sent + size == len(content)
             if size <= 0 and not (is_last and ends):
@@ -223,18 +230,26 @@ class Connection:
             if is_last:
                 return sent
 
+    def window(self, stream: int) -> int:
+        """Return how many bytes of a stream's content the peer takes now."""
+        return min(self._send_window, self._stream_windows.get(stream, 0))
+
     def is_open(self, stream: int) -> bool:
         """Whether a stream can be sent on."""
         return stream in self._stream_windows
 
     def reset(self, stream: int, code: int) -> None:
         """Give a stream up."""
-        self._stream_windows.pop(stream, None)
+        self._forget(stream)
         self._out += frame(_RST_STREAM, 0, stream, _WORD.pack(code))
 
     def go_away(self, code: int) -> None:
         """Tell the peer that no stream after those it has opened will be answered."""
         self._out += frame(_GOAWAY, 0, 0, _WORD.pack(self._last_stream) + _WORD.pack(code))
+
+    def _forget(self, stream: int) -> None:
+        self._stream_windows.pop(stream, None)
+        self._stream_unacknowledged.pop(stream, None)
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if self._settings_due and kind != _SETTINGS:
@@ -255,7 +270,7 @@ class Connection:
         code = _WORD.unpack(_of_size(payload, 4))[0]
         if stream == 0 or (self._is_server and stream > self._last_stream):
             raise ProtocolError(_PROTOCOL_ERROR, "a stream that is not open is reset")
-        self._stream_windows.pop(stream, None)
+        self._forget(stream)
         events.append(Reset(stream, code))
 
     def _push(self, _flags: int, _stream: int, _payload: bytes, _events: list[Event]) -> None:
@@ -271,18 +286,20 @@ class Connection:
     def _data(self, flags: int, stream: int, payload: bytes, events: list[Event]) -> None:
         if stream == 0 or (self._is_server and stream > self._last_stream):
             raise ProtocolError(_PROTOCOL_ERROR, "content comes on a stream that was never opened")
-        self._receive_window -= len(payload)
-        if self._receive_window < 0:
-            raise ProtocolError(_FLOW_CONTROL_ERROR, "more content comes than may be sent")
         ends = bool(flags & _END_STREAM)
         # Given back at once: whoever reads the events bounds what it keeps. Not for every small message.
         self._unacknowledged += len(payload)
-        if self._unacknowledged > _WINDOW // 2:
+        if self._unacknowledged > self._receive_most // 2:
             self._out += frame(_WINDOW_UPDATE, 0, 0, _WORD.pack(self._unacknowledged))
-            self._receive_window += self._unacknowledged
             self._unacknowledged = 0
-        if payload and not ends and stream in self._stream_windows:
-            self._out += frame(_WINDOW_UPDATE, 0, stream, _WORD.pack(len(payload)))
+        if not ends and stream in self._stream_windows:
+            came = self._stream_unacknowledged.get(stream, 0) + len(payload)
+            if came > self._window // 2:
+                self._out += frame(_WINDOW_UPDATE, 0, stream, _WORD.pack(came))
+                came = 0
+            self._stream_unacknowledged[stream] = came
+        else:
+            self._stream_unacknowledged.pop(stream, None)
         events.append(Data(stream, _unpadded(flags, payload), ends))
 
     def _headers(self, flags: int, stream: int, content: bytes, events: list[Event]) -> None:

@@ -44,6 +44,10 @@ _MOST_STREAMS: Final = 1024
 _MOST_KEPT: Final = 8 * 1024 * 1024
 """Bytes of all requests of a connection that are not complete."""
 
+_MOST_DUE: Final = 64 * 1024 * 1024
+"""Bytes that wait to be sent: eight answers of 4 MiB, and acknowledgements."""
+
+_MAX_ERROR: Final = 8192
 _PATIENCE_S: Final = 30.0
 """Seconds for which a client may take nothing."""
 
@@ -111,8 +115,7 @@ class Incoming:
 
     def fail(self, error: RpcError) -> None:
         """Answer with an error."""
-        headers = [(b"grpc-status", b"%d" % error.status), (b"grpc-message", percent_encoded(error.message)[:8192])]
-        self._peer.fail(self, encode(headers))
+        self._peer.fail(self, _trailers(error))
 
     def _stream_out(self, answers: Generator[bytes]) -> None:
         with closing(answers):
@@ -144,7 +147,8 @@ class Peer:
         self.reading = threading.Lock()
         self.readers = 0
         self._ready: deque[Incoming] = deque()
-        # Over everything below.
+        self._writing = threading.Lock()
+        # Over everything below; never held while something is sent.
         self._changed = threading.Condition()
         self._connection = Connection(is_server=True, streams=_MOST_STREAMS)
         self._calls: dict[int, Incoming] = {}
@@ -154,30 +158,12 @@ class Peer:
     def next_call(self) -> Incoming | None:
         """Return the next complete call, once it is there; None if the connection is over."""
         while not self._ready:
-            with self._changed:
-                self._flush()
+            self._flush()
             try:
                 data = self._socket.recv(_READ)
             except OSError:
                 data = b""
-            if not data:
-                self.close()
-                return None
-            gone: list[Incoming] = []
-            with self._changed:
-                try:
-                    for event in self._connection.receive(data):
-                        self._event(event, gone)
-                except ProtocolError as error:
-                    _LOG.warning("a client of the socket is not understood", extra={"error": error})
-                    self._connection.go_away(error.code)
-                    self._flush()
-                    data = b""
-                else:
-                    self._flush()
-            for call in gone:
-                call.gone()
-            if not data:
+            if not data or not self._receive(data):
                 self.close()
                 return None
         return self._ready.popleft()
@@ -191,38 +177,39 @@ class Peer:
             ends: Whether the answer is complete with it.
         """
         rest = memoryview(content)
-        with self._changed:
-            deadline: float | None = None
-            while not self._closed and self._connection.is_open(call.stream):
+        deadline = 0.0
+        while True:
+            with self._changed:
+                if deadline and not self._changed.wait_for(lambda: self._may_send(call), deadline - time.monotonic()):
+                    self._connection.reset(call.stream, CANCEL)
+                    self._calls.pop(call.stream, None)
+                if self._closed or not self._connection.is_open(call.stream):
+                    break
                 if not call.has_begun:
                     self._connection.send_headers(call.stream, _BEGIN, ends=False)
                     call.has_begun = True
                 rest = rest[self._connection.send_data(call.stream, rest) :]
-                if not rest:
-                    if ends:
-                        self._connection.send_headers(call.stream, _OK, ends=True)
-                        self._calls.pop(call.stream, None)
-                    return self._flush()
-                self._flush()
-                deadline = deadline or time.monotonic() + _PATIENCE_S
-                if not self._changed.wait(deadline - time.monotonic()):
-                    self._connection.reset(call.stream, CANCEL)
+                if not rest and ends:
+                    self._connection.send_headers(call.stream, _OK, ends=True)
                     self._calls.pop(call.stream, None)
-                    self._flush()
+            self._flush()
+            if not rest:
+                return not self._closed
+            deadline = deadline or time.monotonic() + _PATIENCE_S
+        self._flush()
         return False
 
     def fail(self, call: Incoming, trailers: bytes) -> None:
         """End a call with an error, instead of an answer or after a part of one."""
         with self._changed:
-            if self._calls.pop(call.stream, None) is not None and self._connection.is_open(call.stream):
-                self._connection.send_headers(call.stream, trailers if call.has_begun else _BEGIN + trailers, ends=True)
-                self._flush()
+            self._fail(call, trailers)
+        self._flush()
 
     def go_away(self) -> None:
         """Tell the client to open no more streams."""
         with self._changed:
             self._connection.go_away(NO_ERROR)
-            self._flush()
+        self._flush()
 
     def close(self) -> None:
         """End the connection and every call of it; may be called again."""
@@ -230,25 +217,54 @@ class Peer:
             was_closed, self._closed = self._closed, True
             calls, self._calls = tuple(self._calls.values()), {}
             self._changed.notify_all()
-            if not was_closed:
-                with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
+        if not was_closed:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
         for call in calls:
             call.gone()
         if not was_closed:
             self._socket.close()
 
-    def _flush(self) -> bool:
-        """Send what is due; whether the connection still is."""
-        out = self._connection.take_output()
-        if out and not self._closed:
+    def _may_send(self, call: Incoming) -> bool:
+        return self._closed or not self._connection.is_open(call.stream) or self._connection.window(call.stream) > 0
+
+    def _receive(self, data: bytes) -> bool:
+        """Take what came; returns False if it makes the connection end."""
+        gone: list[Incoming] = []
+        problem: ProtocolError | None = None
+        with self._changed:
             try:
-                self._socket.sendall(out)
+                for event in self._connection.receive(data):
+                    self._event(event, gone)
+            except ProtocolError as error:
+                problem = error
+            if self._connection.output_size > _MOST_DUE:
+                problem = ProtocolError(ENHANCE_YOUR_CALM, "it takes nothing and asks for more")
+            if problem is not None:
+                self._connection.go_away(problem.code)
+        for call in gone:
+            call.gone()
+        if problem is not None:
+            _LOG.warning("a client of the socket is not understood", extra={"error": problem})
+            self._flush()
+        return problem is None
+
+    def _flush(self) -> None:
+        """Send what is due, unless another thread is at it: that one takes it along.
+
+        Nobody waits for a client that does not read: the thread that reads from it must go on reading.
+        """
+        while self._connection.output_size and self._writing.acquire(blocking=False):
+            try:
+                with self._changed:
+                    out = self._connection.take_output()
+                if not self._closed:
+                    self._socket.sendall(out)
             except OSError:
                 with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)  # which ends the reading as well
-                return False
-        return not self._closed
+            finally:
+                self._writing.release()
 
     def _event(self, event: Event, gone: list[Incoming]) -> None:
         match event:
@@ -269,6 +285,10 @@ class Peer:
             case _:  # the client opens no more; its calls go on
                 pass
 
+    def _fail(self, call: Incoming, trailers: bytes) -> None:
+        if self._calls.pop(call.stream, None) is not None and self._connection.is_open(call.stream):
+            self._connection.send_headers(call.stream, trailers if call.has_begun else _BEGIN + trailers, ends=True)
+
     def _opened(self, stream: int, headers: dict[bytes, bytes], *, ends: bool) -> None:
         if len(self._calls) >= _MOST_STREAMS:
             self._connection.reset(stream, REFUSED_STREAM)
@@ -279,7 +299,8 @@ class Peer:
         path = headers.get(b":path", b"")
         call = self._calls[stream] = Incoming(self, stream, path)
         if not self._known(path):
-            call.fail(RpcError(Status.UNIMPLEMENTED, f"there is no method {path.decode(errors='replace')[:200]}"))
+            error = RpcError(Status.UNIMPLEMENTED, f"there is no method {path.decode(errors='replace')[:200]}")
+            self._fail(call, _trailers(error))
         elif ends:
             self._part(stream, b"", ends=True)
 
@@ -296,6 +317,12 @@ class Peer:
             return
         self._kept -= len(call.content)
         if len(call.content) > self._max:
-            call.fail(RpcError(Status.RESOURCE_EXHAUSTED, f"the message is over {self._max} bytes long"))
+            error = RpcError(Status.RESOURCE_EXHAUSTED, f"the message is over {self._max} bytes long")
+            self._fail(call, _trailers(error))
         else:
             self._ready.append(call)
+
+
+def _trailers(error: RpcError) -> bytes:
+    message = percent_encoded(error.message)[:_MAX_ERROR]
+    return encode([(b"grpc-status", b"%d" % error.status), (b"grpc-message", message)])

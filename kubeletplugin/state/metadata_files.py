@@ -52,12 +52,17 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
         path = _folder(claim.uid, root) / name
         content = file.content.encode()
         with os_errors_as_node_errors(f"claim {claim}: the file {path} cannot be written"):
+            _make_folder(path.parent)
             if not file_holds(path, content):
-                try:
-                    replace_file(path, content, sync=False)
-                except FileNotFoundError:
-                    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                    replace_file(path, content, sync=False)
+                replace_file(path, content, sync=False)
+
+
+def _make_folder(folder: Path) -> None:
+    with suppress(FileExistsError):
+        try:
+            os.mkdir(folder, 0o755)  # noqa: PTH102 - not of pathlib: every pod's start waits for it
+        except FileNotFoundError:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
 def remove_metadata(claim_uid: str, root: Path) -> None:

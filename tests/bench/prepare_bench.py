@@ -190,7 +190,10 @@ def plugin(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of one call, in milliseconds: what the caller waited, and the plugin's CPU."""
+    """Of one call, in milliseconds: what the caller waited, and the plugin's CPU.
+
+    The CPU is the lower quartile of the rounds' means: what else the machine does makes it more, and never less.
+    """
 
     mean: float
     median: float
@@ -218,7 +221,7 @@ def measure(
     """Prepare and unprepare claims, ``at_once`` of them at the same time, each in a call of its own."""
     calls = (prepare, unprepare)
     waited: tuple[list[float], ...] = ([], [])
-    used = [0.0, 0.0]
+    used: tuple[list[float], ...] = ([], [])
 
     def timed(call: Callable[[v1_grpc.DRAPluginStub, v1.Claim], None], item: v1.Claim) -> float:
         began = time.perf_counter()
@@ -233,10 +236,10 @@ def measure(
                 seconds = list(pool.map(timed, [call] * at_once, asked))
                 if number >= _WARM_UP:
                     waited[kind].extend(seconds)
-                    used[kind] += _cpu_s(pid) - before
+                    used[kind].append((_cpu_s(pid) - before) / at_once)
                 time.sleep(pause_s)
     return [
-        Measured(statistics.fmean(seconds) * 1e3, statistics.median(seconds) * 1e3, cpu / len(seconds) * 1e3)
+        Measured(statistics.fmean(seconds) * 1e3, statistics.median(seconds) * 1e3, statistics.quantiles(cpu)[0] * 1e3)
         for seconds, cpu in zip(waited, used, strict=True)
     ]
 

@@ -23,6 +23,7 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
     Resource,
 )
+from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.inventory import Inventory
 from driver.objects import node_inventory
 from tests.support.paths import REPO
@@ -98,10 +99,19 @@ class Nodes:
             return False
         return True
 
-    def published(self, node: str) -> JsonObject:
-        """The condition Published."""
+    def closed(self, node: str) -> list[str]:
+        """Those of them that wait to leave."""
+        devices = [item for one in self.slices(node) for item in one["spec"].get("devices", ())]
+        return [
+            item["name"]
+            for item in devices
+            if any(taint["key"] == MODE_CHANGE_TAINT for taint in item.get("taints", ()))
+        ]
+
+    def published(self, node: str, type_: str = "Published") -> JsonObject:
+        """The condition Published, or another one."""
         conditions = self.api.get(NODE_INVENTORIES, node).get("status", {}).get("conditions", ())
-        return next((item for item in conditions if item["type"] == "Published"), {})
+        return next((item for item in conditions if item["type"] == type_), {})
 
     def versions(self) -> dict[str, str]:
         """The resource versions of everything that the controller may write, its Lease excepted."""
@@ -127,14 +137,16 @@ class Nodes:
 class Controller:
     """A ``rootport-controller`` process."""
 
-    def __init__(self, kubeconfig: Path, log: Path, *options: str, identity: str = "test") -> None:
+    def __init__(
+        self, kubeconfig: Path, log: Path, *options: str, identity: str = "test", module: str = "controller"
+    ) -> None:
         self.log = log
         with log.open("ab") as file:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
-                    "controller",
+                    module,
                     f"--kubeconfig={kubeconfig}",
                     f"--identity={identity}",
                     "--health-port=0",

@@ -13,10 +13,11 @@ from typing import Final, Self
 
 from driver.adapters.kubernetes.connection import Connection
 from driver.adapters.kubernetes.credentials import kubeconfig_credentials, service_account
+from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.http_transport import HttpTransport
 from driver.adapters.kubernetes.pages import METADATA_LIST, Listing, list_all
 from driver.adapters.kubernetes.request import JSON, OnWrite, Request
-from driver.adapters.kubernetes.resources import PODS, JsonObject, Resource
+from driver.adapters.kubernetes.resources import PODS, SERVER_VERSION, JsonObject, Resource
 from driver.adapters.kubernetes.skipped import SkippedObjects
 from driver.adapters.kubernetes.transport import Transport
 from driver.adapters.kubernetes.watch import WatchStream
@@ -87,6 +88,19 @@ class KubernetesApi:
     def close(self) -> None:
         """Close the idle connections; a later call opens new ones."""
         self._connection.close()
+
+    def server_minor(self) -> int:
+        """Return the API server's minor version: 37 of Kubernetes 1.37.2.
+
+        Raises:
+            ApiServerError: Its answer has none.
+        """
+        request = Request(verb="get", resource=SERVER_VERSION)
+        # k8s.io/apimachinery v0.37.2, pkg/version, Info: some vendors append a "+".
+        minor = str(self._connection.call(request).get("minor", "")).removesuffix("+")
+        if not minor.isdecimal():
+            raise ApiServerError(f"cannot {request}: the answer has no minor version")
+        return int(minor)
 
     def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> JsonObject:
         """Return one object.

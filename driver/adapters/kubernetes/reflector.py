@@ -105,6 +105,12 @@ class Reflector(Generic[E]):
         with self._lock:
             return list(self._objects.values())
 
+    @property
+    def count(self) -> int:
+        """How many objects are kept."""
+        with self._lock:
+            return len(self._objects)
+
     def run(self, stop: threading.Event) -> None:
         """List, then watch, until ``stop`` is set; block meanwhile. Failures are logged and retried with a back-off.
 

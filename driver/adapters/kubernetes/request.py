@@ -52,7 +52,7 @@ class Request:
     accept: str = JSON
 
     def __post_init__(self) -> None:
-        if self.verb in _NAMED:
+        if self.verb in _NAMED and self.resource.version:
             self._check("name", self.name)
         if self.namespace is not None:
             self._check("namespace", self.namespace)
@@ -75,6 +75,8 @@ class Request:
     def path(self) -> str:
         """The URL's path, with ``{namespace}`` and ``{name}`` for the two parts that must be quoted."""
         resource = self.resource
+        if not resource.version:
+            return f"/{resource.plural}"
         parts = ["", "apis" if resource.group else "api", resource.api_version]
         if self.namespace is not None:
             parts += ["namespaces", "{namespace}"]

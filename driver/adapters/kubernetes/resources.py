@@ -23,6 +23,7 @@ __all__ = [
     "RESOURCE_CLAIM_TEMPLATES",
     "RESOURCE_SLICES",
     "SECRETS",
+    "SERVER_VERSION",
     "SUBJECT_ACCESS_REVIEWS",
     "TOKEN_REVIEWS",
     "VALIDATING_WEBHOOK_CONFIGURATIONS",
@@ -41,7 +42,8 @@ class Resource:
 
     Attributes:
         group: The API group; empty for the core group.
-        version: The version of the group, such as ``v1``.
+        version: The version of the group, such as ``v1``; empty for a path that is no kind of object (RBAC calls it a
+            nonResourceURL).
         plural: The name in URLs and in RBAC rules, such as ``resourceclaims``.
         kind: The name in objects, such as ``ResourceClaim``.
         namespaced: Whether its objects live in namespaces.
@@ -89,6 +91,9 @@ DEVICE_TAINT_RULE_VERSIONS: Final = (
     *(replace(DEVICE_TAINT_RULES, version=version) for version in ("v1beta2", "v1alpha3")),
 )
 """Newest first. Before 1.37 they are served only with the API server's feature gate DRADeviceTaintRules."""
+
+SERVER_VERSION: Final = Resource("", "", "version", "Info")
+"""The path ``/version``, which everyone who is authenticated may read (ClusterRole system:public-info-viewer)."""
 
 NODE_INVENTORIES: Final = Resource("rootport.dev", "v1alpha1", "nodeinventories", "NodeInventory")
 DEVICES: Final = Resource("rootport.dev", "v1alpha1", "devices", "Device")

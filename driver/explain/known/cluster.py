@@ -257,11 +257,13 @@ class InventoryReport:
     Attributes:
         problem: What is wrong, such as ``Published: False, NodeSilent: …``; empty where all is well.
         remark: What the controller left out of what it published, and why; empty for nothing.
+        modes: Why not every mode of its GPUs is published all the time; empty where each is, or nothing says so.
         faults: What is wrong with the node's devices.
     """
 
     problem: str = ""
     remark: str = ""
+    modes: str = ""
     faults: tuple[Fault, ...] = ()
 
     def fault_behind(self, device: str, reason: str) -> Fault | None:

@@ -63,6 +63,7 @@ DEFAULT_NAMESPACE: Final = "default"
 _MOST_RESERVED: Final = 256  # ResourceClaimReservedForMaxSize, k8s.io/api v0.36.3, resource/v1/types.go
 _PUBLISHED: Final = "Published"
 _SUMMARIES: Final = (_PUBLISHED, "Ready")
+_ALL_MODES: Final = "AllModesPublished"
 """The conditions of a NodeInventory that sum up: the controller's, and the plugin's."""
 
 Json = Mapping[str, Any]
@@ -252,12 +253,13 @@ def read_inventory(wire: Json) -> InventoryReport:
     status = wire.get("status") or {}
     conditions = {item.get("type"): item for item in status.get("conditions") or ()}
     bad = [conditions[name] for name in _SUMMARIES if name in conditions and conditions[name].get("status") != "True"]
-    published = conditions.get(_PUBLISHED, {})
+    published, all_modes = conditions.get(_PUBLISHED, {}), conditions.get(_ALL_MODES, {})
     # What was left out stands behind the count of what is published.
     left_out = text(published.get("message")).partition("; ")[2] if published.get("status") == "True" else ""
     return InventoryReport(
         problem="; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad),
         remark=left_out,
+        modes=interned(all_modes.get("message")) if all_modes.get("status") == "False" else "",
         faults=node_health({"status": {"faults": status.get("faults") or ()}}).faults,
     )
 

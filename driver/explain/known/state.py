@@ -257,6 +257,10 @@ class ClusterState:
         """Return what the controller left out of what it published for the node, and why; empty for nothing."""
         return self._inventories.get(node, _NO_REPORT).remark
 
+    def modes_remark(self, node: str) -> str:
+        """Return why not every mode of the node's GPUs is published all the time; empty where each is."""
+        return self._inventories.get(node, _NO_REPORT).modes
+
     def _put(self, kind: Kind, key: str, wire: Mapping[str, Any]) -> bool:
         """Whether something changed."""
         match kind:

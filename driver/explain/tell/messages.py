@@ -20,6 +20,7 @@ from driver.explain.known.cluster import NodeState
 from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import attribute_text, kinds_with_capacity, suggest
 from driver.explain.reasons import Reason
+from driver.explain.tell.mode_texts import modes_text
 from driver.explain.tell.selector_texts import error_text, refusals
 from driver.explain.tell.taint_texts import taints_text
 from driver.explain.tell.usage import counters_text, fragment_text, held_by, largest_fragment, taken_by
@@ -72,7 +73,9 @@ class _NodeText:
                 return self._constraint(evaluation, problem)
         if filtered is None or judgement.reason in _ABOUT_ALL:
             return self._together(evaluation)
-        return self._of_request(evaluation, filtered)
+        devices = evaluation.scene.view.devices
+        modes = modes_text(self.state, self.name, judgement.reason, filtered.demand, devices)
+        return self._of_request(evaluation, filtered) + modes
 
     def _of_request(self, evaluation: NodeEvaluation, filtered: FilteredDevices) -> str:
         who = _asks(self.case, self.judgement.claim, _named(self.case.demands, self.judgement))

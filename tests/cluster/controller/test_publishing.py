@@ -58,8 +58,9 @@ def start(nodes: Nodes, tmp_path: Path) -> Iterator[Callable[..., Controller]]:
     """Starts a controller; all are ended with the test."""
     started: list[Controller] = []
 
-    def run(*options: str, identity: str = "one") -> Controller:
-        made = Controller(nodes.kubeconfig, tmp_path / f"{identity}-{len(started)}.log", *options, identity=identity)
+    def run(*options: str, identity: str = "one", module: str = "controller") -> Controller:
+        log = tmp_path / f"{identity}-{len(started)}.log"
+        made = Controller(nodes.kubeconfig, log, *options, identity=identity, module=module)
         started.append(made)
         return made
 
@@ -132,13 +133,14 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
     header = "apiVersion: rootport.dev/v1alpha1\nkind: GpuPolicies\n"
     policies.write_text(header)
     nodes.add(node(mig_gpu("10"), mig_gpu("11"), nic("20"), name="node-a"))
-    controller = start(f"--gpu-policies={policies}")
+    controller = start(f"--gpu-policies={policies}", module="tests.support.quick_controller")
     with nodes.beating("node-a"):
         published(nodes, count=2 * 27 + 1)
         sets = [len(one["spec"].get("sharedCounters", ())) for one in nodes.slices("node-a")]
         assert sets == [0, 2]
         eventually("a device object for each GPU and the NIC", lambda: len(nodes.devices("node-a")) == 3)
         policies.write_text(header + "policies: [{modes: [gpu], maxShares: 4}]\n")
+        eventually("the other devices cannot be allocated", lambda: len(nodes.closed("node-a")) == 2 * 26)
         eventually("whole GPUs alone", lambda: len(nodes.visible("node-a")) == 3)
         assert '"shares"' in json.dumps(nodes.slices("node-a"))
         eventually("no profile is free", lambda: '"profile"' not in json.dumps(nodes.devices("node-a")))

@@ -32,6 +32,8 @@ def test_help_teaches() -> None:
         "--fresh-for",
         "--grace-period",
         "--resync",
+        "--gpu-layout [auto|full|lean|one]",
+        "--mig-gpus-ahead",
         "--health-port",
         "Exit codes",
     ):

@@ -1,0 +1,272 @@
+"""Decides what is published of one node's GPUs next; how that is safe: docs/design/modes.md."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from controller.modes.claim_lists import ClaimLists
+from controller.modes.layout_in_force import LayoutInForce
+from controller.modes.published import NOTHING, Published, decisive_use, read_published
+from controller.modes.wishes import Wishes
+from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.gpu_policies import GpuPolicies
+from driver.layout.neighbours import link_domains
+from driver.layout.order import gpus_in_order
+from driver.model.devices import DeviceName
+from driver.model.health import NodeHealth
+from driver.model.inventory import Inventory
+from driver.modes.gpu import GpuState, card_of, known_modes, partitions_of
+from driver.modes.rule import Choice, Layout
+from driver.modes.transition import CLOSED_S, GpuStep, step
+from driver.modes.wanted import Wanted, wanted
+
+__all__ = ["NodeModes", "NodePlan"]
+
+_NONE: Final[frozenset[DeviceName]] = frozenset()
+_DROP_EVERY_S: Final = 60.0
+"""How often partitions that nobody needs are taken out of a node's slices in the layout ``lean``, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """What to publish of a node's GPUs next.
+
+    Attributes:
+        choice: The cluster's layout; None where the node has no GPU.
+        only: As of :func:`driver.layout.resource_slices`.
+        closed: Likewise.
+        again_s: Seconds until the node must be reconciled again; None if that is not needed.
+        published: What is published once the plan is carried out.
+        in_use: The devices that claims have.
+    """
+
+    choice: Choice | None = None
+    only: Mapping[DeviceName, frozenset[DeviceName]] = field(default_factory=dict)
+    closed: Collection[DeviceName] = ()
+    again_s: float | None = None
+    published: Published = NOTHING
+    in_use: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this process knows of a node beside the stored objects. Without it a change only takes longer.
+
+    Attributes:
+        published: What was published last: slices that kubelet has wiped come back as they were.
+        use: What decided about that: :func:`decisive_use`.
+        closed_since: Since when the devices with the taint are known to have it, in monotonic seconds.
+        dropped_at: When partitions were last taken away, in monotonic seconds.
+        is_short: Whether fewer free GPUs than there should be have partitions published: any that gets free counts.
+    """
+
+    published: Published = NOTHING
+    use: frozenset[str] = frozenset()
+    closed_since: dict[DeviceName, float] = field(default_factory=dict)
+    dropped_at: float | None = None
+    is_short: bool = False
+
+
+class NodeModes:
+    """Plans what is published of GPUs. Safe for several threads, if no two of them have the same node.
+
+    Args:
+        layout: The cluster's layout.
+        lists: Lists claims.
+        wishes: What pending claims need.
+        in_use: Returns the names of a node's devices that claims have, as far as the watch shows.
+        policies: Returns the GPU policies in force.
+        has_taints: Returns whether the API server keeps taints; may raise ApiServerError. Without them no device can be
+            closed: no mode follows demand, and what the policies or the layout take away leaves at once.
+        mig_gpus_ahead: As of :func:`driver.modes.wanted.wanted`.
+        closed_s: How long a device stays closed before claims are listed.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        *,
+        layout: LayoutInForce,
+        lists: ClaimLists,
+        wishes: Wishes,
+        in_use: Callable[[str], Collection[str]],
+        policies: Callable[[], GpuPolicies],
+        has_taints: Callable[[], bool],
+        mig_gpus_ahead: int = 1,
+        closed_s: float = CLOSED_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._layout = layout
+        self._lists = lists
+        self._wishes = wishes
+        self._in_use = in_use
+        self._policies = policies
+        self._has_taints = has_taints
+        self._mig_gpus_ahead = mig_gpus_ahead
+        self._closed_s = closed_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._nodes: dict[str, _Memory] = {}
+
+    def plan(self, inventory: Inventory, health: NodeHealth, stored: Sequence[JsonObject]) -> NodePlan:
+        """Return what to publish next. Once that is stored, call :meth:`carried_out`.
+
+        Args:
+            inventory: The node.
+            health: What is wrong with its devices.
+            stored: Its slices.
+
+        Raises:
+            ApiServerError: The API server does not say what decides about the layout.
+        """
+        node = inventory.node
+        if not any(gpu.device_nodes_known for gpu in inventory.gpus):
+            self.forget(node)
+            return NodePlan()
+        choice = self._layout.now
+        memory = self._of(node)
+        published = read_published(stored) | memory.published
+        in_use = frozenset(self._in_use(node))
+        memory.use = decisive_use(choice.layout, published, in_use)
+        states = self._states(inventory, health, published, in_use)
+        steps, drop_s = self._steps(choice.layout, states, memory, self._free(node, memory, published.closed))
+        leave_s = self._leave_s(node, memory, [name for item in steps for name in item.leaving])
+        closed = frozenset(name for item in steps for name in item.closed)
+        opened = frozenset(name for item in steps for name in item.published) - closed
+        return NodePlan(
+            choice=choice,
+            only={
+                state.modes.gpu: item.published
+                for state, item in zip(states, steps, strict=True)
+                if choice.layout is Layout.ONE or item.published != frozenset(state.modes.names)
+            },
+            closed=closed,
+            again_s=_first(drop_s, leave_s),
+            published=NOTHING | Published(opened=opened, closed=closed),
+            in_use=in_use,
+        )
+
+    def carried_out(self, node: str, plan: NodePlan) -> float | None:
+        """Take note that a plan is stored; return seconds until the node must be reconciled again, if it must."""
+        if plan.choice is None:
+            return None
+        memory = self._of(node)
+        memory.published = plan.published
+        memory.use = decisive_use(plan.choice.layout, plan.published, plan.in_use)
+        now = self._clock()
+        memory.closed_since = {name: memory.closed_since.get(name, now) for name in plan.closed}
+        if not plan.closed:
+            self._lists.forget(node)
+        return 0.0 if self.claims_changed(node) else plan.again_s
+
+    def claims_changed(self, node: str) -> bool:
+        """Return whether the node must be reconciled because claims have its devices in another way than before."""
+        with self._lock:
+            memory = self._nodes.get(node)
+        if memory is None:
+            return False  # it has not been reconciled yet
+        if memory.is_short or self._wishes.of(node):
+            return True
+        return memory.use != decisive_use(self._layout.last, memory.published, self._in_use(node))
+
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone, or has no GPU any more."""
+        with self._lock:
+            self._nodes.pop(node, None)
+        self._lists.forget(node)
+
+    def _of(self, node: str) -> _Memory:
+        with self._lock:
+            return self._nodes.setdefault(node, _Memory())
+
+    def _states(
+        self, inventory: Inventory, health: NodeHealth, published: Published, in_use: frozenset[str]
+    ) -> list[GpuState]:
+        """Return the GPUs of a node that can be given, in their order of allocation."""
+        policies, wishes = self._policies(), self._wishes.of(inventory.node) if self._has_taints() else {}
+        unhealthy = health.taints().keys()
+        opened, closed, used = (_by_card(names) for names in (published.opened, published.closed, in_use))
+        states = []
+        for gpu in gpus_in_order(inventory.gpus, inventory.nics, link_domains(inventory.gpus)):
+            if gpu.device_nodes_known:
+                card = card_of(gpu.name)
+                state = GpuState(
+                    modes=known_modes(gpu, policies.of(model=gpu.model, node=inventory.node)),
+                    opened=opened.get(card, _NONE),
+                    closed=closed.get(card, _NONE),
+                    in_use=used.get(card, _NONE),
+                    wish=wishes.get(gpu.name, _NONE),
+                    is_healthy=gpu.name not in unhealthy,
+                )
+                states.append(state)
+        return states
+
+    def _free(self, node: str, memory: _Memory, closed: frozenset[DeviceName]) -> set[DeviceName]:
+        """Return the closed devices that no claim had when claims were listed, long enough after they were closed."""
+        now, listed = self._clock(), self._lists.of(node)
+        # What this process has not closed itself is closed from the moment when it first saw that.
+        memory.closed_since = {name: memory.closed_since.get(name, now) for name in closed}
+        if listed is None:
+            return set()
+        return {
+            name
+            for name, since in memory.closed_since.items()
+            if since + self._closed_s <= listed.began_at and name not in listed.used
+        }
+
+    def _steps(
+        self, layout: Layout, states: Sequence[GpuState], memory: _Memory, free: Collection[DeviceName]
+    ) -> tuple[list[GpuStep], float | None]:
+        """Return the step of each GPU, and seconds until partitions may be taken away, where there are any."""
+        now = self._clock()
+        wait_s = 0.0 if memory.dropped_at is None else max(memory.dropped_at + _DROP_EVERY_S - now, 0.0)
+        may_drop = layout is not Layout.LEAN or not wait_s
+
+        def aim(*, may_drop: bool) -> Wanted:
+            return wanted(layout, states, mig_gpus_ahead=self._mig_gpus_ahead, may_drop=may_drop)
+
+        aims = aim(may_drop=may_drop)
+        if not self._has_taints():
+            states = [_closed_at_once(state, aims[state.modes.gpu]) for state in states]
+            free = {name for state in states for name in state.closed}
+        steps = [
+            step(state, aims[state.modes.gpu], free=free, with_counters=layout is not Layout.ONE) for state in states
+        ]
+        if may_drop and any(item.leaving - state.closed for state, item in zip(states, steps, strict=True)):
+            memory.dropped_at = now
+        ahead = sum(
+            state.is_healthy and not state.in_use and bool(partitions_of(state.modes, item.published - item.closed))
+            for state, item in zip(states, steps, strict=True)
+        )
+        can = sum("mig" in state.modes.offered for state in states)
+        memory.is_short = layout is Layout.LEAN and ahead < min(self._mig_gpus_ahead, can)
+        return steps, wait_s if not may_drop and aim(may_drop=True) != aims else None
+
+    def _leave_s(self, node: str, memory: _Memory, leaving: Sequence[DeviceName]) -> float | None:
+        """Return seconds until claims must be listed for devices to leave; ask for it where that is now."""
+        now = self._clock()
+        waits = [memory.closed_since.get(name, now) + self._closed_s - now for name in leaving]
+        if any(wait <= 0.0 for wait in waits):
+            self._lists.ask(node)  # which enqueues the node
+        return min((wait for wait in waits if wait > 0.0), default=None)
+
+
+def _closed_at_once(gpu: GpuState, aim: frozenset[DeviceName]) -> GpuState:
+    published = gpu.opened | gpu.closed
+    return replace(gpu, opened=published & aim, closed=published - aim)
+
+
+def _by_card(names: Collection[str]) -> dict[str | None, frozenset[DeviceName]]:
+    found = defaultdict[str | None, set[DeviceName]](set)
+    for name in names:
+        found[card_of(name)].add(DeviceName(name))
+    return {card: frozenset(of_card) for card, of_card in found.items()}
+
+
+def _first(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
