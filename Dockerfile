@@ -5,30 +5,43 @@
 # to use a newer one.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
+# A C compiler, and the headers of Python where the base has none (Debian's Python). Neither is in the image.
+FROM ${BASE} AS compiler
+RUN headers=$(python -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+ && apt-get update \
+ && apt-get install -y --no-install-recommends gcc=4:12.* libc6-dev=2.36-* \
+      $(test -e "$headers/Python.h" || echo libpython3-dev=3.11.*) \
+ && rm -rf /var/lib/apt/lists/*
+
 # Rootport's dependencies, by hash, in a virtual environment without pip.
-FROM ${BASE} AS dependencies
+FROM compiler AS dependencies
 WORKDIR /src
 RUN python -m venv /tools && python -m venv --without-pip /opt/rootport
 COPY requirements.lock ./
 RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
       install --only-binary :all: --require-hashes -r requirements.lock
+# pip compiles for processes with docstrings; the kubelet plugin runs without (-OO), and can use only files of its own level.
+RUN python -m compileall -q -o 2 /opt/rootport/lib
 
-# Rootport itself, as a wheel. The build's own tools are locked too: the lines of the development lock that name them.
+# Rootport itself, as a wheel with a compiled allocator. The build's own tools are locked too: the lines of the development
+# lock that name them.
 FROM dependencies AS build
 COPY requirements-dev.lock ./
-RUN awk '/^[a-z]/ { keep = /^(grpcio|grpcio-tools|protobuf|setuptools|typing-extensions)==/ } keep' requirements-dev.lock > build.lock \
+RUN tools='ast-serialize|grpcio|grpcio-tools|librt|mypy|mypy-extensions|pathspec|protobuf|setuptools|typing-extensions' \
+ && awk -v "tools=^($tools)==" '/^[a-z]/ { keep = $0 ~ tools } keep' requirements-dev.lock > build.lock \
  && /tools/bin/pip --no-cache-dir --disable-pip-version-check install --only-binary :all: --require-hashes -r build.lock
 # All that .dockerignore lets through.
 COPY . .
 # --root: the code lands under /new, apart from its dependencies, so that the last layer of the image is the code alone.
-RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
+RUN ROOTPORT_COMPILE=required /tools/bin/pip --no-cache-dir --disable-pip-version-check \
+      wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
  && /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
-      install --no-deps --no-index --root /new /wheel/*.whl
+      install --no-deps --no-index --root /new /wheel/*.whl \
+ && python -m compileall -q -o 2 -s /new -p / /new
 
 # The CNI plugin that the kubelet plugin puts on the node: static, so that it runs on any distribution, and hardened, since it
 # runs as root; cflags has the options.
-FROM ${BASE} AS cni
-RUN apt-get update && apt-get install -y --no-install-recommends gcc=4:12.* libc6-dev=2.36-* && rm -rf /var/lib/apt/lists/*
+FROM compiler AS cni
 COPY kubeletplugin/network/cni/shim /shim
 RUN gcc @/shim/cflags -o /rootport-cni /shim/*.c
 
@@ -42,6 +55,9 @@ RUN rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3.*/ens
 # `ip` and `rdma`, which move network interfaces and RDMA devices; `nsenter`, of util-linux, is in every Debian.
 RUN apt-get update && apt-get install -y --no-install-recommends iproute2=6.1.* \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
+# Nothing is written in a running container, so what is not compiled here is compiled at each start of a process.
+RUN python -m compileall -q -o 0 -o 2 -x '/(idlelib|lib2to3|test|tests|tkinter|turtledemo|site-packages|dist-packages)/' \
+      "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 ENV PATH=/opt/rootport/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 COPY --from=dependencies /opt/rootport /opt/rootport
 COPY --from=cni /rootport-cni /opt/rootport/libexec/rootport-cni

@@ -13,8 +13,9 @@ PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
 CLUSTER := $(BIN)/python -m tests.support.cluster
+COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator pairs simulation modes)
 
-.PHONY: help venv run test test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
+.PHONY: help venv run test test-compiled test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,13 @@ run: venv ## allocate the examples on two real machines (and an FPGA server), wi
 test: check ## format, lint, types, layers, and the tests that need no cluster: minutes
 	@$(BIN)/pytest -n $(JOBS) -m "not cluster and not slow"
 
+# The folder build/compiled comes first, and in it the extension modules before the Python files beside them.
+test-compiled: venv ## compile the allocator as for a wheel, and run the tests that depend on it on that (needs a C compiler)
+	@rm -rf build
+	@ROOTPORT_COMPILE=required $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/compiled .
+	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
+	@ROOTPORT_COMPILE=required $(BIN)/pytest -n $(JOBS) -o pythonpath="build/compiled ." -m "not cluster and not slow" $(COMPILED_TESTS)
+
 test-cluster: cluster-build ## the other tests, most on a real cluster; KUBERNETES=v1.36.3 takes another version
 	@$(BIN)/pytest -n $(JOBS) -m "cluster or slow"
 
@@ -64,7 +72,9 @@ fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fa
 
 bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
 	@$(BIN)/python -m tests.bench.bench
-	@$(BIN)/python -m tests.bench.scheduler_bench
+	@$(BIN)/python -m tests.bench.plugin_memory_bench
+	@KUBERNETES=v1.36.3 $(BIN)/python -m tests.bench.scheduler_bench
+	@KUBERNETES=v1.37.2 $(BIN)/python -m tests.bench.scheduler_bench
 	@$(BIN)/python -m tests.bench.cluster_bench
 	@$(BIN)/python -m tests.bench.install_bench
 	@$(BIN)/python -m tests.bench.interface_bench
@@ -72,6 +82,7 @@ bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 no
 	@$(BIN)/python -m tests.bench.explain_bench
 	@$(BIN)/python -m tests.bench.devices_bench
 	@$(BIN)/python -m tests.bench.start_bench
+	@$(BIN)/python -m tests.bench.demand_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

@@ -1,18 +1,25 @@
-"""The one step of the build that pyproject.toml cannot express: protoc makes the kubelet's gRPC stubs.
+"""The two steps of the build that pyproject.toml cannot express.
 
-It runs in every build: into the wheel for ``pip install .``, beside the ``.proto`` files for an editable install.
+- protoc makes the kubelet's gRPC stubs, in every build: into the wheel for ``pip install .``, beside the ``.proto``
+  files for an editable install.
+- mypyc compiles the allocator, for a wheel only; its Python files are in the wheel as well, and do the same, slower.
+  ``ROOTPORT_COMPILE`` in the environment decides: ``auto`` (the default) warns where it cannot be compiled, for example
+  without a C compiler, and leaves it at the Python files; ``required`` fails there; ``no`` does not try.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar, Final
 
-from setuptools import Command, setup
+from setuptools import Command, Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 PROTOCOL: Final = Path("kubeletplugin", "protocol")
 SUFFIXES: Final = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
+COMPILED: Final = Path("driver", "allocator")
 
 
 class BuildProtocol(Command):
@@ -71,4 +78,36 @@ class Build(build):
     sub_commands: ClassVar = [*build.sub_commands, ("build_protocol", None)]
 
 
-setup(cmdclass={"build": Build, "build_protocol": BuildProtocol})
+class Wheel(bdist_wheel):
+    """The usual wheel, with the allocator compiled where that is wanted and works."""
+
+    def run(self) -> None:
+        """Compile first: whether there are extensions decides where everything else is built, and the wheel's name."""
+        choice = os.environ.get("ROOTPORT_COMPILE", "auto")
+        if choice not in {"auto", "required", "no"}:
+            raise SystemExit(f"ROOTPORT_COMPILE={choice}: must be auto, required or no")
+        if choice != "no":
+            try:
+                self.distribution.ext_modules = _extensions()
+                self.run_command("build_ext")
+                self.root_is_pure = False
+            except (Exception, SystemExit) as error:
+                if choice == "required":
+                    raise
+                self.warn(f"the allocator is not compiled, and runs as Python: {type(error).__name__}: {error}")
+                for output in self.get_finalized_command("build_ext").get_outputs():
+                    Path(output).unlink(missing_ok=True)
+                self.distribution.ext_modules = []
+        super().run()
+
+
+def _extensions() -> list[Extension]:
+    from mypyc.build import mypycify  # noqa: PLC0415 - only a wheel needs it
+
+    # `make check` has checked the types, with the dependencies at hand; a build need not have them.
+    options = ["--config-file=", "--no-incremental", "--ignore-missing-imports", "--follow-imports=silent"]
+    sources = [path.as_posix() for path in sorted(COMPILED.glob("*.py"))]
+    return mypycify([*options, *sources], debug_level="0", group_name="rootport")
+
+
+setup(cmdclass={"build": Build, "build_protocol": BuildProtocol, "bdist_wheel": Wheel})

@@ -25,6 +25,9 @@ __all__ = ["Allocator", "Fit"]
 _REMEMBERED: Final = 256
 """For how many kinds of claims the allocator remembers which nodes have no room for them."""
 
+_MAX_STEPS: Final = 200_000
+"""Some seconds. Real claims take hundreds; what takes more is made to (the general problem is NP-hard)."""
+
 
 def _random_uid() -> str:
     """Return a random UUID (RFC 9562, version 4) as text, in a quarter of the time that :mod:`uuid` takes."""
@@ -56,6 +59,7 @@ class Allocator:
         allocated: Claims whose ``status.allocation`` is in use.
         features: The feature gates; by default those that Kubernetes 1.36 has on.
         new_share_id: Makes a UID for each share of a device; random by default, as in Kubernetes.
+        max_steps: After so many steps of the search for devices a node is given up.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Allocator:
         allocated: Iterable[ResourceClaim] = (),
         features: Features | None = None,
         new_share_id: Callable[[], str] = _random_uid,
+        max_steps: int = _MAX_STEPS,
     ) -> None:
         self._features = features if features is not None else Features()
         self._index = PoolIndex(slices, self._features)
@@ -73,6 +78,7 @@ class Allocator:
         self._selections = Selections(self._features)
         self._ledger = Ledger(self._features)
         self._new_share_id = new_share_id
+        self._max_steps = max_steps
         # Nodes on which claims did not fit; commits do not change that, a release may.
         self._full: Memo[tuple[ClaimDemand, ...], set[NodeView]] = Memo(_REMEMBERED)
         for claim in allocated:
@@ -147,7 +153,7 @@ class Allocator:
     ) -> tuple[AllocationResult, ...] | None:
         scene = Scene(view, self._ledger, self._features, self._selections)
         requests = gather_requests(scene, claims, demands)
-        taken = search(scene, requests, [demand.constraints for demand in demands])
+        taken = search(scene, requests, [demand.constraints for demand in demands], max_steps=self._max_steps)
         if taken is None:
             invalid = view.invalid_pool
             if invalid is not None:

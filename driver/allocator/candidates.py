@@ -7,6 +7,7 @@ structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -164,11 +165,11 @@ def _free(scene: Scene, demand: Demand, offers: Offers) -> tuple[Candidate, ...]
         whole = () if demand.admin else ledger.whole_in(pool)
         # The first step of usage_step stands here as well, for most devices need no other: no call for each of them.
         free += [
-            candidate
-            for name, candidate, takes in offered
-            if name not in whole
-            and not candidate.refused
-            and (not takes or usage_step(candidate.device, takes, whole, ledger) is None)
+            offer.candidate
+            for offer in offered
+            if offer.name not in whole
+            and not offer.candidate.refused
+            and (not offer.takes or usage_step(offer.candidate.device, offer.takes, whole, ledger) is None)
         ]
     return tuple(free)
 
@@ -177,11 +178,12 @@ def _all(scene: Scene, demand: Demand, offers: Offers) -> Iterator[Candidate]:
     """Yield all offers, with those that are in use, or of which too little is left, as refused."""
     for pool, offered in offers.pools:
         whole = () if demand.admin else scene.ledger.whole_in(pool)
-        for _, candidate, takes in offered:
+        for offer in offered:
+            candidate = offer.candidate
             if candidate.failure is not None:
                 raise candidate.failure
-            is_free = usage_step(candidate.device, takes, whole, scene.ledger) is None
-            yield candidate if is_free else candidate._replace(refused=True)
+            is_free = usage_step(candidate.device, offer.takes, whole, scene.ledger) is None
+            yield candidate if is_free else replace(candidate, refused=True)
 
 
 def _offers(scene: Scene, demand: Demand, claim: str) -> Offers:

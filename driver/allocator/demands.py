@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from driver.allocator.errors import AllocationError
 from driver.allocator.features import Channel, Features
@@ -24,6 +26,8 @@ from driver.api.resource_v1 import (
 )
 
 __all__ = ["ClaimDemand", "Constraint", "Demand", "RequestDemand", "read_claim"]
+
+_KINDS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,8 @@ def read_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass], feature
     devices = claim.spec.devices
     try:
         return ClaimDemand(
-            requests=tuple([_request(request, classes, features) for request in devices.requests]),
-            constraints=tuple(
-                [_constraint(index, constraint, features) for index, constraint in enumerate(devices.constraints)]
-            ),
+            tuple([_request(request, classes, features) for request in devices.requests]),
+            tuple([_constraint(index, constraint, features) for index, constraint in enumerate(devices.constraints)]),
         )
     except AllocationError as error:
         raise AllocationError(f"{claim_name(claim)}, {error.message}", hint=error.hint) from None
@@ -176,28 +178,42 @@ def _demand(
     admin = part.admin_access if isinstance(part, ExactDeviceRequest) else None
     if admin is not None and not features.admin_access:
         raise AllocationError("admin access is asked for, but the feature DRAAdminAccess is off")
-    if not part.device_class_name:
+    class_name = part.device_class_name
+    if not class_name:
         raise AllocationError("has no device class name (unsupported kind of request?)")
-    device_class = classes.get(part.device_class_name)
+    device_class = classes.get(class_name)
     if device_class is None:
         known = ", ".join(sorted(classes)) or "none"
-        raise AllocationError(f"there is no device class {part.device_class_name}", hint=f"classes there are: {known}")
-    if part.allocation_mode not in {"ExactCount", "All"}:
+        raise AllocationError(f"there is no device class {class_name}", hint=f"classes there are: {known}")
+    count: int | None = None
+    if part.allocation_mode == "ExactCount":
+        count = part.count
+        if count < 0:
+            raise AllocationError(f"count {count} is negative")
+    elif part.allocation_mode != "All":
         raise AllocationError(f"unsupported allocation mode {part.allocation_mode!r}")
-    if part.allocation_mode == "ExactCount" and part.count < 0:
-        raise AllocationError(f"count {part.count} is negative")
-    return Demand(
-        request=request,
-        alternative=alternative,
-        device_class=part.device_class_name,
-        class_selectors=_expressions(device_class.spec.selectors, owner=part.device_class_name),
-        selectors=selectors,
-        count=part.count if part.allocation_mode == "ExactCount" else None,
-        admin=admin is True,
-        tolerations=part.tolerations,
-        capacity=() if wanted is None else tuple(sorted(wanted.requests.items())),
-        fractional_ranges=features.fractional_capacity_range,
+    class_selectors = _expressions(device_class.spec.selectors, owner=class_name)
+    capacity = () if wanted is None else tuple(sorted(wanted.requests.items()))
+    make = Demand if part.tolerations or capacity else _plain_demand
+    return make(
+        request,
+        alternative,
+        class_name,
+        class_selectors,
+        selectors,
+        count,
+        admin is True,
+        part.tolerations,
+        capacity,
+        features.fractional_capacity_range,
     )
+
+
+_plain_demand: Final = lru_cache(maxsize=_KINDS)(Demand)
+"""Makes a demand, or finds an equal one: claims of a template, and most others, ask for the same few things.
+
+Not for demands with sizes, of which equal ones may be written differently, and neither with tolerations, to bound it.
+"""
 
 
 def _expressions(selectors: Sequence[DeviceSelector], *, owner: str = "") -> tuple[str, ...]:

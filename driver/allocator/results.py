@@ -54,11 +54,13 @@ def allocation_result(
     """
     # All values are read from valid objects, and of_valid spares most of the time that an allocation takes.
     devices = DeviceAllocationResult.of_valid(
-        results=tuple([_device_result(item, features, new_share_id) for item in taken]),
-        config=tuple(_configuration(claim, chosen, classes)),
+        {
+            "results": tuple([_device_result(item, features, new_share_id) for item in taken]),
+            "config": tuple(_configuration(claim, chosen, classes)),
+        }
     )
     return AllocationResult.of_valid(
-        devices=devices, node_selector=_node_selector(taken, node), allocation_timestamp=None
+        {"devices": devices, "node_selector": _node_selector(taken, node), "allocation_timestamp": None}
     )
 
 
@@ -67,16 +69,18 @@ def _device_result(taken: Taken, features: Features, new_share_id: Callable[[], 
     binding = features.device_binding_and_status
     driver, pool, name = device.id
     return DeviceRequestAllocationResult.of_valid(
-        request=taken.demand.name,
-        driver=driver,
-        pool=pool,
-        device=name,
-        admin_access=True if taken.demand.admin else None,
-        tolerations=taken.demand.tolerations,
-        binding_conditions=device.device.binding_conditions if binding else (),
-        binding_failure_conditions=device.device.binding_failure_conditions if binding else (),
-        share_id=new_share_id() if device.shareable else None,
-        consumed_capacity=dict(taken.candidate.consumed),
+        {
+            "request": taken.demand.name,
+            "driver": driver,
+            "pool": pool,
+            "device": name,
+            "admin_access": True if taken.demand.admin else None,
+            "tolerations": taken.demand.tolerations,
+            "binding_conditions": device.device.binding_conditions if binding else (),
+            "binding_failure_conditions": device.device.binding_failure_conditions if binding else (),
+            "share_id": new_share_id() if device.shareable else None,
+            "consumed_capacity": dict(taken.candidate.consumed),
+        }
     )
 
 

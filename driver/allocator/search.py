@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS, Candidates, RequestCandidates, Scene
 from driver.allocator.demands import Constraint
@@ -29,9 +28,6 @@ from driver.budget import check
 
 __all__ = ["search"]
 
-_MAX_STEPS: Final = 200_000
-"""Some seconds. Real claims take hundreds; what takes more is made to (the general problem is NP-hard)."""
-
 _Steps = Iterator["_Steps | None"]
 """Each item is what to try next after one more choice; None says that everything is served."""
 
@@ -41,7 +37,7 @@ def search(
     requests: Sequence[RequestCandidates],
     constraints: Sequence[tuple[Constraint, ...]],
     *,
-    max_steps: int | None = None,
+    max_steps: int,
 ) -> list[Taken] | None:
     """Return the first way to serve ``requests``; None if there is none.
 
@@ -49,15 +45,14 @@ def search(
         scene: The node.
         requests: Of all claims, in order.
         constraints: Of each claim.
-        max_steps: After so many steps the search gives up; None for some seconds.
+        max_steps: After so many steps the search gives up.
 
     Raises:
         AllAtOnceError: There is none, and somewhere on the way all devices of a kind together broke a constraint.
-        AllocationError: On the way, a selector failed.
+        AllocationError: On the way, a selector failed, or the search gave up.
     """
     if is_short(requests, constraints):
         return None
-    max_steps = _MAX_STEPS if max_steps is None else max_steps
     if len({part.demand.admin for request in requests for part in request.alternatives}) > 1:
         # Admin access takes a device from no claim, but kube-scheduler keeps it from the pod's other claims, so that it
         # chooses as if it did, and finds nothing where only sharing helps. Do as it does as long as that works.
@@ -73,7 +68,7 @@ class _Search:
         self._max_steps = max_steps
         self._requests = requests
         self._state = state
-        self._shortcuts = Shortcuts(requests, state)
+        self._shortcuts: Shortcuts | None = None
         self._broken: AllAtOnceError | None = None
         # What the rest of a request's claim takes at least, behind it.
         self._least_after = [0] * len(requests)
@@ -109,10 +104,10 @@ class _Search:
         if place == len(self._requests):
             yield None
             return
-        if self._shortcuts.is_hopeless(place):
+        if self._shortcuts is not None and self._shortcuts.is_hopeless(place):
             return
         request = self._requests[place]
-        held = sum(taken.claim == request.claim for taken in self._state.taken)
+        held = sum([taken.claim == request.claim for taken in self._state.taken])
         for candidates in request.alternatives:
             if held + candidates.need + self._least_after[place] > MAX_RESULTS:
                 continue
@@ -123,7 +118,7 @@ class _Search:
             else:
                 usable = self._state.usable(request.claim, candidates.demand, candidates.items)
                 yield self._take_some(place, candidates, usable, candidates.need)
-        self._shortcuts.failed(place)
+        self._known_shortcuts().failed(place)
 
     def _take_some(self, place: int, candidates: Candidates, usable: Sequence[Candidate], need: int) -> _Steps:
         """Take ``need`` of the usable candidates."""
@@ -137,8 +132,9 @@ class _Search:
                 if len(usable) - index < need:
                     return
                 if failed is not None:
-                    seen.add(self._shortcuts.alike(failed))
-                    if self._shortcuts.alike(item) in seen:
+                    shortcuts = self._known_shortcuts()
+                    seen.add(shortcuts.alike(failed))
+                    if shortcuts.alike(item) in seen:
                         continue
             if state.take(claim, demand, item) is None:
                 if need == 1:
@@ -149,6 +145,11 @@ class _Search:
                         yield self._take_some(place, candidates, rest, need - 1)
                 state.undo()
             failed = item
+
+    def _known_shortcuts(self) -> Shortcuts:
+        if self._shortcuts is None:  # most searches succeed at the first try
+            self._shortcuts = Shortcuts(self._requests, self._state)
+        return self._shortcuts
 
     def _rest(
         self, claim: int, candidates: Candidates, rest: Sequence[Candidate], need: int

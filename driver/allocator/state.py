@@ -73,16 +73,15 @@ class SearchState:
         self._used: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._counters = FreeCounters(scene.view, scene.ledger)
         self._columns: dict[str, tuple[Values | None, ...]] = {}
-        self._applying: dict[tuple[int, str], tuple[int, ...]] = {}
+        self._applying: list[dict[str, tuple[int, ...]]] = [{} for _ in constraints]
 
     def applying(self, claim: int, demand: Demand) -> tuple[int, ...]:
         """Return the places of the constraints that apply to ``demand``."""
-        key = (claim, demand.name)
-        known = self._applying.get(key)
+        known = self._applying[claim].get(demand.name)
         if known is None:
             constraints = self.constraints[claim]
-            known = tuple(place for place, constraint in enumerate(constraints) if constraint.applies_to(demand))
-            self._applying[key] = known
+            known = tuple([place for place, constraint in enumerate(constraints) if constraint.applies_to(demand)])
+            self._applying[claim][demand.name] = known
         return known
 
     def values(self, candidate: Candidate, attribute: str) -> Values | None:

@@ -146,7 +146,8 @@ class Pool:
     shape: int | None = None
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
     """A device that a demand selects.
 
     Attributes:
@@ -164,7 +165,8 @@ class Candidate(NamedTuple):
     refused: bool = False
 
 
-class Offer(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
     """A device that a demand would get if nothing were in use.
 
     Attributes:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
+from driver.api.claim_reference import ClaimReference
 from driver.api.quantity import Quantity
 
 __all__ = [
@@ -90,11 +91,11 @@ class Wire(BaseModel):
         return value
 
     @classmethod
-    def of_valid(cls, **fields: Any) -> Self:
-        """Return an object of values that are known to be valid: ``model_construct`` in a fifth of its time.
+    def of_valid(cls, fields: dict[str, Any]) -> Self:
+        """Return an object of values that are known to be valid: ``model_construct`` in a quarter of its time.
 
         Args:
-            fields: Every field, by its name here; nothing is checked, converted or filled in.
+            fields: Every field, by its name here; nothing is checked, converted or filled in. It becomes the object's.
         """
         made = cls.__new__(cls)
         _set(made, "__dict__", fields)
@@ -439,17 +440,6 @@ class ResourceClaimStatus(Wire):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
-
-
-class ClaimReference(Wire):
-    """Names one claim in messages, plans and checkpoints."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name} (uid {self.uid})"
 
 
 class ResourceClaim(Wire):

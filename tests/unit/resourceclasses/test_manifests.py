@@ -132,4 +132,4 @@ def test_the_images_base_is_named_by_digest() -> None:
     dockerfile = (FOLDER.parent / "Dockerfile").read_text()
     (base,) = re.findall(r"^ARG BASE=(.*)$", dockerfile, re.MULTILINE)
     assert re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", base)
-    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}", "dependencies"}
+    assert set(re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)) == {"${BASE}", "compiler", "dependencies"}

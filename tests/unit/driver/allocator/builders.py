@@ -97,8 +97,10 @@ def allocator(
     classes: tuple[DeviceClass, ...] = (device_class(),),
     allocated: tuple[ResourceClaim, ...] = (),
     features: Features = ALL_FEATURES,
+    **options: int,
 ) -> Allocator:
-    return Allocator(slices, classes, allocated=allocated, features=features, new_share_id=lambda: "share")
+    """``options``: ``max_steps``."""
+    return Allocator(slices, classes, allocated=allocated, features=features, new_share_id=lambda: "share", **options)
 
 
 def given(results: tuple[AllocationResult, ...] | None) -> list[list[str]] | None:

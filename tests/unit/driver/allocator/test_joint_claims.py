@@ -9,7 +9,7 @@ import pytest
 
 from driver import DRIVER_NAME
 from driver.adapters.manifests.claims import read_manifest_text
-from driver.allocator import Allocator, search
+from driver.allocator import Allocator
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults
 from driver.layout import resource_slices
@@ -27,8 +27,7 @@ CASES = list(joint_cases())
 
 @pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("kind", ["gpu", "rdma"])
-def test_one_device_too_few_is_found_out_soon(topology: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_MAX_STEPS", STEPS)
+def test_one_device_too_few_is_found_out_soon(topology: Path, kind: str) -> None:
     for case in CASES:
         if case.topology != topology:
             continue
@@ -40,7 +39,8 @@ def test_one_device_too_few_is_found_out_soon(topology: Path, kind: str, monkeyp
         )
         slices, node = resource_slices(inventory), Node(metadata=ObjectMeta(name=inventory.node))
         gone = {device.name for device in inventory.devices()} - {device.name for device in rest.devices()}
-        allocator = Allocator(slices, CLASSES, allocated=[holding(slices[0].spec.pool.name, *gone)])
+        holder = holding(slices[0].spec.pool.name, *gone)
+        allocator = Allocator(slices, CLASSES, allocated=[holder], max_steps=STEPS)
 
         found = allocator.allocate(node, [asked(case.pairs)])
 

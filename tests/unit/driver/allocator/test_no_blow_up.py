@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driver.allocator import SearchLimitError, search
+from driver.allocator import SearchLimitError
 from tests.unit.driver.allocator.builders import (
     allocator,
     claim,
@@ -108,18 +108,16 @@ GPUS, NICS = switches("gpu", *[2] * 8), switches("nic", 3, 1, *[2] * 6)
         pytest.param(whole(*UNDER_SWITCHES), *ladder(8), id="whole-shareable-ladder"),
     ],
 )
-def test_what_cannot_be_is_found_out_soon(
-    devices: list[Json], requests: list[Json], constraints: list[Json], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "_MAX_STEPS", STEPS)
-    assert allocator(resource_slice(*devices)).allocate(node(), [claim(*requests, constraints=constraints)]) is None
+def test_what_cannot_be_is_found_out_soon(devices: list[Json], requests: list[Json], constraints: list[Json]) -> None:
+    asked = allocator(resource_slice(*devices), max_steps=STEPS)
+    assert asked.allocate(node(), [claim(*requests, constraints=constraints)]) is None
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["in-blocks", "in-turn"])
-def test_the_most_pairs_that_there_are_are_found_soon(interleaved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_MAX_STEPS", STEPS)
+def test_the_most_pairs_that_there_are_are_found_soon(interleaved: bool) -> None:
     requests, constraints = pairs(15, interleaved=interleaved)
-    found = given(allocator(resource_slice(*GPUS, *NICS)).allocate(node(), [claim(*requests, constraints=constraints)]))
+    asked = allocator(resource_slice(*GPUS, *NICS), max_steps=STEPS)
+    found = given(asked.allocate(node(), [claim(*requests, constraints=constraints)]))
     assert found is not None
     assert len(set(found[0])) == 30
 
@@ -132,9 +130,8 @@ def test_a_thousand_claims_at_once_are_not_too_deep() -> None:
     assert asked.allocate(node(), [*claims, claim(exactly("r"), name="c")]) is None
 
 
-def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_MAX_STEPS", 3)
-    asked = allocator(resource_slice(*alike(8)))
+def test_a_search_without_end_is_given_up() -> None:
+    asked = allocator(resource_slice(*alike(8)), max_steps=3)
     with pytest.raises(SearchLimitError, match="claim team/c: gave up after 3 steps") as raised:
         asked.allocate(node(), [claim(exactly("r", 8))])
     assert raised.value.kind == "node"

@@ -11,7 +11,7 @@ import pytest
 
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_manifest_text
-from driver.allocator import Allocator, search
+from driver.allocator import Allocator
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
 from driver.api.validation import validate_claim, with_defaults
@@ -34,13 +34,12 @@ def allocated(inventory: Inventory, pairs: PairsRequest) -> list[dict[str, str]]
     claim = with_defaults(ResourceClaim(metadata=metadata, spec=claim_spec(pairs)))
     assert validate_claim(claim) == ()
     node = Node(metadata=ObjectMeta(name=inventory.node))
-    found = Allocator(resource_slices(inventory), CLASSES).allocate(node, [claim])
+    found = Allocator(resource_slices(inventory), CLASSES, max_steps=MOST_STEPS).allocate(node, [claim])
     return None if found is None else [result.to_wire() for result in found[0].devices.results]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_groups_are_as_near_as_the_machine_has_them(case: JointCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_MAX_STEPS", MOST_STEPS)
+def test_groups_are_as_near_as_the_machine_has_them(case: JointCase) -> None:
     results = allocated(case.inventory, case.pairs)
 
     assert case.is_met(results), results and case.came_out(results)
