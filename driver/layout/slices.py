@@ -84,8 +84,8 @@ def resource_slices(  # noqa: PLR0913 - all by name
     GPUs' counters come last.
 
     A GPU has counters exactly where not all of its published devices can be in use at once. A device that must not be
-    given stays where it is, with a taint: the order of allocation is a matter of hardware. Only partitions of GPUs that
-    nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
+    given stays where it is, with a taint: the order of allocation is a matter of hardware. Only the other modes of GPUs
+    that nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
 
     Args:
         inventory: The node.
@@ -289,7 +289,8 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         )
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
-    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names <= hardware.closed)
+    shared_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names(ratio=False) <= hardware.closed)
+    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names(ratio=True) <= hardware.closed)
     devices = chain(
         (device for of_gpu in gpu_devices for device in of_gpu.whole()),
         (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
@@ -299,7 +300,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
             for vf in vfs_in_order([offer.vfs for offer in ordered_nics])
         ),
         (fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
-        (device for of_gpu in gpu_devices for device in of_gpu.ratio()),
+        (device for of_gpu in shared_first for device in of_gpu.ratio()),
         (device for of_gpu in partitioned_first for device in of_gpu.partitions()),
     )
     return chunks(_bounded(devices), [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
