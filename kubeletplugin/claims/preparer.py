@@ -223,10 +223,11 @@ class Preparer:
         if not wanted:
             raise _unprepared(reference)
         left = self._effects.left_on(reference.uid, state)
-        decision = self._decided(claim, state, left)
+        held = self._held(state)
+        decision = self._decided(claim, state, held, left)
         # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
         # is planned anew, and refused then.
-        refuse_overlap(reference, decision.held_devices, self._held(state))
+        refuse_overlap(reference, decision.held_devices, held)
         targets = frozenset((*(use.gpu for use in decision.uses), *(use.vf or use.nic for use in decision.nic_uses)))
         if not (
             decision.effects
@@ -243,12 +244,14 @@ class Preparer:
             # Well or not: undone is what the claim's entry, if there is one now, does not have.
             self._effects.settle(reference, state)
 
-    def _decided(self, claim: AllocatedClaim, state: OpenStore, left: frozenset[str]) -> Decision:
+    def _decided(
+        self, claim: AllocatedClaim, state: OpenStore, held: Sequence[HeldDevice], left: frozenset[str]
+    ) -> Decision:
         """Decide how to prepare a claim, with VFs on which nothing is left, as long as there are any."""
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
-        nics = nics_beside(uid, self._held(state), former.held_devices if former else ())
+        nics = nics_beside(uid, held, former.held_devices if former else ())
         if left:
             try:
                 return self._planner.decide(claim, inventory, nics.with_taken(left))
