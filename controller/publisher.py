@@ -71,7 +71,7 @@ class PublisherOptions:
         grace_s: After how long without a heartbeat they are deleted.
         resync_s: How often everything is reconciled although nothing changed.
         gpu_layout: The layout of GPUs; None for the one that fits the cluster (:mod:`driver.modes.rule`).
-        mig_gpus_ahead: Of how many free GPUs of a node MIG partitions are published ahead of demand, in the layout
+        mig_gpus_ahead: How many free GPUs of a node are published in all their modes ahead of demand, in the layout
             ``lean``.
         closed_s: How long a device is closed before it may leave the slices (:mod:`driver.modes.transition`).
         list_claims_every_s: How often claims are listed to find out whether such devices are free, at most.
@@ -216,7 +216,7 @@ class Publisher:
             api,
             informers=self._informers,
             policies=lambda: self._policies.now,
-            features=self._features,
+            modes_follow_demand=self._modes_follow_demand,
             stop=self._stop,
             pause=self._wait_for_slices,
             pace=self._device_pace,
@@ -359,6 +359,10 @@ class Publisher:
     def _check_layout(self) -> None:
         if self._layout.take_change():
             self._enqueue_all()
+
+    def _modes_follow_demand(self) -> bool:
+        """Return whether each GPU can be had in any mode that the policies offer, at once or soon."""
+        return self._layout.now.layout is Layout.FULL or (self._explanations is not None and self._features.has_taints)
 
     def _use_changed(self, node: str) -> None:
         if self._modes.claims_changed(node):

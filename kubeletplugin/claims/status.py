@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
 from kubeletplugin.claims.device_status import device_statuses, is_published
 from kubeletplugin.internal_errors import InternalError, guarded, summary
