@@ -347,10 +347,8 @@ class DemandRound:
 
     def _set_of(self, now: NodeNow, node: str, gpu: GpuModes, chosen: frozenset[DeviceName]) -> frozenset[DeviceName]:
         """Return all that should be published of a GPU, of which pods have chosen some devices."""
-        if self._layout is not Layout.ONE:
-            return frozenset(gpu.names)
-        if any(gpu.mode_of(name) != "mig" for name in chosen):
-            return chosen
+        if self._layout is not Layout.ONE or any(gpu.mode_of(name) != "mig" for name in chosen):
+            return chosen  # beside what is published, where that is not one mode at a time
         former = self._former_set(node, gpu.gpu)
         preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
         partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
