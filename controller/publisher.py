@@ -357,7 +357,8 @@ class Publisher:
             self._enqueue_all()
 
     def _check_layout(self) -> None:
-        if self._layout.take_change():
+        # At the start everything is due anyway.
+        if self._layout.take_change() and self._resynced is not None:
             self._enqueue_all()
 
     def _modes_follow_demand(self) -> bool:
