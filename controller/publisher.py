@@ -37,7 +37,7 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S
-from driver.objects import node_label
+from driver.objects.names import node_label
 
 __all__ = ["BackgroundWork", "DemandWork", "Publisher", "PublisherOptions"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
-from driver.objects import ClaimAllocation
+from driver.objects.claims import ClaimAllocation
 
 __all__ = ["AllocationIndex"]
 

@@ -39,7 +39,9 @@ from driver.adapters.kubernetes.resources import (
     RESOURCE_SLICES,
     JsonObject,
 )
-from driver.objects import NODE_LABEL, ClaimAllocation, PodConsumer, node_label
+from driver.objects.claims import ClaimAllocation
+from driver.objects.consumers import PodConsumer
+from driver.objects.names import NODE_LABEL, node_label
 
 __all__ = ["ClusterInformers"]
 

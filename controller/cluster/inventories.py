@@ -14,8 +14,8 @@ from driver.adapters.kubernetes.resources import JsonObject
 from driver.errors import InputError
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.objects import inventory_of, parse_node_inventory
 from driver.objects.health import node_health
+from driver.objects.inventories import inventory_of, parse_node_inventory
 
 __all__ = ["InventoryCache", "StoredInventory", "Unreadable"]
 

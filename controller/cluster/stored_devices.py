@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.objects import NODE_LABEL
 from driver.objects.device_conditions import DEGRADED, HEALTHY
+from driver.objects.names import NODE_LABEL
 
 __all__ = [
     "DIGEST_ANNOTATION",

@@ -10,9 +10,10 @@ from typing import Final
 from controller.cluster.packed import packed
 from controller.cluster.pending_annotations import own_annotations
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.objects import claim_allocations, pod_consumers
+from driver.objects.claims import claim_allocations
+from driver.objects.consumers import pod_consumers
 from driver.objects.extended_resources import extended_amounts
-from driver.objects.health import PREPARE_CONDITIONS
+from driver.objects.faults import PREPARE_CONDITIONS
 
 __all__ = [
     "HEALTH",

@@ -12,8 +12,7 @@ from driver.model.devices import Device, DeviceName, Gpu, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
 from driver.modes.gpu import known_modes
-from driver.objects import DeviceOffer
-from driver.objects.device_amounts import NOT_OFFERED
+from driver.objects.device_amounts import NOT_OFFERED, DeviceOffer
 
 __all__ = ["DeviceOffers", "device_offers"]
 

@@ -12,7 +12,8 @@ from controller.cluster.stored_devices import ContainersByPod
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import PODS, JsonObject
-from driver.objects import ClaimAllocation, PodConsumer
+from driver.objects.claims import ClaimAllocation
+from driver.objects.consumers import PodConsumer
 
 __all__ = ["PodContainers", "container_uses"]
 

@@ -34,15 +34,12 @@ from driver.adapters.kubernetes.resources import DEVICES, JsonObject
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.rootport_v1alpha1 import MAX_PODS, Device, DevicePod, DeviceStatus
 from driver.errors import InputError
-from driver.layout import left_out
+from driver.layout.left_out import left_out
 from driver.model.inventory import Inventory
-from driver.objects import (
-    ClaimAllocation,
-    device_object_name,
-    device_objects,
-    device_statuses,
-)
-from driver.objects.device_statuses import AllocationPods
+from driver.objects.claims import ClaimAllocation
+from driver.objects.device_statuses import AllocationPods, device_statuses
+from driver.objects.devices import device_objects
+from driver.objects.names import device_object_name
 from driver.status.cluster import NodeReadiness, readiness
 from driver.status.overview import ReadyState
 

@@ -21,7 +21,7 @@ from typing import Final
 from controller.cluster.packed import compress, decompress
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.rootport_v1alpha1 import Device, DeviceStatus
-from driver.objects import node_label
+from driver.objects.names import node_label
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, device_overview
 
 __all__ = ["Changes", "Overview"]

@@ -30,7 +30,7 @@ from controller.slices.taints import TaintTimes, taint_times, timed
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.resource_v1 import API_VERSION, ResourcePool, ResourceSlice, ResourceSliceSpec
-from driver.layout import slice_name
+from driver.layout.names import slice_name
 
 __all__ = [
     "AcceptedLoss",

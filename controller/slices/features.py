@@ -18,7 +18,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import InvalidError
 from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
 from driver.api.resource_v1 import API_VERSION
-from driver.layout import slice_name
+from driver.layout.names import slice_name
 
 __all__ = ["SliceFeatures"]
 

@@ -23,7 +23,8 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import ResourceSlice
 from driver.errors import InputError
-from driver.layout import left_out_notes, resource_slices
+from driver.layout.left_out import left_out_notes
+from driver.layout.slices import resource_slices
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.health import CANNOT_PREPARE_TAINT, NodeHealth
 from driver.model.inventory import Inventory

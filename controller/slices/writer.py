@@ -28,7 +28,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, ApiServerError, NotFoundError
 from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
 from driver.api.resource_v1 import ResourceSlice
-from driver.layout import slice_name
+from driver.layout.names import slice_name
 
 __all__ = ["NameTakenError", "SliceWriter"]
 

@@ -8,6 +8,7 @@ from pydantic import Field, StrictInt, ValidationInfo, field_validator, model_va
 from pydantic_core import PydanticCustomError
 
 from driver.api import API_VERSION
+from driver.api.gpu_modes import ALL_MODES, GpuMode
 from driver.api.policies import (
     AmountSteps,
     ExtraAttribute,
@@ -21,7 +22,6 @@ from driver.api.validation.wording import PLAIN_ERROR
 __all__ = [
     "DEFAULT_POLICIES",
     "ExtraGpuAttribute",
-    "GpuMode",
     "GpuPolicies",
     "GpuPolicy",
     "MemorySteps",
@@ -34,9 +34,6 @@ _HUNDRED: Final = 100
 
 _Percent: TypeAlias = Annotated[StrictInt, Field(ge=1, le=_HUNDRED)]
 
-GpuMode: TypeAlias = Literal["gpu", "gpu-ratio", "mig"]
-"""A way in which a GPU is given: the type of the device that is published for it."""
-
 ShareStrategy: TypeAlias = Literal["timeSlicing", "mps", "hamiCore"]
 """How containers share a GPU (``GpuConfig.sharing.strategy``); ``exclusive`` is no sharing."""
 
@@ -45,7 +42,6 @@ TimeSliceLength: TypeAlias = Literal["Default", "Short", "Medium", "Long"]
 
 _ALL_STRATEGIES: Final[tuple[ShareStrategy, ...]] = ("timeSlicing", "mps", "hamiCore")
 _ALL_INTERVALS: Final[tuple[TimeSliceLength, ...]] = ("Default", "Short", "Medium", "Long")
-_ALL_MODES: Final[tuple[GpuMode, ...]] = ("gpu", "gpu-ratio", "mig")
 
 
 class PercentSteps(PolicyObject):
@@ -107,7 +103,7 @@ class GpuPolicy(PolicyForModels):
         time_slicing_intervals: The intervals that claims with time slices may have, the preferred one first.
     """
 
-    modes: Annotated[tuple[GpuMode, ...], Field(min_length=1)] = _ALL_MODES
+    modes: Annotated[tuple[GpuMode, ...], Field(min_length=1)] = ALL_MODES
     core: PercentSteps = PercentSteps()
     memory: MemorySteps = MemorySteps()
     memory_ratio: PercentSteps = PercentSteps()

@@ -6,24 +6,27 @@ The plugin writes it, the controller and users' programs read it. Fields that a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field
-
-from driver.api import API_VERSION
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import Wire
-from driver.api.rootport_v1alpha1 import DeviceMode
+from driver.api.strict import rule
 
-__all__ = ["ISOLATED", "KIND", "PreparedDeviceData", "PreparedIsolation", "device_key"]
+__all__ = ["ISOLATED", "KIND", "DeviceMode", "PreparedDeviceData", "PreparedIsolation", "device_key"]
 
 KIND: Final = "PreparedDevice"
+
+_VERSION: Final = "rootport.dev/v1alpha1"
 
 ISOLATED: Final = "Isolated"
 """The condition's type: whether a program that uses the GPU in the usual way is kept within the claim's share."""
 
+DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
+"""How a device is given; :class:`driver.api.rootport_v1alpha1.DeviceStatus` describes each."""
 
-class PreparedIsolation(Wire):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedIsolation:
     """Whether the share's limits hold.
 
     Attributes:
@@ -32,14 +35,15 @@ class PreparedIsolation(Wire):
         version: The enforcer's version; None if it has none.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    WIRE: ClassVar[bool] = True
 
     state: Literal["enforced", "advisory"]
     by: str
     version: str | None = None
 
 
-class PreparedDeviceData(Wire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedDeviceData:
     """One device that is prepared for a claim: a GPU or a part of one, or a function of an RDMA NIC.
 
     Attributes:
@@ -59,7 +63,7 @@ class PreparedDeviceData(Wire):
             by their names in the pool; ``PIX`` to ``SYS``, as in ``nvidia-smi topo -m``. None without such.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    WIRE: ClassVar[bool] = True
 
     api_version: Literal["rootport.dev/v1alpha1"]
     kind: Literal["PreparedDevice"]
@@ -68,26 +72,24 @@ class PreparedDeviceData(Wire):
     core: int | None = None
     memory: Quantity | None = None
     isolation: PreparedIsolation | None = None
-    mig_uuid: str | None = Field(default=None, alias="migUUID")
+    mig_uuid: str | None = rule(default=None, name="migUUID")
     nic: str | None = None
     vf: str | None = None
     bandwidth: Quantity | None = None
-    distances: dict[str, str] | None = None
+    distances: Mapping[str, str] | None = None
 
     @classmethod
     def of_nic(
         cls, *, nic: str | None, vf: str | None, bandwidth: int | None, distances: Mapping[str, str]
     ) -> PreparedDeviceData:
         """Return the data of a function of a NIC, with its header."""
-        return cls.model_validate(
-            {
-                "api_version": API_VERSION,
-                "kind": KIND,
-                "nic": nic,
-                "vf": vf,
-                "bandwidth": None if bandwidth is None else Quantity.of(bandwidth),
-                "distances": dict(distances) or None,
-            }
+        return cls(
+            api_version=_VERSION,
+            kind=KIND,
+            nic=nic,
+            vf=vf,
+            bandwidth=None if bandwidth is None else Quantity.of(bandwidth),
+            distances=dict(distances) or None,
         )
 
     @classmethod
@@ -103,18 +105,16 @@ class PreparedDeviceData(Wire):
         distances: Mapping[str, str],
     ) -> PreparedDeviceData:
         """Return the data of a GPU or a part of one, with its header."""
-        return cls.model_validate(
-            {
-                "api_version": API_VERSION,
-                "kind": KIND,
-                "gpu": gpu,
-                "mode": mode,
-                "core": core,
-                "memory": None if memory_bytes is None else Quantity.of(memory_bytes, binary=True),
-                "isolation": isolation,
-                "mig_uuid": mig_uuid,
-                "distances": dict(distances) or None,
-            }
+        return cls(
+            api_version=_VERSION,
+            kind=KIND,
+            gpu=gpu,
+            mode=mode,
+            core=core,
+            memory=None if memory_bytes is None else Quantity.of(memory_bytes, binary=True),
+            isolation=isolation,
+            mig_uuid=mig_uuid,
+            distances=dict(distances) or None,
         )
 
 

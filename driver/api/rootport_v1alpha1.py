@@ -14,16 +14,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
 
+from driver.api.bounds import MAX_DEVICES, MAX_FAULTS, MAX_NOTE_LENGTH, MAX_NOTES
+from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta, Wire
 
 __all__ = [
     "MAX_ALLOCATIONS",
-    "MAX_DEVICES",
-    "MAX_FAULTS",
     "MAX_NEAR",
-    "MAX_NOTES",
-    "MAX_NOTE_LENGTH",
     "MAX_PODS",
     "Condition",
     "Device",
@@ -33,7 +31,6 @@ __all__ = [
     "DeviceFault",
     "DeviceFragment",
     "DeviceIsolation",
-    "DeviceMode",
     "DevicePartition",
     "DevicePod",
     "DeviceSpec",
@@ -56,26 +53,14 @@ __all__ = [
     "RdmaVf",
 ]
 
-MAX_NOTES: Final = 256
-"""How many notes a NodeInventory holds."""
-
-MAX_NOTE_LENGTH: Final = 1024
-"""How many characters a note has at most."""
-
 MAX_NEAR: Final = 32
 """How many near devices a Device names: as many GPUs as NVIDIA's driver attaches."""
 
 MAX_ALLOCATIONS: Final = 256
 """How many allocations a Device names; shares are of at least one percent."""
 
-MAX_FAULTS: Final = 512
-"""How many faults a NodeInventory names; the mildest beyond that are left out."""
-
 MAX_PODS: Final = 16
 """How many pods of one allocation a Device names."""
-
-MAX_DEVICES: Final = 3072
-"""How many GPUs, NICs, VFs and FPGAs a NodeInventory has, all in all: 16 NICs may have 190 VFs each."""
 
 # NVIDIA's driver attaches 32 GPUs at most (NV_MAX_DEVICES of open-gpu-kernel-modules, nvlimits.h).
 _MAX_GPUS: Final = 64
@@ -138,8 +123,6 @@ MemorySize: TypeAlias = Annotated[
     Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY}),
 ]
 """Memory, written in Mi where it is a whole number of them: a column of ``kubectl get`` has one unit then."""
-DeviceMode: TypeAlias = Literal["whole", "shared", "ratio", "mig"]
-"""How a device is given; :class:`DeviceStatus` describes each."""
 NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
 Bandwidth: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
 """Bits per second."""

@@ -4,8 +4,9 @@ A field has the type that its class names, with nothing converted; what the clas
 mistakes come at once, each with its field. A class may have ``str``, ``int``, ``bool``, ``datetime``, quantities, enums
 and ``Literal`` of strings or numbers, tuples, mappings by strings, other dataclasses, any of them or None, and a union
 of dataclasses that differ in the ``Literal`` of their field ``kind``. :func:`rule` gives a field's name and bounds. A
-class with the class variable ``WIRE`` is read as Kubernetes writes: names in camelCase, and null means absent. A class
-method ``refused`` with a field's name and the fields read before it returns why the field cannot be there at all.
+class with the class variable ``WIRE`` is read and written as Kubernetes does it: names in camelCase, null means absent,
+and defaults are left out. A class method ``refused`` with a field's name and the fields read before it returns why the
+field cannot be there at all.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class _Rule:
 def rule(
     *,
     default: Any = MISSING,
+    factory: Any = MISSING,
     name: str | None = None,
     least: float | datetime | None = None,
     most: float | datetime | None = None,
@@ -69,6 +71,7 @@ def rule(
 
     Args:
         default: The field's default; none if it is left out.
+        factory: Makes the default, where that is a mapping.
         name: Its name in JSON, where that does not follow from the class.
         least: The least number.
         most: The largest number.
@@ -85,6 +88,8 @@ def rule(
         pattern=None if pattern is None else re.compile(pattern, re.ASCII),
         check=check,
     )
+    if factory is not MISSING:
+        return dataclass_field(default_factory=factory, metadata={_RULE: made})
     return dataclass_field(default=default, metadata={_RULE: made})
 
 
@@ -132,7 +137,10 @@ def write(value: object) -> Any:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value):
         kind: Any = type(value)
-        return {name: write(getattr(value, attribute)) for attribute, name in _names(kind).items()}
+        items = {attribute: getattr(value, attribute) for attribute in _names(kind)}
+        if getattr(kind, "WIRE", False):
+            items = {attribute: item for attribute, item in items.items() if not _is_default(kind, attribute, item)}
+        return {_names(kind)[attribute]: write(item) for attribute, item in items.items()}
     return str(value)
 
 
@@ -242,6 +250,12 @@ def _class(cls: Any, value: Any, path: str, reading: _Reading) -> Any:
     if len(reading.errors) > before:
         return _BAD
     return cls(**found)
+
+
+def _is_default(cls: Any, attribute: str, value: Any) -> bool:
+    item = cls.__dataclass_fields__[attribute]
+    has_one = item.default is not MISSING or item.default_factory is not MISSING
+    return has_one and value == _default(cls, attribute)
 
 
 def _default(cls: Any, attribute: str) -> Any:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from driver import DRIVER_NAME
+from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device as SliceDevice
 from driver.api.resource_v1 import DeviceRequestAllocationResult
-from driver.api.rootport_v1alpha1 import DeviceMode
 from driver.cli.amounts import gibibytes
 from driver.cli.nic_usage import bandwidth_share, vf_share
 from driver.layout import attributes

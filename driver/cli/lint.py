@@ -24,7 +24,7 @@ from driver.errors import InputError, RootportError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.known.vocabulary import Vocabulary
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
 from driver.model.inventory import Inventory

@@ -18,7 +18,7 @@ from driver.api.resource_v1 import (
     ResourceClaimTemplate,
     ResourceClaimTemplateSpec,
 )
-from driver.api.validation import validate_claim, validate_claim_template
+from driver.api.validation.claims import validate_claim, validate_claim_template
 from driver.cli.machines import Machines, machine_options
 from driver.cli.options import output_option, refuse_small_amount
 from driver.cli.output import to_json, to_yaml

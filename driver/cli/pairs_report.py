@@ -11,9 +11,9 @@ from rich.console import Console
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import AllocationError, Allocator
 from driver.api.resource_v1 import DeviceClass, DeviceRequestAllocationResult, Node, ObjectMeta, ResourceClaim
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.cli.render import console, table
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceType
 from driver.model.distance import distance
 from driver.model.inventory import Inventory, InventorySource

@@ -20,7 +20,7 @@ from driver.cli.render import console, device_summary, pcie_tree, print_trimmed
 from driver.cli.simulation_files import cdi_path
 from driver.cli.simulation_why import print_why
 from driver.explain.reasons import Reason
-from driver.layout import left_out_notes
+from driver.layout.left_out import left_out_notes
 from driver.model.devices import DeviceName, DeviceType
 from driver.model.inventory import Inventory
 from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, whole_device

@@ -14,8 +14,9 @@ from driver.api.resource_v1 import ResourceSlice
 from driver.cli.machines import Machines, machine_options
 from driver.cli.options import output_option, policies_options
 from driver.cli.output import print_note, to_json, to_yaml, yaml_stream
-from driver.layout import left_out_notes, resource_slices
+from driver.layout.left_out import left_out_notes
 from driver.layout.price import Price, price
+from driver.layout.slices import resource_slices
 from driver.modes.free_node import free_node
 from driver.modes.rule import MOST_NODES_FULL, Layout
 

@@ -70,7 +70,7 @@ class HealthEngine:
             key = found.device, found.reason
             known = self._faults.get(key)
             if found.xid is not None and found.last <= now and (known is None or known.last < found.last):
-                self._faults[key] = found if known is None else found.model_copy(update={"since": known.since})
+                self._faults[key] = found if known is None else replace(found, since=known.since)
                 self._forget_surplus(found.device)
         for device, at in history.away.items():
             if at <= now:

@@ -5,13 +5,14 @@ One versioned JSON document. A reboot ends all of it: every device was reset the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
-
-from driver.api.validation.wording import first_error
+from driver.api.strict import read, rule, write
+from driver.bounded_json import parse_json
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault
 
@@ -19,10 +20,10 @@ __all__ = ["HISTORY_VERSION", "FaultHistory", "KnownFault", "UnreadableHistoryEr
 
 HISTORY_VERSION: Final = 1
 
+_T = TypeVar("_T")
 # With times beyond these no time can be reckoned: a difference to now, added once more, would leave the calendar.
-_Moment: TypeAlias = Annotated[
-    AwareDatetime, Field(ge=datetime(1900, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
-]
+_EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 _MAX_RETURNED: Final = 16  # more than are written; the hold is doubled with each
 
 
@@ -30,12 +31,22 @@ class UnreadableHistoryError(ValueError):
     """The document is not what this version can read; the message says why."""
 
 
-class _Model(BaseModel):
-    # What a newer version of the same format adds is left out.
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+def _reckonable(value: _T, _fields: Mapping[str, Any]) -> _T:
+    """Refuse times, in a list, a mapping, or a mapping of lists, that are out of bounds."""
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mapping):
+            stack += item.values()
+        elif isinstance(item, tuple):
+            stack += item
+        elif not _EARLIEST <= item <= _LATEST:
+            raise ValueError(f"must be from {_EARLIEST:%Y} to {_LATEST:%Y}")
+    return value
 
 
-class KnownFault(_Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFault:
     """A fault that is there, or that was there not long ago.
 
     Attributes:
@@ -52,14 +63,14 @@ class KnownFault(_Model):
     device: DeviceName
     reason: str
     effect: Effect
-    since: _Moment
+    since: datetime = rule(check=_reckonable)
     message: str
     xid: int | None = None
-    last: _Moment
+    last: datetime = rule(check=_reckonable)
     sightings: int = 1
-    away_since: _Moment | None = None
-    returned: Annotated[tuple[_Moment, ...], Field(max_length=_MAX_RETURNED)] = ()
-    is_reported: bool = Field(default=True, alias="told")
+    away_since: datetime | None = rule(default=None, check=_reckonable)
+    returned: tuple[datetime, ...] = rule(default=(), longest=_MAX_RETURNED, check=_reckonable)
+    is_reported: bool = rule(default=True, name="told")
 
     @property
     def fault(self) -> Fault:
@@ -68,17 +79,17 @@ class KnownFault(_Model):
 
     def moved_back(self, by: timedelta, now: datetime) -> KnownFault:
         """Return the same for a clock that was set back, to now."""
-        return self.model_copy(
-            update={
-                "since": min(self.since, now.replace(microsecond=0)),
-                "last": self.last - by,
-                "away_since": self.away_since and self.away_since - by,
-                "returned": tuple(moment - by for moment in self.returned),
-            }
+        return replace(
+            self,
+            since=min(self.since, now.replace(microsecond=0)),
+            last=self.last - by,
+            away_since=self.away_since and self.away_since - by,
+            returned=tuple(moment - by for moment in self.returned),
         )
 
 
-class FaultHistory(_Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultHistory:
     """All that is remembered.
 
     Attributes:
@@ -92,8 +103,8 @@ class FaultHistory(_Model):
     version: Literal[1] = HISTORY_VERSION
     boot_id: str = ""
     faults: tuple[KnownFault, ...] = ()
-    away: Mapping[DeviceName, _Moment] = {}
-    downs: Mapping[str, tuple[_Moment, ...]] = {}
+    away: Mapping[DeviceName, datetime] = rule(factory=dict, check=_reckonable)
+    downs: Mapping[str, tuple[datetime, ...]] = rule(factory=dict, check=_reckonable)
 
     def latest(self) -> datetime | None:
         """Return the latest moment in it, or None."""
@@ -125,7 +136,7 @@ class FaultHistory(_Model):
 
 def to_json(history: FaultHistory) -> bytes:
     """Return the document."""
-    return history.model_dump_json(indent=1, by_alias=True).encode() + b"\n"
+    return json.dumps(write(history), indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def from_json(content: bytes, *, boot_id: str) -> FaultHistory:
@@ -135,9 +146,9 @@ def from_json(content: bytes, *, boot_id: str) -> FaultHistory:
         UnreadableHistoryError: It is not such a document, or of a later version.
     """
     try:
-        found = FaultHistory.model_validate_json(content)
-    except ValidationError as error:
-        raise UnreadableHistoryError(first_error(error, with_input=False)) from None
+        found = read(FaultHistory, parse_json(content, max_bytes=len(content)), ignore_unknown=True)
+    except ValueError as error:
+        raise UnreadableHistoryError(str(error)) from None
     return found if found.boot_id == boot_id else FaultHistory(boot_id=boot_id)
 
 

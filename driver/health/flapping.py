@@ -6,7 +6,7 @@ controller write the slices of the node each time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -66,18 +66,17 @@ def seen(fault: Fault, known: KnownFault | None, now: datetime, *, needed: int =
     came_back = known.away_since is not None and (known.is_reported or known.sightings >= needed)
     sightings = min(needed, (0 if known.away_since is not None else known.sightings) + 1)
     is_reported = known.is_reported or sightings >= needed
-    return known.model_copy(
-        update={
-            "effect": fault.effect,
-            "message": fault.message,
-            # A state that is held has been there all the time, as far as others see.
-            "since": known.since if known.is_reported else fault.since,
-            "last": now,
-            "sightings": sightings,
-            "away_since": None,
-            "returned": (*_recent(known, now), now)[-_MAX_RETURNS:] if came_back else _recent(known, now),
-            "is_reported": is_reported,
-        }
+    return replace(
+        known,
+        effect=fault.effect,
+        message=fault.message,
+        # A state that is held has been there all the time, as far as others see.
+        since=known.since if known.is_reported else fault.since,
+        last=now,
+        sightings=sightings,
+        away_since=None,
+        returned=(*_recent(known, now), now)[-_MAX_RETURNS:] if came_back else _recent(known, now),
+        is_reported=is_reported,
     )
 
 
@@ -89,18 +88,17 @@ def not_seen(known: KnownFault, damping: Damping, now: datetime) -> KnownFault |
         return None
     if over and known.reason in _NO_HOLD:
         return None
-    return known.model_copy(
-        update={
-            "away_since": away_since,
-            "is_reported": known.is_reported and not over,
-            "returned": _recent(known, now),
-        }
+    return replace(
+        known,
+        away_since=away_since,
+        is_reported=known.is_reported and not over,
+        returned=_recent(known, now),
     )
 
 
 def not_shown(known: KnownFault) -> KnownFault:
     """Return the state after a reading that cannot show it, which does not count as staying away."""
-    return known.model_copy(update={"away_since": None}) if known.is_reported else known
+    return replace(known, away_since=None) if known.is_reported else known
 
 
 def _recent(known: KnownFault, now: datetime) -> tuple[datetime, ...]:

@@ -154,7 +154,7 @@ LINK_SPEED: Final = "linkSpeed"
 LINK_STATE: Final = "linkState"
 """String: as the kernel writes it, in lower case: ``active``, ``down``, ``init``, ``armed``. Of several ports
 ``active`` if one is, else the first port's. Of VFs, their NIC's. What has no active port is tainted as well
-(:data:`driver.layout.nic_devices.LINK_DOWN`)."""
+(:data:`driver.layout.names.LINK_DOWN`)."""
 
 GUID: Final = "guid"
 """String: of NICs, the first port's GUID, ``0002:c903:00a1:b2c3``. A VF's may be set for a claim."""

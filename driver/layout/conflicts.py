@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.api.gpu_modes import GpuMode
+from driver.api.gpu_policies import GpuPolicy
 from driver.layout.counters import Scarce, fit_together, scarce_things
 from driver.layout.offers import GpuOffer, all_modes
 from driver.model.devices import DeviceName, Gpu
@@ -84,7 +85,7 @@ def gpu_modes(gpu: Gpu, policy: GpuPolicy) -> GpuModes:
         gpu: The GPU.
         policy: The rules for it.
     """
-    offer = all_modes(gpu, policy)
+    offer = all_modes(gpu)
     by_mode = _by_mode(offer)
     return GpuModes(
         gpu=gpu.name,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from driver import DRIVER_NAME
-from driver.api import resource_v1
 from driver.layout import attributes
-from driver.layout.values import identifier, number, text, version
+from driver.layout.neighbours import link_domains
+from driver.layout.values import Value, identifier, number, text, version
 from driver.model.devices import (
     Device,
     DeviceType,
@@ -20,11 +20,13 @@ from driver.model.devices import (
     RdmaPort,
     RdmaVf,
 )
-from driver.model.parts import GpuRatio, MigPartition, RdmaVfPool
+from driver.model.inventory import Inventory
+from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices
 from driver.model.pci import PciAddress, is_standard_bus_id
 
 __all__ = [
-    "fpga_device",
+    "device_attributes",
+    "fpga_attributes",
     "gpu_attributes",
     "link_state",
     "nic_attributes",
@@ -35,10 +37,41 @@ __all__ = [
     "vf_attributes",
 ]
 
-_Attributes: TypeAlias = dict[str, resource_v1.DeviceAttribute | None]
-_Present: TypeAlias = dict[str, resource_v1.DeviceAttribute]
+_Attributes: TypeAlias = dict[str, Value | None]
+_Present: TypeAlias = dict[str, Value]
 
 _ACTIVE: Final = "active"
+
+
+def device_attributes(inventory: Inventory, names: Collection[str]) -> dict[str, Mapping[str, Value]]:
+    """Return the attributes of some devices as they are published, or would be, without laying out the whole node.
+
+    Args:
+        inventory: The node.
+        names: Of devices, VF pools and GPUs' parts; those that the node does not have are passed over.
+    """
+    domains = link_domains(inventory.gpus)
+    nics = {nic.address: nic for nic in inventory.nics}
+    netns_mode = inventory.rdma_netns_mode
+
+    def attributes(device: AllocatableDevice) -> Mapping[str, Value]:
+        match device:
+            case Gpu():
+                return gpu_attributes(device, domains=domains)
+            case GpuRatio():
+                return ratio_attributes(device, domains=domains)
+            case MigPartition():
+                return partition_attributes(device)
+            case RdmaNic():
+                return nic_attributes(device, netns_mode=netns_mode)
+            case RdmaVf():
+                return vf_attributes(device, nic=nics[device.parent], netns_mode=netns_mode)
+            case RdmaVfPool():
+                return pool_attributes(device, netns_mode=netns_mode)
+            case Fpga():
+                return fpga_attributes(device)
+
+    return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
 
 
 def gpu_attributes(gpu: Gpu, *, domains: Mapping[PciAddress, PciAddress]) -> _Present:
@@ -120,9 +153,9 @@ def pool_attributes(pool: RdmaVfPool, *, netns_mode: RdmaNetnsMode | None) -> _P
     )
 
 
-def fpga_device(fpga: Fpga) -> resource_v1.Device:
-    """Return the published device of an FPGA."""
-    return resource_v1.Device(name=fpga.name, attributes=_present(_common(fpga, fpga.vendor)))
+def fpga_attributes(fpga: Fpga) -> _Present:
+    """Return the attributes of an FPGA."""
+    return _present(_common(fpga, fpga.vendor))
 
 
 def link_state(function: RdmaFunction) -> str | None:

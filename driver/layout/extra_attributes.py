@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
-from driver.api.policies import ExtraAttribute
-from driver.api.resource_v1 import DeviceAttribute
+from driver.layout.values import Value
+
+if TYPE_CHECKING:
+    from driver.api.policies import ExtraAttribute
 
 __all__ = ["with_extra"]
 
-_NOTHING: Final[Mapping[str, DeviceAttribute]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
 
 
 def with_extra(
-    own: dict[str, DeviceAttribute],
+    own: dict[str, Value],
     extra: Sequence[ExtraAttribute],
-    not_published: Mapping[str, DeviceAttribute] = _NOTHING,
-) -> dict[str, DeviceAttribute]:
+    not_published: Mapping[str, Value] = _NOTHING,
+) -> dict[str, Value]:
     """Add to a device's attributes those of its policy: each has the value of one of its own, under another name.
 
     An attribute whose source the device does not have is absent, as the source is.

@@ -15,7 +15,6 @@ from driver.api.resource_v1 import (
     Counter,
     CounterSet,
     Device,
-    DeviceAttribute,
     DeviceCapacity,
     DeviceCounterConsumption,
 )
@@ -24,6 +23,8 @@ from driver.layout.capacities import in_steps, one_each
 from driver.layout.devices import gpu_attributes, partition_attributes, partition_gpu_attributes, ratio_attributes
 from driver.layout.extra_attributes import with_extra
 from driver.layout.offers import GpuOffer, memory_of
+from driver.layout.published import published
+from driver.layout.values import Value
 from driver.model.devices import DeviceName
 from driver.model.pci import PciAddress
 
@@ -80,12 +81,12 @@ class GpuDevices:
         counters = self.offer.counters
         for partition in self.offer.partitions:
             memory = Quantity.of(partition.profile.memory_bytes, binary=True)
-            published = partition_attributes(partition)
+            values = partition_attributes(partition)
             if extra := self.policy.extra_attributes:
-                published = with_extra(published, extra, partition_gpu_attributes(partition, domains=self.domains))
+                values = with_extra(values, extra, partition_gpu_attributes(partition, domains=self.domains))
             yield Device(
                 name=partition.name,
-                attributes=published,
+                attributes=published(values),
                 capacity={attributes.MEMORY: DeviceCapacity(value=memory)},
                 consumes_counters=self._consumes(None if counters is None else counters.of_partition(partition)),
             )
@@ -95,13 +96,11 @@ class GpuDevices:
         if self.offer.counters is not None and self.counter_set is not None:
             yield CounterSet(name=self.counter_set, counters=_counters(self.offer.counters.totals))
 
-    def _shareable(
-        self, name: str, published: dict[str, DeviceAttribute], capacity: dict[str, DeviceCapacity]
-    ) -> Device:
+    def _shareable(self, name: str, values: dict[str, Value], capacity: dict[str, DeviceCapacity]) -> Device:
         counters = self.offer.counters
         return Device(
             name=name,
-            attributes=with_extra(published, self.policy.extra_attributes),
+            attributes=published(with_extra(values, self.policy.extra_attributes)),
             capacity=capacity | _shares(self.policy),
             consumes_counters=self._consumes(None if counters is None else counters.of_all),
             allow_multiple_allocations=True,

@@ -13,6 +13,7 @@ from typing import Final
 
 from driver.api.resource_v1 import Device
 from driver.layout.chunks import Chunk
+from driver.layout.published import published
 from driver.layout.values import identifier
 from driver.model.devices import Gpu, RdmaNic, RdmaPort, RdmaVf
 
@@ -97,6 +98,7 @@ def _marked(device: Device) -> Mapping[str, str]:
 def _filled(part: Chunk, places: Mapping[int, Mapping[str, str]], values: Mapping[str, str]) -> Chunk:
     devices = list(part.devices)
     for at, marked in places.items():
-        own = {name: identifier(values[text]) for name, text in marked.items() if text in values}
+        given = {name: identifier(values[text]) for name, text in marked.items() if text in values}
+        own = published({name: value for name, value in given.items() if value is not None})
         devices[at] = devices[at].model_copy(update={"attributes": {**devices[at].attributes, **own}})
     return replace(part, devices=tuple(devices))

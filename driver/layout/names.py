@@ -1,4 +1,4 @@
-"""Names a node's ResourceSlices, for the controller and for every command that shows what it would publish."""
+"""The names of a node's ResourceSlices, for the controller and every command that shows them, and of a taint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Final
 
 from driver import DRIVER_NAME
 
-__all__ = ["slice_name"]
+__all__ = ["LINK_DOWN", "slice_name"]
+
+LINK_DOWN: Final = "rootport.dev/link-down"
+"""The key of the taint of what has no link: nothing new is given it, what has it keeps it."""
 
 _NAME_LENGTH: Final = 253
 _SUFFIX_LENGTH: Final = 10

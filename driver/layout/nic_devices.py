@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.api.nic_policies import BandwidthSteps, NicPolicy
-from driver.api.resource_v1 import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
+from driver.api.resource_v1 import Device, DeviceCapacity, DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout import attributes
 from driver.layout.capacities import in_steps, one_each
@@ -21,14 +21,14 @@ from driver.layout.devices import (
     vf_attributes,
 )
 from driver.layout.extra_attributes import with_extra
+from driver.layout.names import LINK_DOWN
+from driver.layout.published import published
+from driver.layout.values import Value
 from driver.model.devices import RdmaNetnsMode, RdmaNic, RdmaVf
 from driver.model.parts import RdmaVfPool, vf_pool
 from driver.model.rails import on_rail
 
-__all__ = ["LINK_DOWN", "NicDevices", "NicOffer", "nic_offer", "on_rail_by"]
-
-LINK_DOWN: Final = "rootport.dev/link-down"
-"""The key of the taint of what has no link: nothing new is given it, what has it keeps it."""
+__all__ = ["NicDevices", "NicOffer", "nic_offer", "on_rail_by"]
 
 _MOST: Final = 2**63 - 1
 
@@ -100,30 +100,30 @@ class NicDevices:
         capacity = {}
         if bandwidth is not None and policy.sharing and self.netns_mode is not RdmaNetnsMode.EXCLUSIVE:
             capacity = {attributes.BANDWIDTH: _share_of(bandwidth, policy.bandwidth)}
-        published = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(nic.name, published, capacity, nic)
+        values = with_extra(nic_attributes(nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(nic.name, values, capacity, nic)
 
     def pool(self, pool: RdmaVfPool, policy: NicPolicy) -> Device:
         """Return the NIC's VFs as one device: each request takes one."""
         capacity = {attributes.VFS: one_each(len(pool.vfs))}
-        published = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(pool.name, published, capacity, pool.nic)
+        values = with_extra(pool_attributes(pool, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(pool.name, values, capacity, pool.nic)
 
     def named(self, vf: RdmaVf, nic: RdmaNic, policy: NicPolicy) -> Device:
         """Return a VF of a NIC by its name."""
-        published = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
-        return _device(vf.name, published, {}, nic)
+        values = with_extra(vf_attributes(vf, nic=nic, netns_mode=self.netns_mode), policy.extra_attributes)
+        return _device(vf.name, values, {}, nic)
 
 
 def _device(
     name: str,
-    published: dict[str, DeviceAttribute],
+    values: dict[str, Value],
     capacity: dict[str, DeviceCapacity],
     nic: RdmaNic,
 ) -> Device:
     return Device(
         name=name,
-        attributes=published,
+        attributes=published(values),
         capacity=capacity,
         taints=_taints(nic),
         allow_multiple_allocations=True if capacity else None,

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, get_args
+from typing import Final
 
-from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.api.gpu_modes import ALL_MODES, GpuMode
 from driver.api.validation.names import label
 from driver.layout.counters import GpuCounters, fit_together, mig_counters, scarce_things, slice_count, whole_counters
 from driver.layout.limits import COUNTERS_PER_SET
@@ -27,7 +27,6 @@ MOST_PARTITIONS: Final = 64
 """Of one GPU. No GPU has as many (an H100 has 25); NVML that lists more is broken, and a slice holds no more."""
 
 _INT64: Final = 2**63 - 1
-_ALL: Final = frozenset[GpuMode](get_args(GpuMode))
 _KINDS_OF_GPUS: Final = 256
 _DIGITS: Final = str.maketrans("123456789abcdef", "0" * 15)
 _PARTITIONED: Final = "an administrator has partitioned it: its MIG partitions are published instead"
@@ -73,17 +72,17 @@ class GpuOffer:
         return replace(self, is_whole=is_whole, ratio=ratio, partitions=partitions, counters=counters)
 
 
-def gpu_offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
-    """Return the ways in which a GPU is on offer, under its rules.
+def gpu_offer(gpu: Gpu, modes: Collection[GpuMode]) -> GpuOffer:
+    """Return the ways in which a GPU is on offer.
 
     Args:
         gpu: The GPU.
-        policy: The rules.
+        modes: The modes that its policy offers.
     """
     # A cluster has a few kinds of GPUs, and what distinguishes one from the next makes no difference here.
     zeros = PciAddress(gpu.address.translate(_DIGITS))
     kind = replace(gpu, address=zeros, pcie=PciePath(), index=0, minor=None, uuid=None, links=())
-    offer = _offer(kind, policy)
+    offer = _offer(kind, frozenset(modes))
     of_kind, of_gpu = kind.name.removeprefix(DeviceType.GPU), gpu.name.removeprefix(DeviceType.GPU)
     return replace(
         offer,
@@ -94,11 +93,9 @@ def gpu_offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
     )
 
 
-def all_modes(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
-    """Return the offer of a GPU if its rules were the same, but offered it in every mode that its hardware has."""
-    if set(policy.modes) >= _ALL:
-        return gpu_offer(gpu, policy)
-    return gpu_offer(gpu, policy.model_copy(update={"modes": (*policy.modes, *sorted(_ALL - {*policy.modes}))}))
+def all_modes(gpu: Gpu) -> GpuOffer:
+    """Return the offer of a GPU if its policy offered it in every mode that its hardware has."""
+    return gpu_offer(gpu, ALL_MODES)
 
 
 def memory_of(gpu: Gpu) -> int | None:
@@ -108,17 +105,17 @@ def memory_of(gpu: Gpu) -> int | None:
 
 
 @lru_cache(maxsize=_KINDS_OF_GPUS)
-def _offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
+def _offer(gpu: Gpu, modes: frozenset[GpuMode]) -> GpuOffer:
     parts = tuple(gpu_parts(gpu))
     found = tuple(part for part in parts if isinstance(part, MigPartition))
     odd = _odd(found) if found else None
-    wants_partitions = "mig" in policy.modes
+    wants_partitions = "mig" in modes
     partitions = partitions_in_order(found) if odd is None and wants_partitions else ()
     left_out = [(_partitions_of(gpu), odd)] if odd is not None and wants_partitions else []
-    in_the_way = _in_the_way(gpu, policy, has_usable_partitions=bool(found) and odd is None)
-    is_whole = in_the_way is None and "gpu" in policy.modes
+    in_the_way = _in_the_way(gpu, modes, has_usable_partitions=bool(found) and odd is None)
+    is_whole = in_the_way is None and "gpu" in modes
     ratio = next((part for part in parts if isinstance(part, GpuRatio)), None)
-    if in_the_way is not None or "gpu-ratio" not in policy.modes or memory_of(gpu) is None:
+    if in_the_way is not None or "gpu-ratio" not in modes or memory_of(gpu) is None:
         ratio = None
     if in_the_way is not None:
         left_out.append((gpu.name, in_the_way))
@@ -144,10 +141,10 @@ def _of(gpu: Gpu, partition: MigPartition) -> MigPartition:
     )
 
 
-def _in_the_way(gpu: Gpu, policy: GpuPolicy, *, has_usable_partitions: bool) -> str | None:
+def _in_the_way(gpu: Gpu, modes: frozenset[GpuMode], *, has_usable_partitions: bool) -> str | None:
     """Return why the GPU can be given neither whole nor by percent, whatever the rules allow."""
     if has_static_layout(gpu):
-        if "mig" not in policy.modes:
+        if "mig" not in modes:
             return _STATIC_POLICY
         return _PARTITIONED if has_usable_partitions else _PARTITIONED_ODDLY
     # NVIDIA MIG User Guide: with MIG mode on, no CUDA work runs on the GPU outside of its partitions. Where partitions
@@ -158,7 +155,7 @@ def _in_the_way(gpu: Gpu, policy: GpuPolicy, *, has_usable_partitions: bool) -> 
         return _IN_MIG_MODE
     if not mig_mode_is_fixed(gpu.cuda_compute_capability):
         return None
-    return _IN_FIXED_MODE if "mig" in policy.modes else _NO_MODE
+    return _IN_FIXED_MODE if "mig" in modes else _NO_MODE
 
 
 def _counters(partitions: Sequence[MigPartition], every: Sequence[MigPartition], *, modes: int) -> GpuCounters | None:

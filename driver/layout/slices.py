@@ -1,12 +1,12 @@
 """A node's ResourceSlices as a pure function of its inventory: the same hardware gives the same bytes.
 
 What is published: each GPU whole, by percent and by MIG partition, RDMA NICs without VFs, VFs pooled or by name, FPGAs.
-A device that cannot be given as what it would be published as is left out, and :func:`left_out` says why.
+A device that cannot be given as what it would be published as is left out, and :mod:`driver.layout.left_out` says why.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,37 +20,26 @@ from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies, NicPolicy
 from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.layout.chunks import Chunk, chunks
-from driver.layout.devices import (
-    fpga_device,
-    gpu_attributes,
-    nic_attributes,
-    partition_attributes,
-    pool_attributes,
-    ratio_attributes,
-    vf_attributes,
-)
+from driver.layout.devices import fpga_attributes
 from driver.layout.gpu_devices import GpuDevices
 from driver.layout.identities import Placeholders, without_identities
+from driver.layout.left_out import names_device_nodes
 from driver.layout.names import slice_name
 from driver.layout.neighbours import link_domains
 from driver.layout.nic_devices import NicDevices, nic_offer, on_rail_by
 from driver.layout.offers import GpuOffer, all_modes, gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
+from driver.layout.published import published
 from driver.layout.remembered import Remembered
 from driver.layout.taints import closed_taints, health_taints, node_taints, with_taints
-from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic, RdmaVf
+from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic
 from driver.model.health import NodeHealth
-from driver.model.inventory import Inventory, InventorySource
-from driver.model.parts import AllocatableDevice, GpuRatio, MigPartition, RdmaVfPool, named_devices
+from driver.model.inventory import Inventory
+from driver.model.parts import GpuRatio
 from driver.model.pci import PciAddress
 
-__all__ = ["device_attributes", "left_out", "left_out_notes", "resource_slices"]
+__all__ = ["resource_slices"]
 
-_GIVEN_BY_VFS: Final = "a NIC with VFs is given by its VFs alone"
-_NO_NODES: Final = (
-    "no device node that a container could be given: bound to no driver, to vfio-pci, or in use in a network namespace "
-    "of its own"
-)
 _NOTHING_KNOWN: Final = NodeHealth()
 _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
 _EVERYTHING: Final[Mapping[DeviceName, frozenset[DeviceName]]] = MappingProxyType({})
@@ -119,7 +108,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
         nic_rules=nic_rules,
         netns_mode=inventory.rdma_netns_mode,
         fpgas=inventory.fpgas,
-        names_device_nodes=_names_device_nodes(inventory),
+        names_device_nodes=names_device_nodes(inventory),
         has_counters=has_counters,
         only=tuple(only.get(gpu.name) for gpu in inventory.gpus),
         closed=frozenset(closed) & {name for gpu in inventory.gpus for name in (gpu.name, GpuRatio(gpu=gpu).name)},
@@ -141,69 +130,6 @@ def resource_slices(  # noqa: PLR0913 - all by name
     )
 
 
-def device_attributes(
-    inventory: Inventory, names: Collection[str]
-) -> dict[str, Mapping[str, resource_v1.DeviceAttribute]]:
-    """Return the attributes of some devices as they are published, or would be, without laying out the whole node.
-
-    Args:
-        inventory: The node.
-        names: Of devices, VF pools and GPUs' parts; those that the node does not have are passed over.
-    """
-    domains = link_domains(inventory.gpus)
-    nics = {nic.address: nic for nic in inventory.nics}
-    netns_mode = inventory.rdma_netns_mode
-
-    def attributes(device: AllocatableDevice) -> Mapping[str, resource_v1.DeviceAttribute]:
-        match device:
-            case Gpu():
-                return gpu_attributes(device, domains=domains)
-            case GpuRatio():
-                return ratio_attributes(device, domains=domains)
-            case MigPartition():
-                return partition_attributes(device)
-            case RdmaNic():
-                return nic_attributes(device, netns_mode=netns_mode)
-            case RdmaVf():
-                return vf_attributes(device, nic=nics[device.parent], netns_mode=netns_mode)
-            case RdmaVfPool():
-                return pool_attributes(device, netns_mode=netns_mode)
-            case Fpga():
-                return fpga_device(device).attributes
-
-    return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
-
-
-def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> dict[DeviceName, str]:
-    """Return the devices that are not on offer, each with a reason for a person, which names no device.
-
-    A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. A VF that its
-    NIC's pool can give is on offer. The arguments are those of :func:`resource_slices`; what is on offer of a NIC is on
-    offer under any NicPolicies.
-    """
-    rules = _rules(inventory, policies)
-    offers = [gpu_offer(gpu, policy) for gpu, policy in zip(inventory.gpus, rules, strict=True)]
-    reasons = {name: reason for offer in offers for name, reason in offer.left_out}
-    reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
-    if _names_device_nodes(inventory):
-        wanted = (*(offer.gpu for offer in offers if offer), *_others(inventory))
-        reasons |= {device.name: _NO_NODES for device in wanted if not device.device_nodes_known}
-    return reasons
-
-
-def left_out_notes(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> tuple[str, ...]:
-    """Return the same as :func:`left_out`, as one sentence per reason."""
-    devices = defaultdict[str, list[DeviceName]](list)
-    for name, reason in left_out(inventory, policies=policies).items():
-        devices[reason].append(name)
-    return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
-
-
-def _names_device_nodes(inventory: Inventory) -> bool:
-    """Whether the source names device nodes; topology files never do, and simulation assumes them."""
-    return inventory.source is not InventorySource.NCCL_TOPOLOGY
-
-
 def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]:
     """Return each GPU's rules. Nodes that differ in name alone get equal ones, so the cache below serves them all."""
     return tuple(policies.of(model=gpu.model, node=inventory.node) for gpu in inventory.gpus)
@@ -212,13 +138,6 @@ def _rules(inventory: Inventory, policies: GpuPolicies) -> tuple[GpuPolicy, ...]
 def _nic_rules(inventory: Inventory, policies: NicPolicies, *, has_shares: bool) -> tuple[NicPolicy, ...]:
     rules = tuple(policies.of(model=nic.model, node=inventory.node) for nic in inventory.nics)
     return rules if has_shares else tuple(policy.model_copy(update={"vfs": "named"}) for policy in rules)
-
-
-def _others(inventory: Inventory) -> Iterator[Device]:
-    """Yield what would be published, GPUs apart, if all device nodes were known."""
-    for nic in inventory.nics:
-        yield from nic.vfs or (nic,)
-    yield from inventory.fpgas
 
 
 def _check(inventory: Inventory) -> None:
@@ -256,12 +175,12 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     policies = {gpu.address: policy for gpu, policy in zip(gpus, hardware.rules, strict=True)}
     # What the policies offer decides the order; what is published of it changes from hour to hour.
     offers: dict[PciAddress, GpuOffer] = {}
-    published: dict[PciAddress, GpuOffer] = {}
+    on_offer: dict[PciAddress, GpuOffer] = {}
     for gpu, only in zip(gpus, hardware.only, strict=True):
         if can_be_given(gpu):
             policy = policies[gpu.address]
-            offers[gpu.address] = gpu_offer(gpu, policy)
-            published[gpu.address] = offers[gpu.address] if only is None else all_modes(gpu, policy).only(only)
+            offers[gpu.address] = gpu_offer(gpu, policy.modes)
+            on_offer[gpu.address] = offers[gpu.address] if only is None else all_modes(gpu).only(only)
     nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
     nic_offers = {
         nic.address: nic_offer(nic, nic_policies[nic.address], names_device_nodes=names_device_nodes) for nic in nics
@@ -271,7 +190,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     def in_order(*, whole: bool) -> list[Gpu]:
         # Groups are of GPUs that are given alike: one in partitions is no use to a claim for four whole ones.
         alike = [
-            offer.gpu for address, offer in offers.items() if (offer or published[address]) and offer.is_whole is whole
+            offer.gpu for address, offer in offers.items() if (offer or on_offer[address]) and offer.is_whole is whole
         ]
         return gpus_in_order(alike, usable_nics, domains)
 
@@ -282,7 +201,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     # Shares and partitions first come from GPUs that nobody can have whole.
     gpu_devices = [
         GpuDevices(
-            offer=published[gpu.address],
+            offer=on_offer[gpu.address],
             policy=policies[gpu.address],
             counter_set=f"g{position}" if hardware.has_counters else None,
             domains=domains,
@@ -299,11 +218,15 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
             of_nics.named(vf, by_address[vf.parent], nic_policies[vf.parent])
             for vf in vfs_in_order([offer.vfs for offer in ordered_nics])
         ),
-        (fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
+        (_fpga(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
         (device for of_gpu in shared_first for device in of_gpu.ratio()),
         (device for of_gpu in partitioned_first for device in of_gpu.partitions()),
     )
     return chunks(_bounded(devices), [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])
+
+
+def _fpga(fpga: Fpga) -> resource_v1.Device:
+    return resource_v1.Device(name=fpga.name, attributes=published(fpga_attributes(fpga)))
 
 
 def _bounded(devices: Iterable[resource_v1.Device]) -> Iterator[resource_v1.Device]:

@@ -88,7 +88,7 @@ def with_taints(parts: Sequence[Chunk], *taints: Mapping[str, Sequence[DeviceTai
 
 
 def _has_own_taint(device: Device, fault: Fault) -> bool:
-    # Made of the inventory: driver.layout.nic_devices.LINK_DOWN.
+    # Made of the inventory: driver.layout.names.LINK_DOWN.
     return isinstance(device, RdmaNic) and fault.reason == LINK_DOWN_FAULT
 
 

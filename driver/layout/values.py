@@ -1,4 +1,4 @@
-"""Values as attributes carry them: bounded, and absent rather than wrong.
+"""Values as attributes carry them: bounded, and absent rather than wrong; without the models of the API's objects.
 
 Source of the bounds: k8s.io/api v0.36.3, resource/v1/types.go (DeviceAttributeMaxValueLength; int64; semver 2.0.0).
 """
@@ -6,40 +6,56 @@ Source of the bounds: k8s.io/api v0.36.3, resource/v1/types.go (DeviceAttributeM
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from driver.api.resource_v1 import DeviceAttribute
-
-__all__ = ["identifier", "number", "text", "version"]
+__all__ = ["Value", "identifier", "number", "text", "version"]
 
 _LENGTH: Final = 64
 _VERSION: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
-def text(value: str | None) -> DeviceAttribute | None:
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of one attribute.
+
+    Attributes:
+        kind: The field of a ``DeviceAttribute`` that has it.
+        value: The value.
+    """
+
+    kind: Literal["string", "int", "version"]
+    value: str | int
+
+    def to_wire(self) -> dict[str, str | int]:
+        """Return the ``DeviceAttribute`` as JSON types."""
+        return {self.kind: self.value}
+
+
+def text(value: str | None) -> Value | None:
     """Return a description for people: cut after 64 bytes, never within a character."""
     if not value:
         return None
     if len(value.encode()) > _LENGTH:
         value = value.encode()[:_LENGTH].decode(errors="ignore").rstrip()
-    return DeviceAttribute(string_value=value)
+    return Value("string", str(value))
 
 
-def identifier(value: str | None) -> DeviceAttribute | None:
+def identifier(value: str | None) -> Value | None:
     """Return a name that identifies something; absent where it is too long, since a cut one would be another name."""
     if not value or len(value.encode()) > _LENGTH:
         return None
-    return DeviceAttribute(string_value=value)
+    return Value("string", str(value))
 
 
-def number(value: int | None) -> DeviceAttribute | None:
+def number(value: int | None) -> Value | None:
     """Return a whole number; absent where it does not fit in 64 bits."""
     if value is None or not -(2**63) <= value < 2**63:
         return None
-    return DeviceAttribute(int_value=value)
+    return Value("int", value)
 
 
-def version(value: str | None) -> DeviceAttribute | None:
+def version(value: str | None) -> Value | None:
     """Return a version of one to three numbers as a semantic version; absent where it is anything else.
 
     Semantic versions have three numbers without leading zeros: ``9.0`` becomes 9.0.0, ``580.159.03`` becomes 580.159.3.
@@ -47,4 +63,4 @@ def version(value: str | None) -> DeviceAttribute | None:
     match = _VERSION.fullmatch(value) if value else None
     if match is None:
         return None
-    return DeviceAttribute(version_value=".".join(str(int(part or "0")) for part in match.groups()))
+    return Value("version", ".".join(str(int(part or "0")) for part in match.groups()))

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from driver import DRIVER_NAME
 from driver.api.resource_v1 import DeviceClass, DeviceSelector, OpaqueDeviceConfiguration, ResourceClaim
-from driver.api.validation import FieldError
-from driver.api.validation.errors import shown
+from driver.api.validation.errors import FieldError, shown
 from driver.budget import check
 from driver.cel import CelCompileError, compile_selector
 from driver.config import UnsupportedFieldError, share_errors

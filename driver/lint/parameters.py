@@ -22,7 +22,7 @@ from driver.api.resource_v1 import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 from driver.budget import check
 from driver.config import ConfigEntry, GpuConfig, GpuSharing, config_kind, read_entries, share_errors
 from driver.errors import InputError

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
-from driver.layout import resource_slices
 from driver.layout.conflicts import GpuModes
 from driver.layout.neighbours import link_domains
 from driver.layout.order import gpus_in_order
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory

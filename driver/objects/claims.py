@@ -14,6 +14,7 @@ from driver import DRIVER_NAME
 from driver.api.prepared_device import PreparedDeviceData, PreparedIsolation, device_key
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import DeviceIsolation
+from driver.api.strict import StrictError, read
 
 __all__ = ["ClaimAllocation", "claim_allocations"]
 
@@ -121,8 +122,8 @@ def _percent(text: str | None) -> int | None:
 def _prepared(data: object) -> PreparedDeviceData | None:
     """Return the plugin's data; None where it is not data that this version understands."""
     try:
-        return PreparedDeviceData.model_validate(data)
-    except ValidationError:
+        return read(PreparedDeviceData, data, ignore_unknown=True)
+    except StrictError:
         return None
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
-from driver.api.rootport_v1alpha1 import DeviceAmounts, DeviceFragment, DeviceMode
+from driver.api.rootport_v1alpha1 import DeviceAmounts, DeviceFragment
 from driver.model.devices import Device, Gpu, MigProfile, RdmaNic
 from driver.model.parts import MigPartition, gpu_parts, has_static_layout
 

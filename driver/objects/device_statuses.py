@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import (
     MAX_ALLOCATIONS,
     DeviceAllocation,
-    DeviceMode,
     DevicePartition,
     DevicePod,
     DeviceStatus,

@@ -1,4 +1,4 @@
-"""Converts between the health of a node's devices and the status of its NodeInventory."""
+"""Reads the health of a node's devices out of the status of its NodeInventory."""
 
 from __future__ import annotations
 
@@ -8,33 +8,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from driver.api.rootport_v1alpha1 import MAX_FAULTS, MAX_NOTE_LENGTH, Condition, DeviceFault, NodeInventoryStatus
-from driver.api.times import time_text
+from driver.api.rootport_v1alpha1 import Condition, NodeInventoryStatus
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
+from driver.objects.faults import PREPARE_CONDITIONS
 
-__all__ = ["PREPARE_CONDITIONS", "device_faults", "node_health"]
-
-PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
-"""The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
+__all__ = ["node_health"]
 
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
-
-
-def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
-    """Return the faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
-    worst = sorted(health.faults, key=lambda fault: (fault.effect.rank, fault.since, fault.device, fault.reason))
-    kept = sorted(worst[:MAX_FAULTS], key=lambda fault: (fault.device, fault.reason))
-    return tuple(
-        DeviceFault(
-            device=fault.device,
-            reason=fault.reason,
-            effect=fault.effect.value,
-            since=time_text(fault.since),
-            message=fault.message[:MAX_NOTE_LENGTH],
-        )
-        for fault in kept
-    )
 
 
 def node_health(inventory: Mapping[str, Any]) -> NodeHealth:

@@ -13,7 +13,7 @@ from driver.api.quantity import Quantity
 from driver.api.validation import names
 from driver.api.validation.errors import joined_errors, shown
 from driver.errors import InputError, NodeError
-from driver.layout.nic_devices import LINK_DOWN
+from driver.layout.names import LINK_DOWN
 from driver.model.devices import Gpu, RdmaNic, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.parts import (

@@ -13,9 +13,9 @@ from typing import Final
 
 from driver import DRIVER_NAME
 from driver.api.allocated_claim import AnyMetadata
-from driver.api.resource_v1 import DeviceAttribute
-from driver.layout import device_attributes
 from driver.layout.attributes import RAIL
+from driver.layout.devices import device_attributes
+from driver.layout.values import Value
 from driver.model.alignment import pair_distances
 from driver.plan.cdi import CdiMount
 from driver.plan.decide import Decision
@@ -66,7 +66,7 @@ def request_metadata(
     names |= {device.function.name for device in decision.devices if device.function is not None}
     published = device_attributes(decision.inventory, names) if names else {}
 
-    def attributes(device: DecidedDevice) -> dict[str, DeviceAttribute]:
+    def attributes(device: DecidedDevice) -> dict[str, Value]:
         name, function = device.allocated.device.name, device.function
         return _attributes(
             published.get(name, {}),
@@ -113,7 +113,7 @@ def _file(
     metadata: AnyMetadata,
     request: str,
     pool: str,
-    devices: Sequence[tuple[str, Mapping[str, DeviceAttribute]]],
+    devices: Sequence[tuple[str, Mapping[str, Value]]],
 ) -> ClaimFile:
     """Return the file of one request.
 
@@ -142,17 +142,17 @@ def _file(
 
 
 def _attributes(
-    published: Mapping[str, DeviceAttribute],
-    function: Mapping[str, DeviceAttribute],
+    published: Mapping[str, Value],
+    function: Mapping[str, Value],
     interface: str | None,
     distances: Sequence[tuple[str, str]],
-) -> dict[str, DeviceAttribute]:
+) -> dict[str, Value]:
     """Return a device's attributes for its containers: those in the ResourceSlice, and what is known since.
 
     Its rail and the extra attributes of policies are left out: a node does not read the administrator's policies.
 
     Args:
-        published: From :func:`driver.layout.device_attributes`.
+        published: From :func:`driver.layout.devices.device_attributes`.
         function: Those of the virtual function that was chosen from a pool; empty for other devices.
         interface: The name in the pod of its network interface; None where that is not moved.
         distances: How far it is from each NIC (of a GPU) or GPU (of a NIC) of the claim, such as ``PIX``, by name.
@@ -161,9 +161,9 @@ def _attributes(
     # The administrator's NicPolicies, which a node does not read, may have published another one.
     facts.pop(RAIL, None)
     if interface is not None:
-        facts[_IF_NAME] = DeviceAttribute(string_value=interface)
+        facts[_IF_NAME] = Value("string", interface)
     if distances:
-        facts[_DISTANCES] = DeviceAttribute(string_value=",".join(f"{name}={distance}" for name, distance in distances))
+        facts[_DISTANCES] = Value("string", ",".join(f"{name}={distance}" for name, distance in distances))
     return facts
 
 
@@ -189,7 +189,7 @@ def _relative_path(claim_uid: str, request: str) -> str:
     return f"{claim_uid}/{request.partition('/')[0]}.json"
 
 
-def _device(pool: str, name: str, attributes: Mapping[str, DeviceAttribute]) -> dict[str, object]:
+def _device(pool: str, name: str, attributes: Mapping[str, Value]) -> dict[str, object]:
     values = {attribute: attributes[attribute].to_wire() for attribute in sorted(attributes)}
     return {
         "driver": DRIVER_NAME,

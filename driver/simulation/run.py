@@ -29,7 +29,7 @@ from driver.api.resource_v1 import (
 )
 from driver.explain.known.extended import Extended, amounts_text, extended_of
 from driver.explain.reasons import Reason
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
 from driver.simulation.extended import claim_made_for, with_claim
 from driver.simulation.plugin import ClaimOutcome, SimulatedPlugin

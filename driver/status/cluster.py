@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.api.rootport_v1alpha1 import Device
-from driver.objects.health import PREPARE_CONDITIONS
+from driver.objects.faults import PREPARE_CONDITIONS
 from driver.status.overview import DeviceOverview, NodeOverview, ReadyState, Usage, device_overview, is_available, total
 
 __all__ = [

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.api.prepared_device import ISOLATED, PreparedDeviceData, PreparedIsolation, device_key
-from driver.api.rootport_v1alpha1 import DeviceMode
+from driver.api.prepared_device import ISOLATED, DeviceMode, PreparedDeviceData, PreparedIsolation, device_key
+from driver.api.strict import write
 from driver.api.times import time_text
 from driver.model.devices import DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice
@@ -105,14 +105,14 @@ def _gpu_entry(
         mig_uuid=device.mig_uuid,
         distances=dict(device.distances),
     )
-    return _named(device) | {"conditions": [condition], "data": data.to_wire()}
+    return _named(device) | {"conditions": [condition], "data": write(data)}
 
 
 def _nic_entry(device: PreparedDevice, use: NicUse, network: InPod | None) -> JsonObject:
     data = PreparedDeviceData.of_nic(
         nic=use.nic or None, vf=use.vf, bandwidth=use.bandwidth, distances=dict(device.distances)
     )
-    entry = _named(device) | {"data": data.to_wire()}
+    entry = _named(device) | {"data": write(data)}
     if network is not None:
         entry["networkData"] = _wire(network)
     return entry

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Final
 
 from driver.adapters.host import HostRoot
+from driver.adapters.kubernetes.resources import JsonObject
 from driver.adapters.machines import live
 from driver.adapters.nvml import discovery as nvml
-from driver.api.rootport_v1alpha1 import NodeInventorySpec
 from driver.errors import NodeError, RootportError
-from driver.layout import left_out_notes
+from driver.layout.left_out import left_out_notes
 from driver.model.devices import Gpu
 from driver.model.inventory import Inventory
 from driver.model.lent import LentNames, with_lent
 from driver.model.merge import merge_nvml
-from driver.objects import node_inventory
+from driver.objects.written_inventory import node_inventory
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.loop import ProcessOutdatedError
 from kubeletplugin.node.nvml_library import outdated_version, with_nvml
@@ -154,7 +154,7 @@ class Discovery:
         self._on_change = on_change
         self._lock = threading.Lock()
         self._latest: Inventory | None = None
-        self._spec: NodeInventorySpec | None = None
+        self._spec: JsonObject | None = None
         self._certain = False
         self._failure: RootportError | None = None
         self._late_s = late_s
@@ -181,7 +181,7 @@ class Discovery:
         with self._lock:
             return self._latest
 
-    def spec(self) -> NodeInventorySpec | None:
+    def spec(self) -> JsonObject | None:
         """Return the latest inventory as the spec of a NodeInventory; None as for :meth:`latest`."""
         with self._lock:
             return self._spec
@@ -204,7 +204,7 @@ class Discovery:
                 discovered = self._discover()
                 inventory = self._merged(discovered)
                 # Here, so that a node that cannot be published has a failed discovery, and a condition that says so.
-                spec = node_inventory(inventory).spec
+                spec = node_inventory(inventory)["spec"]
         except RootportError as error:
             with self._lock:
                 self._failure, self._certain = error, False

@@ -124,6 +124,7 @@ class Plugin:
             spec=self._discovery.spec,
             reports=self._reports.latest,
             health=self._watch.published,
+            report=self._reports.report,
             recovered=self._watch.recover,
         )
         self._heartbeat = Heartbeat(

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from driver.api.rootport_v1alpha1 import Condition
+from driver.api.node_status import Condition
 from driver.api.times import time_text
 from kubeletplugin.internal_errors import InternalError
 
@@ -33,7 +33,8 @@ _MAX_MESSAGE: Final = 2048  # of the 32,768 characters that metav1.Condition all
 class ConditionType(StrEnum):
     """The types of the plugin's conditions. READY is computed from the reports on the others.
 
-    NO_INTERNAL_ERRORS does not count for READY, and exists only once the plugin has failed unexpectedly.
+    NO_INTERNAL_ERRORS does not count for READY, and exists only once the plugin has failed unexpectedly;
+    INVENTORY_ACCEPTED only once the API server has refused the inventory.
     """
 
     READY = "Ready"
@@ -45,6 +46,7 @@ class ConditionType(StrEnum):
     STATE_DIRECTORY_WRITABLE = "StateDirectoryWritable"
     NO_RIVAL_PLUGIN = "NoRivalPlugin"
     NETWORK_PLUGIN_READY = "NetworkPluginReady"
+    INVENTORY_ACCEPTED = "InventoryAccepted"
     NO_INTERNAL_ERRORS = "NoInternalErrors"
 
 
@@ -67,7 +69,9 @@ _ESSENTIAL: Final = frozenset(
 )
 
 # Reported only where the plugin was configured to check it, or something has happened.
-_OPTIONAL: Final = frozenset({ConditionType.NETWORK_PLUGIN_READY, ConditionType.NO_INTERNAL_ERRORS})
+_OPTIONAL: Final = frozenset(
+    {ConditionType.NETWORK_PLUGIN_READY, ConditionType.INVENTORY_ACCEPTED, ConditionType.NO_INTERNAL_ERRORS}
+)
 # Without effect on READY: one claim on which the plugin fails must not take the node from the others.
 _NOT_SUMMED_UP: Final = frozenset({ConditionType.NO_INTERNAL_ERRORS})
 _ALWAYS_REPORTED: Final = frozenset(ConditionType) - {ConditionType.READY} - _OPTIONAL
@@ -204,8 +208,8 @@ def conditions(
     moment = time_text(now)
     new = {
         report.type: Condition(
-            type=report.type,
-            status=report.status,
+            type=report.type.value,
+            status=report.status.value,
             reason=report.reason,
             message=report.message[:_MAX_MESSAGE],
             observed_generation=generation,

@@ -11,12 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES
-from driver.api.resource_v1 import ResourceSlice
+from driver.api.strict import StrictError, read
 from driver.model.inventory import Inventory
 from kubeletplugin.internal_errors import InternalError, guarded
 from kubeletplugin.publish.conditions import ConditionReport, ConditionReports, ConditionStatus, ConditionType
@@ -28,7 +26,7 @@ from kubeletplugin.publish.preflight import (
     check_runtime,
     check_state_folder,
 )
-from kubeletplugin.publish.rivals import check_rivals
+from kubeletplugin.publish.rivals import PublishedSlice, check_rivals
 
 __all__ = ["HostChecks", "folder_facts"]
 
@@ -108,7 +106,7 @@ class HostChecks:
             raise
         self._reports.report(check_rivals(inventory, node.capacity, slices, self._node))
 
-    def _slices(self) -> list[ResourceSlice]:
+    def _slices(self) -> list[PublishedSlice]:
         listing = self._api.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={self._node}")
         read = (_read_slice(item) for item in listing.items)
         return [resource_slice for resource_slice in read if resource_slice is not None]
@@ -149,7 +147,7 @@ def _node_facts(node: dict[str, Any]) -> NodeFacts:
     )
 
 
-def _read_slice(item: dict[str, Any]) -> ResourceSlice | None:
+def _read_slice(item: dict[str, Any]) -> PublishedSlice | None:
     try:
         with guarded("check", "a ResourceSlice of this node"):
             return _slice(item)
@@ -157,10 +155,10 @@ def _read_slice(item: dict[str, Any]) -> ResourceSlice | None:
         return None
 
 
-def _slice(item: dict[str, Any]) -> ResourceSlice | None:
+def _slice(item: dict[str, Any]) -> PublishedSlice | None:
     try:
-        return ResourceSlice.model_validate(item, extra="ignore")
-    except ValidationError:
+        return read(PublishedSlice, item, ignore_unknown=True)
+    except StrictError:
         return None  # another driver's slice from a newer API: what cannot be read cannot be compared
 
 

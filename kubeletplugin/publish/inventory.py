@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import ValidationError
-
 from driver import __version__
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import NotFoundError
+from driver.adapters.kubernetes.errors import InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, JsonObject
-from driver.api.rootport_v1alpha1 import Condition, DeviceFault, NodeInventorySpec, NodeInventoryStatus
+from driver.api.node_status import Condition, DeviceFault, NodeInventoryStatus
+from driver.api.strict import StrictError, read, write
 from driver.health.recovered import RECOVERED_ANNOTATION
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
-from driver.objects import node_inventory
-from driver.objects.health import device_faults
-from kubeletplugin.publish.conditions import ConditionReport, ConditionType, conditions
+from driver.objects.faults import device_faults
+from driver.objects.written_inventory import node_inventory
+from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType, conditions
 
 __all__ = ["FIELD_MANAGER", "NodePublisher", "is_stored", "status_to_write"]
 
@@ -43,6 +43,7 @@ class NodePublisher:
         spec: Returns the latest inventory as a spec; None if nothing has been discovered yet.
         reports: Returns the latest reports, READY first.
         health: Returns the devices' health; None if it is not known yet: what is stored stays.
+        report: Called with a condition that has to do with the publishing itself.
         recovered: Called with the object's annotation of devices that an administrator declares recovered.
         now: Returns the time.
     """
@@ -52,9 +53,10 @@ class NodePublisher:
         api: KubernetesApi,
         *,
         node: str,
-        spec: Callable[[], NodeInventorySpec | None],
+        spec: Callable[[], JsonObject | None],
         reports: Callable[[], tuple[ConditionReport, ...]],
         health: Callable[[], NodeHealth | None] = lambda: None,
+        report: Callable[[ConditionReport], None] = lambda _: None,
         recovered: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -63,12 +65,14 @@ class NodePublisher:
         self._spec = spec
         self._reports = reports
         self._health = health
+        self._report = report
         self._recovered = recovered
         self._now = now
         # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
         # that must not be taken for a change to be undone again and again.
-        self._applied: NodeInventorySpec | None = None
+        self._applied: JsonObject | None = None
         self._accepted: JsonObject | None = None
+        self._is_refused = False
         self._status_applied: NodeInventoryStatus | None = None
         self._status_accepted: JsonObject | None = None
 
@@ -100,12 +104,26 @@ class NodePublisher:
                 # What is stored may still be right; the status says that this plugin cannot see it now.
                 return stored
             # The conditions, which say why, need an object that carries them.
-            spec = node_inventory(Inventory(node=self._node, source=InventorySource.LIVE)).spec
+            spec = self._empty()
         if stored is not None and (
             is_stored(spec, stored) or (spec == self._applied and stored.get("spec") == self._accepted)
         ):
+            self._report_refused(None)
             return stored
-        body: JsonObject = {"metadata": {"name": self._node}, "spec": spec.to_wire()}
+        try:
+            accepted = self._apply(spec)
+        except InvalidError as error:
+            self._report_refused(error)
+            return self._apply(self._empty()) if stored is None else stored
+        self._report_refused(None)
+        return accepted
+
+    def _empty(self) -> JsonObject:
+        spec: JsonObject = node_inventory(Inventory(node=self._node, source=InventorySource.LIVE))["spec"]
+        return spec
+
+    def _apply(self, spec: JsonObject) -> JsonObject:
+        body: JsonObject = {"metadata": {"name": self._node}, "spec": spec}
         accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER)
         self._applied, self._accepted = spec, accepted.get("spec")
         _LOG.info("inventory published", extra={"generation": accepted["metadata"].get("generation")})
@@ -113,12 +131,26 @@ class NodePublisher:
             _LOG.warning("the API server does not store all of the inventory: update the CRDs to this version's")
         return accepted
 
+    def _report_refused(self, error: InvalidError | None) -> None:
+        """Report that the API server refuses the inventory, by the bounds of its CRD; or that it no longer does."""
+        if error is None and not self._is_refused:
+            return
+        self._is_refused = True
+        self._report(
+            ConditionReport(
+                type=ConditionType.INVENTORY_ACCEPTED,
+                status=ConditionStatus.TRUE if error is None else ConditionStatus.FALSE,
+                reason="Accepted" if error is None else "Refused",
+                message=f"the API server refuses what the node has: {error}" if error else "the inventory is stored",
+            )
+        )
+
     def _publish_status(self, stored: JsonObject) -> None:
         reports, health = self._reports(), self._health()
         status = status_to_write(reports, stored, health=health, now=self._now())
         if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
-        body: JsonObject = {"metadata": {"name": self._node}, "status": status.to_wire()}
+        body: JsonObject = {"metadata": {"name": self._node}, "status": write(status)}
         accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER, subresource="status")
         self._status_applied, self._status_accepted = status, accepted.get("status")
         summary = status.conditions[0]
@@ -128,12 +160,9 @@ class NodePublisher:
             _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
 
 
-def is_stored(spec: NodeInventorySpec, stored: JsonObject) -> bool:
-    """Whether a stored NodeInventory has this spec; one that cannot be read has another."""
-    try:
-        return NodeInventorySpec.model_validate(stored.get("spec")) == spec
-    except ValidationError:
-        return False
+def is_stored(spec: JsonObject, stored: JsonObject) -> bool:
+    """Whether a stored NodeInventory has this spec, and nothing else there."""
+    return bool(stored.get("spec") == spec)
 
 
 def status_to_write(
@@ -161,18 +190,17 @@ def status_to_write(
     )
     # Conditions of other types are somebody else's.
     ours = tuple(condition for condition in former.conditions if condition.type in set(ConditionType))
-    changed = _ordered(former.model_copy(update={"conditions": ours})) != _ordered(wanted)
+    changed = _ordered(replace(former, conditions=ours)) != _ordered(wanted)
     return wanted if changed else None
 
 
 def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
     """Return the status with its lists sorted: the API server need not keep their order."""
-    return status.model_copy(
-        update={
-            "conditions": tuple(sorted(status.conditions, key=_type)),
-            "watched": tuple(sorted(status.watched)),
-            "faults": tuple(sorted(status.faults, key=_fault_key)),
-        }
+    return replace(
+        status,
+        conditions=tuple(sorted(status.conditions, key=_type)),
+        watched=tuple(sorted(status.watched)),
+        faults=tuple(sorted(status.faults, key=_fault_key)),
     )
 
 
@@ -182,8 +210,8 @@ def _annotation(stored: JsonObject, name: str) -> str:
 
 def _status(stored: JsonObject) -> NodeInventoryStatus:
     try:
-        return NodeInventoryStatus.model_validate(stored.get("status") or {})
-    except ValidationError:
+        return read(NodeInventoryStatus, stored.get("status") or {}, ignore_unknown=True)
+    except StrictError:
         return NodeInventoryStatus()
 
 

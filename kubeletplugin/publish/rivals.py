@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from driver import DRIVER_NAME
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import ResourceSlice
+from driver.api.strict import rule
 from driver.model.devices import Device, Gpu
 from driver.model.inventory import Inventory
 from driver.wording import listed
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 
-__all__ = ["check_rivals"]
+__all__ = ["PublishedSlice", "check_rivals"]
 
 _SHOWN: Final = 5
 
@@ -50,8 +51,39 @@ _FPGA: Final = re.compile(
 _ADDRESS_ATTRIBUTES: Final = frozenset({"pcibusid", "pciaddress", "busid", "uuid"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attribute:
+    WIRE: ClassVar[bool] = True
+
+    string_value: str | None = rule(default=None, name="string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Device:
+    WIRE: ClassVar[bool] = True
+
+    attributes: Mapping[str, _Attribute] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spec:
+    WIRE: ClassVar[bool] = True
+
+    driver: str
+    devices: tuple[_Device, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSlice:
+    """What of a ResourceSlice says which devices a driver publishes."""
+
+    WIRE: ClassVar[bool] = True
+
+    spec: _Spec
+
+
 def check_rivals(
-    inventory: Inventory, capacity: Mapping[str, str], slices: Iterable[ResourceSlice], node: str
+    inventory: Inventory, capacity: Mapping[str, str], slices: Iterable[PublishedSlice], node: str
 ) -> ConditionReport:
     """Check that nobody else allocates this node's devices.
 
@@ -94,7 +126,7 @@ def _device_plugins(inventory: Inventory, capacity: Mapping[str, str], node: str
                 break
 
 
-def _drivers(inventory: Inventory, slices: Iterable[ResourceSlice]) -> Iterator[str]:
+def _drivers(inventory: Inventory, slices: Iterable[PublishedSlice]) -> Iterator[str]:
     ours = {name.lower(): device for device in inventory.devices() for name in _names(device)}
     shared: dict[str, dict[str, None]] = {}
     for resource_slice in slices:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from driver.adapters.files.allocation_problems import AllocationProblem, answer
 from driver.allocator import Allocator, Features
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.cel import selector
 from tests.bench import allocator_problems
 from tests.bench.figure import Figure, report

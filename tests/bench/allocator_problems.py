@@ -14,7 +14,7 @@ import yaml
 
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.pairs import Scope, claim_spec
 from resourceclasses import device_classes_text
 from tests.support.joint_cases import joint_cases

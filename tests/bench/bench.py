@@ -19,7 +19,7 @@ from pathlib import Path
 from driver.adapters.host import HostRoot
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.sysfs.discovery import discover
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from tests.bench.figure import Figure
 from tests.support.paths import REPO
 from tests.support.sysfs_tree import dgx

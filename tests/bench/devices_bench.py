@@ -27,9 +27,7 @@ from driver.adapters.kubernetes.resources import (
 )
 from driver.adapters.machines.topology import read_topology
 from driver.model.inventory import Inventory, InventorySource
-from driver.objects import (
-    node_inventory,
-)
+from driver.objects.written_inventory import node_inventory
 from tests.bench.figure import Figure, report
 from tests.support.cluster.binaries import build
 from tests.support.cluster.control_plane import ControlPlane
@@ -61,7 +59,7 @@ def _on_the_real_api_server(plane: ControlPlane) -> Iterator[Figure]:
     template = machine("template")
     names = [f"sim-{number:04}" for number in range(REAL_NODES)]
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
-    inventories = [node_inventory(template.renamed(name)).to_wire() for name in names]
+    inventories = [node_inventory(template.renamed(name)) for name in names]
     for objects in (nodes, inventories):
         plane.kubectl("create", "--filename=-", input=manifest(*objects), timeout=900)
     controller = start_controller(plane, plane.processes, *QUIET, "--health-port=0")

@@ -24,7 +24,8 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import DEVICES, NODE_INVENTORIES, RESOURCE_SLICES, JsonObject
 from driver.adapters.machines.live import discover
 from driver.model.inventory import Inventory
-from driver.objects import device_objects, node_inventory
+from driver.objects.devices import device_objects
+from driver.objects.written_inventory import node_inventory
 from tests.bench.figure import Figure, report
 from tests.bench.start_bench import own_identities
 from tests.support.cluster.binaries import build
@@ -94,9 +95,7 @@ def _at_once(items: Sequence[JsonObject], write: Callable[[JsonObject], object])
 def _fill(plane: ControlPlane, machine: Inventory, nodes: int) -> None:
     names = [f"sim-{number:04}" for number in range(nodes)]
     stored = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
-    inventories = [
-        node_inventory(own_identities(machine.renamed(name), number)).to_wire() for number, name in enumerate(names)
-    ]
+    inventories = [node_inventory(own_identities(machine.renamed(name), number)) for number, name in enumerate(names)]
     for objects in (stored, inventories):
         plane.kubectl("create", "--filename=-", input=manifest(*objects), timeout=900)
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.resource_v1 import ResourceSlice
-from driver.layout import resource_slices
 from driver.layout.price import Price, price
+from driver.layout.slices import resource_slices
 from driver.model.devices import LinkLayer, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress

@@ -39,17 +39,15 @@ from driver.adapters.kubernetes.resources import (
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.rootport_v1alpha1 import DevicePod
 from driver.explain.known.cluster import Kind
-from driver.layout import left_out
+from driver.layout.left_out import left_out
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.objects import (
-    claim_allocations,
-    device_object_name,
-    device_objects,
-    device_statuses,
-    node_inventory,
-    pod_consumers,
-)
+from driver.objects.claims import claim_allocations
+from driver.objects.consumers import pod_consumers
+from driver.objects.device_statuses import device_statuses
+from driver.objects.devices import device_objects
+from driver.objects.names import device_object_name
+from driver.objects.written_inventory import node_inventory
 from tests.bench.devices_bench import DEVICES_PER_NODE, QUIET, machine
 from tests.bench.figure import Figure, report
 from tests.bench.memory_api_server import MemoryApiServer
@@ -229,7 +227,7 @@ def _fill(server: MemoryApiServer, nodes: int) -> list[JsonObject]:
         inventory = own_identities(template.renamed(name), number)
         node["metadata"]["uid"] = uid = f"uid-{name}"
         server.put("nodes", [node])
-        wire = node_inventory(inventory).to_wire()
+        wire = node_inventory(inventory)
         wire["metadata"] |= {"generation": 1}
         wire["status"] = {"watched": sorted(device.name for device in inventory.devices())}
         server.put("nodeinventories", [wire])

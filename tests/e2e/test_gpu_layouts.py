@@ -15,7 +15,7 @@ from driver.api.gpu_policies import GpuPolicy
 from driver.layout.conflicts import gpu_modes
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.modes.gpu import card_of
-from driver.objects import inventory_of, parse_node_inventory
+from driver.objects.inventories import inventory_of, parse_node_inventory
 from tests.support.cluster.node import NODE_NAME
 from tests.support.cluster.pods import gpu_claim, manifest, pod
 from tests.support.cluster.processes import wait_until

@@ -11,7 +11,7 @@ import pytest
 
 from controller.admission.review import BadReviewError, review
 from driver.api.resource_v1 import ResourceClaim
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_json
 from driver.config import parse_config
 from driver.errors import InputError, RootportError
@@ -22,9 +22,10 @@ from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
 from driver.explain.tell.report import report
 from driver.explain.tell.wire import to_wire
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.lint import lint_claim
-from driver.objects import inventory_of, node_inventory, parse_node_inventory
+from driver.objects.inventories import inventory_of, parse_node_inventory
+from driver.objects.written_inventory import node_inventory
 from tests.fuzz.fuzzing import Target, check_message
 from tests.fuzz.mutation import hostile_value, json_mutated, spoilt
 from tests.fuzz.samples import DUMP, MANIFESTS, objects
@@ -193,7 +194,7 @@ def test_a_claim_is_linted() -> None:
 
 def test_an_inventory_gives_valid_slices_or_is_refused() -> None:
     machines = [machine("azure-nd-h100-v5"), machine("large"), node(mig_gpu("01", H100)), node(mig_gpu("01", A100))]
-    wires = [json.loads(json.dumps(node_inventory(inventory).to_wire())) for inventory in machines]
+    wires = [json.loads(json.dumps(node_inventory(inventory))) for inventory in machines]
 
     def make(random: Random) -> bytes:
         return json.dumps(json_mutated(random, random.choice(wires))).encode()

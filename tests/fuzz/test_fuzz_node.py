@@ -22,9 +22,10 @@ from driver.api.claim_reference import ClaimReference
 from driver.api.strict import write
 from driver.errors import InputError, NodeError, RootportError
 from driver.health.fault_history import UnreadableHistoryError, from_json
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
-from driver.objects import inventory_of, node_inventory, parse_node_inventory
+from driver.objects.inventories import inventory_of, parse_node_inventory
+from driver.objects.written_inventory import node_inventory
 from driver.plan.effects import CreateMigDevice, LendInterface, RunMpsDaemon, SetTimeSlice
 from kubeletplugin.network.cni.network_config import NetworkConfig
 from kubeletplugin.network.cni.protocol import read_call
@@ -323,5 +324,5 @@ def _remove(place: Path) -> None:
 
 def _check_published(inventory: Inventory) -> None:
     """The plugin can write it as an object, and the controller can publish what is in it."""
-    wire = json.loads(json.dumps(node_inventory(inventory).to_wire()))
+    wire = json.loads(json.dumps(node_inventory(inventory)))
     assert validate_slices(resource_slices(inventory_of(parse_node_inventory(wire)))) == ()

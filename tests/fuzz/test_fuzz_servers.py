@@ -15,6 +15,9 @@ from typing import Final
 
 import grpc
 import pytest
+from kubeletplugin.rpc import call_unary
+from kubeletplugin.rpc.connection import frame
+from kubeletplugin.rpc.hpack import encode
 
 from controller.admission.review import BadReviewError, review
 from controller.serving.certificates import issue
@@ -25,9 +28,6 @@ from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.protocol import dra_v1_pb2, plugin_registration_v1_pb2
-from kubeletplugin.rpc import call_unary
-from kubeletplugin.rpc.connection import frame
-from kubeletplugin.rpc.hpack import encode
 from kubeletplugin.service import ClaimPrepared, DeviceHealth
 from tests.fuzz.fuzzing import Target
 from tests.fuzz.mutation import TEXTS, mutated

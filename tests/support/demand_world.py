@@ -13,8 +13,8 @@ from driver.api.resource_v1 import AllocationResult
 from driver.explain.judge.waiting import waiting_pod
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
-from driver.layout import resource_slices
 from driver.layout.conflicts import gpu_modes
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, Gpu
 from driver.model.inventory import Inventory
 from driver.modes.demand import DemandRound, PodWish

@@ -21,7 +21,7 @@ from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.explain.known.cluster import Kind
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from tests.support.paths import REPO
 
 __all__ = ["classes", "node_objects", "pending_claim", "pending_pairs", "pending_pod"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import Device
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import Fpga, Gpu, GpuLink, LinkKind, LinkLayer, RdmaNic, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.pci import PciAddress, PciePath

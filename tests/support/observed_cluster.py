@@ -18,7 +18,8 @@ from driver.api.rootport_v1alpha1 import (
     DeviceStatus,
 )
 from driver.model.devices import Gpu
-from driver.objects import device_objects, node_inventory
+from driver.objects.devices import device_objects
+from driver.objects.written_inventory import node_inventory
 from tests.support.inventories import machine
 
 __all__ = ["CARD", "GIB", "devices_of", "inventory_object", "small_cluster", "with_status"]
@@ -90,9 +91,7 @@ def _h100(gpu: Gpu) -> Gpu:
 
 def inventory_object(node: str, *, ready: bool = True, silent: bool = False) -> dict[str, Any]:
     """The node's NodeInventory."""
-    stored: dict[str, Any] = json.loads(
-        json.dumps(node_inventory(replace(machine("azure-nd-h100-v5"), node=node)).to_wire())
-    )
+    stored: dict[str, Any] = json.loads(json.dumps(node_inventory(replace(machine("azure-nd-h100-v5"), node=node))))
     conditions = [
         _condition("True" if ready else "False", "Ready" if ready else "Refused", kind="Ready"),
         _condition("True" if ready else "False", "Registered" if ready else "Refused", kind="Registered"),

@@ -25,7 +25,7 @@ from driver.adapters.kubernetes.resources import (
 )
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.inventory import Inventory
-from driver.objects import node_inventory
+from driver.objects.written_inventory import node_inventory
 from tests.support.paths import REPO
 
 __all__ = ["NAMESPACE", "Controller", "Nodes"]
@@ -47,7 +47,7 @@ class Nodes:
         self.beat(inventory.node)
 
     def report(self, inventory: Inventory) -> None:
-        body = node_inventory(inventory).to_wire()
+        body = node_inventory(inventory)
         self.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin")
 
     def beat(self, node: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, JsonValue, StrictBool, ValidationError
 from driver.adapters.files.input_file import open_input, path_name, unreadable
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, Features
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceSlice, Wire
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.api.validation.wording import first_error
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import InputError

@@ -10,7 +10,7 @@ from typing import Final
 from driver.adapters.files.document import Document, Problem, ProblemKind, printable
 from driver.api.pod_templates import PodSpec
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 
 __all__ = ["ClaimManifest", "ClassManifest", "Manifests", "PodManifest", "field_problem", "find_duplicates"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from driver.adapters.files.yaml_documents import Document
 from driver.api.pod_templates import CONTAINER_LISTS, PodSpec, containers, no_such_claim, resources_of
 from driver.api.resource_v1 import DeviceClass
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 from driver.api.validation.names import label, subdomain
 from driver.errors import InputError
 from driver.explain.known.cluster import EXTENDED_CLAIM, PodState

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from driver.api.resource_v1 import ObjectMeta
 from driver.api.validation.errors import FieldError, shown
+
+if TYPE_CHECKING:
+    from driver.api.resource_v1 import ObjectMeta
 
 __all__ = [
     "attribute_name",

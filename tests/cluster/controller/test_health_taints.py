@@ -13,9 +13,10 @@ from controller.cluster.liveness import LivenessTracker
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError
 from driver.adapters.kubernetes.resources import NODE_INVENTORIES, RESOURCE_SLICES, JsonObject
+from driver.api.strict import write
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
-from driver.objects.health import device_faults
+from driver.objects.faults import device_faults
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import TAINT_RULES, ControlPlane
 from tests.support.machines import gpu, nic, node
@@ -72,7 +73,7 @@ class Plugins(Nodes):
         status = {
             "conditions": [condition, registration],
             "watched": list(watched),
-            "faults": [fault.to_wire() for fault in device_faults(NodeHealth(faults=faults))],
+            "faults": [write(fault) for fault in device_faults(NodeHealth(faults=faults))],
         }
         body = {"metadata": {"name": node}, "status": status}
         self.api.apply(NODE_INVENTORIES, body, field_manager="rootport-kubelet-plugin", subresource="status")

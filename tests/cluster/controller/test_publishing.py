@@ -20,7 +20,7 @@ from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORI
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.model.devices import LinkLayer, RdmaPort
 from driver.model.inventory import Inventory
-from driver.objects import device_objects
+from driver.objects.devices import device_objects
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import fpga, gpu, nic, node
 from tests.support.mig_machines import mig_gpu

@@ -12,7 +12,8 @@ from controller.cluster.slice_cache import SliceCache
 from controller.slices.writer import NameTakenError, SliceWriter
 from driver.adapters.kubernetes.errors import AlreadyExistsError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES, JsonObject
-from driver.layout import resource_slices, slice_name
+from driver.layout.names import slice_name
+from driver.layout.slices import resource_slices
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.machines import gpu, nic, node
 from tests.support.paths import REPO

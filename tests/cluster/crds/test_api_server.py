@@ -12,7 +12,9 @@ import pytest
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
 from driver.model.inventory import Inventory
-from driver.objects import device_objects, inventory_of, node_inventory, parse_node_inventory
+from driver.objects.devices import device_objects
+from driver.objects.inventories import inventory_of, parse_node_inventory
+from driver.objects.written_inventory import node_inventory
 from tests.support.cluster.control_plane import ControlPlane, KubectlError
 from tests.support.inventories import MACHINES, machine
 from tests.support.machines import gpu, nic, node
@@ -102,7 +104,7 @@ def named(inventory: Inventory, name: str) -> Inventory:
 
 
 def written(inventory: Inventory) -> dict[str, Any]:
-    return node_inventory(inventory).to_wire()
+    return node_inventory(inventory)
 
 
 def small(name: str) -> dict[str, Any]:

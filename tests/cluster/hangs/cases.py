@@ -11,12 +11,13 @@ from typing import Any, Final
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.adapters.machines.topology import read_topology
+from driver.api.strict import write
 from driver.explain.explanation import ChangeKind
 from driver.explain.reasons import Reason
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.health import Effect, Fault, NodeHealth
-from driver.objects import node_inventory
-from driver.objects.health import device_faults
+from driver.objects.faults import device_faults
+from driver.objects.written_inventory import node_inventory
 from tests.cluster.hangs.world import World, claim, device, node, pod, request, slice_of
 from tests.support.cluster.control_plane import TAINT_RULES
 from tests.support.topologies import machine_file
@@ -86,9 +87,9 @@ def _unhealthy(name: str) -> tuple[JsonObject, ...]:
         message="Xid 79 (GPU has fallen off the bus): drain and restart the node",
     )
     health = NodeHealth(faults=(fault,))
-    status = {"faults": [item.to_wire() for item in device_faults(health)]}
+    status = {"faults": [write(item) for item in device_faults(health)]}
     slices = [item.to_wire() for item in resource_slices(cut, health=health)]
-    return (node_inventory(cut).to_wire() | {"status": status}, *slices)
+    return (node_inventory(cut) | {"status": status}, *slices)
 
 
 def _fpgas(name: str, count: int, **attributes: str | int) -> JsonObject:

@@ -17,7 +17,7 @@ import grpc
 import pytest
 
 from driver.api.rootport_v1alpha1 import NodeInventory
-from driver.objects import inventory_of
+from driver.objects.inventories import inventory_of
 from kubeletplugin.protocol import dra_health_v1_pb2 as health_pb2
 from kubeletplugin.protocol import dra_health_v1_pb2_grpc as health_grpc
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc

@@ -21,13 +21,17 @@ from controller.devices.changes import device_changes, status_changes, timed
 from controller.devices.offers import device_offers
 from controller.slices.changes import slice_changes
 from driver.adapters.kubernetes.resources import JsonObject
+from driver.api.bounds import MAX_DEVICES
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import NicPolicies
-from driver.api.rootport_v1alpha1 import MAX_DEVICES
 from driver.errors import InputError
-from driver.layout import left_out, left_out_notes, resource_slices
-from driver.objects import device_object_name, device_objects, device_statuses, inventory_of, parse_node_inventory
+from driver.layout.left_out import left_out, left_out_notes
+from driver.layout.slices import resource_slices
+from driver.objects.device_statuses import device_statuses
+from driver.objects.devices import device_objects
 from driver.objects.health import node_health
+from driver.objects.inventories import inventory_of, parse_node_inventory
+from driver.objects.names import device_object_name
 
 pytestmark = pytest.mark.slow
 

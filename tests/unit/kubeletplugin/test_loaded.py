@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.needs_cc]
 
 WITHOUT = (
     *("kubernetes", "urllib3", "requests", "oauthlib", "websocket", "unicodedata"),
-    *("celpy", "re2", "lark", "rich", "cryptography", "defusedxml", "jsonschema"),
+    *("celpy", "re2", "lark", "rich", "cryptography", "defusedxml", "jsonschema", "pydantic"),
     *("driver.allocator", "driver.explain", "driver.cli", "driver.simulation", "driver.lint", "controller"),
 )
 _LIST_AT_END = """

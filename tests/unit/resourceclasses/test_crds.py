@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from driver.objects import device_objects, node_inventory
+from driver.objects.devices import device_objects
+from driver.objects.written_inventory import node_inventory
 from tests.support.inventories import MACHINES, machine
 from tests.support.paths import REPO
 
@@ -53,7 +54,7 @@ def test_both_kinds_are_installed() -> None:
 def test_every_machine_fits_the_schema(name: str) -> None:
     inventory = machine(name)
     devices = validator("devices")
-    validator("nodeinventories").validate(json.loads(json.dumps(node_inventory(inventory).to_wire())))
+    validator("nodeinventories").validate(json.loads(json.dumps(node_inventory(inventory))))
     for made in device_objects(inventory):
         devices.validate(json.loads(json.dumps(made.to_wire())))
 

@@ -14,9 +14,9 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.adapters.sysfs.discovery import discover
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import Device
-from driver.api.validation import validate_device_class
+from driver.api.validation.claims import validate_device_class
 from driver.cel import compile_selector
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import Fpga
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath

@@ -10,7 +10,7 @@ import pytest
 from controller.cluster import inventories
 from controller.cluster.inventories import InventoryCache, StoredInventory, Unreadable
 from controller.cluster.transforms import transform_inventory
-from driver.objects import node_inventory
+from driver.objects.written_inventory import node_inventory
 from tests.support.machines import gpu, nic, node
 
 MACHINE = node(gpu("10"), nic("20"), name="node-a")
@@ -19,7 +19,7 @@ MACHINE = node(gpu("10"), nic("20"), name="node-a")
 def stored(
     cache: InventoryCache, *, uid: str = "u1", version: str = "1", status: Any = None, **spec: Any
 ) -> StoredInventory:
-    wire = node_inventory(MACHINE).to_wire()
+    wire = node_inventory(MACHINE)
     wire["metadata"] |= {"uid": uid, "resourceVersion": version, "generation": 1}
     wire["spec"] |= spec
     wire["status"] = status or {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controller.cluster.pod_index import PodIndex
-from driver.objects import ClaimAllocation, PodConsumer
+from driver.objects.claims import ClaimAllocation
+from driver.objects.consumers import PodConsumer
 
 A, B, C = (PodConsumer(name=name, uid=f"uid-{name}") for name in "abc")
 

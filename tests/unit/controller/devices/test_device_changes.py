@@ -10,7 +10,7 @@ import pytest
 from controller.cluster.stored_devices import containers_of, is_same_but_status, stored_conditions, transform_device
 from controller.devices.changes import device_changes, status_changes, timed
 from driver.api.rootport_v1alpha1 import DeviceStatus
-from driver.objects import device_objects
+from driver.objects.devices import device_objects
 from tests.support.machines import gpu, nic, node
 
 

@@ -10,13 +10,15 @@ import pytest
 
 from controller.devices.offers import device_offers
 from driver.api.gpu_policies import GpuPolicies
-from driver.layout import left_out, resource_slices
+from driver.layout.left_out import left_out
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, Gpu, MigInstance, MigPlacement, MigProfile, MigSupport, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.parts import named_devices, whole_device
 from driver.modes.free_node import free_node
 from driver.modes.rule import Layout
-from driver.objects import device_objects, device_statuses
+from driver.objects.device_statuses import device_statuses
+from driver.objects.devices import device_objects
 from driver.status.overview import device_overview
 from tests.support.machines import fpga, gpu, nic, node
 

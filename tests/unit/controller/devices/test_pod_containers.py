@@ -13,7 +13,8 @@ import pytest
 
 from controller.devices.pod_containers import PodContainers, container_uses
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.objects import ClaimAllocation, PodConsumer
+from driver.objects.claims import ClaimAllocation
+from driver.objects.consumers import PodConsumer
 
 
 def container(name: str, *claims: dict[str, str]) -> dict[str, Any]:

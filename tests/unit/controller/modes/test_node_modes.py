@@ -14,8 +14,9 @@ from controller.modes.node_modes import NodeModes, NodePlan
 from controller.modes.wishes import Wishes
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api import API_VERSION
-from driver.api.gpu_policies import GpuMode, GpuPolicies
-from driver.layout import resource_slices
+from driver.api.gpu_modes import GpuMode
+from driver.api.gpu_policies import GpuPolicies
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory

@@ -31,7 +31,7 @@ from driver.api.resource_v1 import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from driver.layout import slice_name
+from driver.layout.names import slice_name
 
 NODE = "node-a"
 UID = "11111111-2222-3333-4444-555555555555"

@@ -9,7 +9,7 @@ from typing import Any
 from controller.slices.content import has_content, is_same_content, read, spec_wire
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceTaint, NodeSelector, ResourceSliceSpec
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
 from tests.support.machines import nic
 from tests.support.mig_machines import dgx_h100

@@ -11,8 +11,8 @@ from driver import DRIVER_NAME
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
-from driver.api.validation import with_defaults
-from driver.layout import resource_slices
+from driver.api.validation.defaults import with_defaults
+from driver.layout.slices import resource_slices
 from driver.pairs import PairsRequest, Scope, claim_spec
 from resourceclasses import device_classes_text
 from tests.support.joint_cases import best_levels, joint_cases, levels_of

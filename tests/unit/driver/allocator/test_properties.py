@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from driver.adapters.files.allocation_problems import AllocationProblem, answer
 from driver.allocator import ALL_FEATURES, AllocationError, Allocator, DeviceId
 from driver.api.resource_v1 import AllocationResult
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from tests.oracle.allocator.later_stages import LATER_FLAVOURS
 from tests.oracle.allocator.random_problems import FLAVOURS, random_problem
 from tests.support.allocation_validity import violations

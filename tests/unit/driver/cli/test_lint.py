@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from driver.adapters.machines.topology import read_topology
-from driver.layout import resource_slices, slice_name
+from driver.layout.names import slice_name
+from driver.layout.slices import resource_slices
 from resourceclasses import device_classes_text
 from tests.support.paths import REPO
 from tests.support.topologies import machine_file

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from driver.api.resource_v1 import ResourceClaim, ResourceClaimTemplate
-from driver.api.validation import validate_claim, validate_claim_template
+from driver.api.validation.claims import validate_claim, validate_claim_template
 from driver.lint import check_claim
 from tests.support.sysfs_tree import ROOT_PORT, SysfsTree
 from tests.support.topologies import machine_file, nccl_file

@@ -18,7 +18,7 @@ from driver.errors import InputError
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, Finding, ObjectRef, Step
 from driver.explain.reasons import Reason
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from resourceclasses import device_classes_text
 from tests.support.topologies import machine_file
 from tests.unit.driver.explain.builders import (

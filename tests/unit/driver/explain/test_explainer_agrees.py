@@ -9,7 +9,7 @@ import pytest
 from driver.adapters.files.allocation_problems import AllocationProblem
 from driver.allocator import AllocationError, Allocator, Features
 from driver.api.resource_v1 import Node
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.budget import Budget
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import Explanation, ObjectRef

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from driver.api.gpu_policies import GpuPolicies, GpuPolicy
 from driver.api.resource_v1 import Device, ResourceSlice
-from driver.layout import resource_slices
 from driver.layout.conflicts import GpuModes, gpu_modes
+from driver.layout.slices import resource_slices
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.devices import DeviceName, Gpu
 from driver.model.parts import gpu_parts

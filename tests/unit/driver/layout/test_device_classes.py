@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from driver.api.resource_v1 import DeviceClass
-from driver.api.validation import validate_device_class
+from driver.api.validation.claims import validate_device_class
 from resourceclasses import device_classes_text
 from tests.support.machines import fpga, nic, node, published, value
 from tests.support.mig_machines import mig_gpu

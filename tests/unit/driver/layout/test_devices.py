@@ -8,7 +8,8 @@ import pytest
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
-from driver.layout import left_out_notes, resource_slices
+from driver.layout.left_out import left_out_notes
+from driver.layout.slices import resource_slices
 from driver.model.devices import LinkKind, LinkLayer, MigSupport, RdmaNetnsMode, RdmaPort
 from driver.model.inventory import InventorySource
 from driver.model.pci import PciAddress

@@ -12,7 +12,9 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Device, ResourceSlice
-from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
+from driver.layout.devices import device_attributes
+from driver.layout.left_out import left_out, left_out_notes
+from driver.layout.slices import resource_slices
 from driver.model.devices import Gpu, GpuLink, LinkKind, MigPlacement, MigProfile, MigSupport
 from driver.model.inventory import InventorySource
 from driver.model.parts import allocatable_devices

@@ -7,8 +7,8 @@ from itertools import chain
 
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import Device
-from driver.layout import resource_slices
 from driver.layout.identities import Placeholders, without_identities
+from driver.layout.slices import resource_slices
 from driver.model.devices import RdmaPort
 from driver.model.inventory import Inventory
 from tests.support.machines import gpu, nic, node

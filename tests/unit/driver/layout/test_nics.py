@@ -13,7 +13,9 @@ from driver.adapters.machines.topology import read_topology
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import Device
-from driver.layout import device_attributes, left_out, left_out_notes, resource_slices
+from driver.layout.devices import device_attributes
+from driver.layout.left_out import left_out, left_out_notes
+from driver.layout.slices import resource_slices
 from driver.model.devices import LinkLayer, RdmaNetnsMode, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath

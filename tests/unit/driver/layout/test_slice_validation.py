@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from driver.api.resource_v1 import ResourceSlice
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 from tests.support.slice_validation import validate_slices
 
 POOL = {"name": "node-a", "generation": 1, "resourceSliceCount": 1}

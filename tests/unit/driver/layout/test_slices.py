@@ -21,7 +21,10 @@ from driver.api.nic_policies import ExtraNicAttribute, NicPolicies
 from driver.api.policies import ExtraAttribute
 from driver.api.resource_v1 import ResourceSlice
 from driver.errors import InputError
-from driver.layout import attributes, left_out, resource_slices, slice_name
+from driver.layout import attributes
+from driver.layout.left_out import left_out
+from driver.layout.names import slice_name
+from driver.layout.slices import resource_slices
 from driver.model.devices import (
     Fpga,
     Gpu,

@@ -9,7 +9,7 @@ import pytest
 
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, RdmaPort
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory

@@ -15,7 +15,7 @@ from driver.api.gpu_policies import ExtraGpuAttribute
 from driver.api.nic_policies import ExtraNicAttribute
 from driver.api.policies import ExtraAttribute
 from driver.explain.known.vocabulary import CAPACITIES, OWN_ATTRIBUTES, OWN_CAPACITIES
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.lint import LintCode
 from driver.lint.kinds import (
     ATTRIBUTES,

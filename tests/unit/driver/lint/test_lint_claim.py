@@ -11,10 +11,10 @@ from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.lint import LintCode, LintFinding, Severity, check_claim, lint_claim, lint_class, unread, unrecorded
 from driver.pairs import PairsRequest, Scope, claim_spec
 from resourceclasses import device_classes_text

@@ -12,11 +12,11 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import DeviceClass, Node, ResourceClaim, ResourceClaimStatus
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 from driver.errors import InputError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.lint import LintFinding, lint_claim, lint_class
 from driver.plan import IsolationHost, decide
 from resourceclasses import device_classes_text

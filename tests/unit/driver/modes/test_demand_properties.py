@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from driver.allocator import Allocator
 from driver.api.resource_v1 import AllocationResult
-from driver.layout import resource_slices
 from driver.layout.conflicts import GpuModes, gpu_modes
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, Gpu
 from driver.modes.rule import Layout
 from tests.support.demand_world import Json, World, gpu_request, mig_request, names, ratio_request

@@ -11,8 +11,8 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicy
 from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta, ResourceClaim
-from driver.api.validation import with_defaults
-from driver.layout import resource_slices
+from driver.api.validation.defaults import with_defaults
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
 from driver.modes.gpu import GpuState, card_of, known_modes
 from driver.modes.rule import Layout

@@ -15,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.api.gpu_modes import GpuMode
+from driver.api.gpu_policies import GpuPolicy
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
 from driver.modes.gpu import GpuState, fitting, known_modes

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from driver.api.gpu_policies import GpuMode, GpuPolicy
+from driver.api.gpu_modes import GpuMode
+from driver.api.gpu_policies import GpuPolicy
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName, Gpu
 from driver.modes.gpu import GpuState, known_modes, partitions_of

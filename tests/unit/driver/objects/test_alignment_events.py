@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from driver.model.alignment import Misalignment, misalignments
-from driver.objects import ClaimAllocation, PodConsumer, alignment_event, pod_consumers
-from driver.objects.alignment_events import alignment_note
+from driver.objects.alignment_events import alignment_event, alignment_note
+from driver.objects.claims import ClaimAllocation
+from driver.objects.consumers import PodConsumer, pod_consumers
 from tests.support.machines import gpu, nic, node
 
 POD = PodConsumer(name="train-0", uid="1c5a0f5e-8a55-4b5e-9d5e-0d2f3c4b5a69")

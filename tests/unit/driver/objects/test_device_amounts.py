@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, Gpu, RdmaVf
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import MigPartition, gpu_parts
-from driver.objects import ClaimAllocation, DeviceOffer, device_statuses
+from driver.objects.claims import ClaimAllocation
+from driver.objects.device_amounts import DeviceOffer
+from driver.objects.device_statuses import device_statuses
 from tests.support.machines import fpga, nic, node
 from tests.support.mig_machines import A30, A100, H100, instance, mig_gpu
 

@@ -9,8 +9,8 @@ import pytest
 from driver.api.rootport_v1alpha1 import Condition
 from driver.model.devices import Device, DeviceName, LinkLayer, RdmaPort
 from driver.model.health import Effect, Fault, NodeHealth
-from driver.objects import device_statuses
 from driver.objects.device_conditions import conditions_of, state_of
+from driver.objects.device_statuses import device_statuses
 from tests.support.machines import gpu, nic, node
 
 CARD = gpu("10")

@@ -11,7 +11,8 @@ from driver.api.rootport_v1alpha1 import MAX_ALLOCATIONS, DeviceStatus
 from driver.model.devices import DeviceName, Gpu, MigPlacement, MigProfile, MigSupport, RdmaPort, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
-from driver.objects import ClaimAllocation, claim_allocations, device_statuses
+from driver.objects.claims import ClaimAllocation, claim_allocations
+from driver.objects.device_statuses import device_statuses
 from tests.support.machines import gpu, nic, node
 
 GIB = 1 << 30

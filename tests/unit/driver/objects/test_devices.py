@@ -19,7 +19,8 @@ from driver.model.devices import DeviceName, LinkLayer, RdmaPort
 from driver.model.distance import distance
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
-from driver.objects import NODE_LABEL, device_object_name, device_objects, node_label
+from driver.objects.devices import device_objects
+from driver.objects.names import NODE_LABEL, device_object_name, node_label
 from tests.support.inventories import MACHINES, drawn_inventories, machine
 from tests.support.machines import fpga, gpu, nic, node
 from tests.support.topologies import machine_file

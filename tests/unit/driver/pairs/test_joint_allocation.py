@@ -14,8 +14,9 @@ from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
-from driver.api.validation import validate_claim, with_defaults
-from driver.layout import resource_slices
+from driver.api.validation.claims import validate_claim
+from driver.api.validation.defaults import with_defaults
+from driver.layout.slices import resource_slices
 from driver.model.distance import Level, distance
 from driver.model.inventory import Inventory
 from driver.pairs import PairsRequest, Scope, claim_spec

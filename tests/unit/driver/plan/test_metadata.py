@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.plan import PreparePlan, prepare_plan
 from tests.support.paths import REPO
 from tests.support.plan.builders import UID, claim, given, gpu, nic, node

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from driver.errors import NodeError
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, DeviceType, Fpga, Gpu, RdmaNic
 from driver.model.inventory import InventorySource
 from driver.plan import GpuUse, PreparedDevice, PreparePlan, prepare_plan

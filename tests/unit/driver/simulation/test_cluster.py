@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from driver.adapters.machines.topology import read_topology
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.simulation import slice_json, with_assumed_vfs
 from tests.support.topologies import nccl_file
 

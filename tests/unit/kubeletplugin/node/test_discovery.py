@@ -16,7 +16,7 @@ import pytest
 
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.inventory import Inventory, InventorySource
-from driver.objects import node_inventory
+from driver.objects.written_inventory import node_inventory
 from kubeletplugin.health.pod_status import DevicesHealth
 from kubeletplugin.loop import ProcessOutdatedError
 from kubeletplugin.node.discovery import DiscoveredNode, Discovery
@@ -295,7 +295,7 @@ def test_before_the_first_look_nothing_can_be_prepared() -> None:
 def test_the_inventory_is_there_as_a_spec_to_publish() -> None:
     inventory = Inventory(node="n", source=InventorySource.LIVE)
     found, _, _ = discovery(DiscoveredNode(inventory=inventory))
-    assert found.spec() == node_inventory(inventory).spec
+    assert found.spec() == node_inventory(inventory)["spec"]
 
 
 def test_devices_that_no_node_inventory_can_hold_are_a_failed_discovery() -> None:
@@ -304,7 +304,7 @@ def test_devices_that_no_node_inventory_can_hold_are_a_failed_discovery() -> Non
     assert (told[1].status, told[1].reason) == (ConditionStatus.FALSE, "DiscoveryFailed")
     assert (found.latest(), found.spec(), found.certain()) == (
         good.inventory,
-        node_inventory(good.inventory).spec,
+        node_inventory(good.inventory)["spec"],
         False,
     )
 

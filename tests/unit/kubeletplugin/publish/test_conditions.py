@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from driver.api.rootport_v1alpha1 import Condition
-from driver.objects.health import PREPARE_CONDITIONS
+from driver.objects.faults import PREPARE_CONDITIONS
 from kubeletplugin.internal_errors import InternalError
 from kubeletplugin.publish.conditions import (
     ConditionReport,

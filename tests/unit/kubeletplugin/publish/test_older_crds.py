@@ -17,7 +17,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
-from driver.objects import node_inventory
+from driver.objects.written_inventory import node_inventory
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 from kubeletplugin.publish.inventory import NodePublisher
 
@@ -86,7 +86,7 @@ def publisher(server: OldApiServer, tmp_path: Path) -> NodePublisher:
     config = {"clusters": [cluster], "contexts": [named], "users": [{"name": "x", "user": {}}], "current-context": "x"}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
-    spec = node_inventory(Inventory(node="n", source=InventorySource.LIVE)).spec
+    spec = node_inventory(Inventory(node="n", source=InventorySource.LIVE))["spec"]
     return NodePublisher(
         KubernetesApi.connect(kubeconfig=kubeconfig),
         node="n",

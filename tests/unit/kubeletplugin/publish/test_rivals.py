@@ -7,7 +7,7 @@ import pytest
 from driver.adapters.host import HostRoot
 from driver.adapters.sysfs import discovery as sysfs
 from driver.api.resource_v1 import ResourceSlice
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory, InventorySource
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus
 from kubeletplugin.publish.rivals import check_rivals

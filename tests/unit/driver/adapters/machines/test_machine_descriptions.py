@@ -10,7 +10,7 @@ import pytest
 from driver.adapters.host import HostRoot
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.sysfs.discovery import discover
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from tests.support.sysfs_machines import SYSFS_MACHINES
 from tests.support.topologies import MACHINE_FILES, OTHERS_FILES, REAL_MACHINE_FILES, nccl_file
 

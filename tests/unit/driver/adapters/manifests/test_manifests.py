@@ -16,7 +16,7 @@ from driver.adapters.manifests.claims import (
     read_manifest_text,
     read_manifests,
 )
-from driver.api.validation import FieldError
+from driver.api.validation.errors import FieldError
 from driver.errors import InputError
 
 CLAIM = """\

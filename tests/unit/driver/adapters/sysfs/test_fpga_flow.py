@@ -10,9 +10,12 @@ import pytest
 from driver.adapters.host import HostRoot
 from driver.adapters.sysfs.discovery import discover
 from driver.config import FpgaConfig
-from driver.layout import left_out, resource_slices
+from driver.layout.left_out import left_out
+from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
-from driver.objects import device_objects, inventory_of, node_inventory, parse_node_inventory
+from driver.objects.devices import device_objects
+from driver.objects.inventories import inventory_of, parse_node_inventory
+from driver.objects.written_inventory import node_inventory
 from driver.plan.device_nodes import device_nodes
 from tests.support.sysfs_tree import SysfsTree
 
@@ -32,7 +35,7 @@ def tree(tmp_path: Path) -> SysfsTree:
 def inventory(tree: SysfsTree) -> Inventory:
     """What the controller reads of what the node's plugin wrote."""
     found = discover(HostRoot(tree.root), node="n")
-    return inventory_of(parse_node_inventory(json.loads(json.dumps(node_inventory(found).to_wire()))))
+    return inventory_of(parse_node_inventory(json.loads(json.dumps(node_inventory(found)))))
 
 
 def test_each_card_is_published_once_where_it_hangs(inventory: Inventory) -> None:

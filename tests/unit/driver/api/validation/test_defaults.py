@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from driver.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
-from driver.api.validation import with_defaults
+from driver.api.validation.defaults import with_defaults
 
 SPEC = {
     "devices": {

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from driver.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from driver.api.validation import FieldError, validate_claim, validate_claim_template, validate_device_class
+from driver.api.validation.claims import validate_claim, validate_claim_template, validate_device_class
+from driver.api.validation.errors import FieldError
 
 GPU: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": "gpu.rootport.dev"}}
 EITHER: dict[str, Any] = {

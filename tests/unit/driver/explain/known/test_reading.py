@@ -21,7 +21,7 @@ from driver.explain.known.reading import (
     read_taint_rule,
 )
 from driver.explain.known.slice_reading import SliceReader
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from tests.support.mig_machines import dgx_h100
 from tests.unit.driver.explain.builders import (
     allocated,

@@ -10,12 +10,13 @@ import pytest
 from driver.adapters.catalogue import HardwareFacts
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_manifest_text, read_manifests
+from driver.api.strict import write
 from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.known.cluster import Kind
-from driver.layout import resource_slices
+from driver.layout.slices import resource_slices
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
-from driver.objects.health import device_faults
+from driver.objects.faults import device_faults
 from resourceclasses import device_classes_text
 from tests.support.machines import gpu, nic, node
 from tests.support.mig_machines import mig_gpu
@@ -62,7 +63,7 @@ def test_an_unhealthy_gpu_is_proposed_for_repair_by_what_its_plugin_says_also_fo
     fault = Fault(device=machine.gpus[0].name, reason="Xid48", effect=Effect.NO_SCHEDULE, since=since, message=message)
     health = NodeHealth(faults=(fault,))
     world = cluster(machine, health=health)
-    status = {"faults": [item.to_wire() for item in device_faults(health)]}
+    status = {"faults": [write(item) for item in device_faults(health)]}
     world.state.put(Kind.INVENTORY, {"metadata": {"name": "node-a"}, "status": status})
 
     for wanted in (gpu_request(core="30"), gpu_request("mig", profile="1g.10gb")):

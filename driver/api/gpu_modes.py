@@ -1,0 +1,13 @@
+"""The modes in which GPUs are given, as GpuPolicies name them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+__all__ = ["ALL_MODES", "GpuMode"]
+
+GpuMode: TypeAlias = Literal["gpu", "gpu-ratio", "mig"]
+"""A way in which a GPU is given: the type of the device that is published for it."""
+
+ALL_MODES: Final[tuple[GpuMode, ...]] = ("gpu", "gpu-ratio", "mig")
+"""In the order that holds where GpuPolicies say nothing."""

@@ -1,0 +1,31 @@
+"""Writes the health of a node's devices as the status of its NodeInventory has it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from driver.api.bounds import MAX_FAULTS, MAX_NOTE_LENGTH
+from driver.api.node_status import DeviceFault
+from driver.api.times import time_text
+from driver.model.health import NodeHealth
+
+__all__ = ["PREPARE_CONDITIONS", "device_faults"]
+
+PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
+"""The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
+
+
+def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
+    """Return the faults as a NodeInventory's status has them, by device and reason; of too many, the worst."""
+    worst = sorted(health.faults, key=lambda fault: (fault.effect.rank, fault.since, fault.device, fault.reason))
+    kept = sorted(worst[:MAX_FAULTS], key=lambda fault: (fault.device, fault.reason))
+    return tuple(
+        DeviceFault(
+            device=fault.device,
+            reason=fault.reason,
+            effect=fault.effect.value,
+            since=time_text(fault.since),
+            message=fault.message[:MAX_NOTE_LENGTH],
+        )
+        for fault in kept
+    )
