@@ -15,9 +15,6 @@ from typing import Final
 
 import grpc
 import pytest
-from kubeletplugin.rpc import call_unary
-from kubeletplugin.rpc.connection import frame
-from kubeletplugin.rpc.hpack import encode
 
 from controller.admission.review import BadReviewError, review
 from controller.serving.certificates import issue
@@ -241,14 +238,27 @@ def test_a_call_of_the_kubelet_has_an_entry_for_every_claim_or_is_refused(server
 
 
 _UNPREPARE: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources"
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2 (RFC 9113, 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+def _headers(fields: Mapping[bytes, bytes]) -> bytes:
+    """Header fields as HPACK literals without an index (RFC 7541, 6.2.2), each text shorter than 127 bytes."""
+    texts = ((bytes((len(text),)) + text for text in field) for field in fields.items())
+    return b"".join(b"\0" + b"".join(field) for field in texts)
+
+
 _HTTP2_TOKENS: Final = (
     *(
-        frame(kind, flags, stream, b"\0\0\0\x01")
+        _frame(kind, flags, stream, b"\0\0\0\x01")
         for kind in range(11)
         for flags in (0, 1, 4, 0xFF)
         for stream in (0, 1, 3)
     ),
-    *(b"\xff" * 9, b"\0" * 9, b"\x82", b"\xbe", b"\x3f\xe1\x1f", frame(4, 0, 0, b"\0\x04\xff\xff\xff\xff")),
+    *(b"\xff" * 9, b"\0" * 9, b"\x82", b"\xbe", b"\x3f\xe1\x1f", _frame(4, 0, 0, b"\0\x04\xff\xff\xff\xff")),
 )
 
 
@@ -258,10 +268,19 @@ def test_what_is_no_http2_ends_its_own_connection_alone(
     claim = dra_v1_pb2.NodeUnprepareResourcesRequest(
         claims=[dra_v1_pb2.Claim(namespace="a", name="b", uid="c")]
     ).SerializeToString()
-    headers = encode([(b":method", b"POST"), (b":path", _UNPREPARE.encode()), (b"content-type", b"application/grpc")])
+    headers = _headers(
+        {
+            b":method": b"POST",
+            b":scheme": b"http",
+            b":path": _UNPREPARE.encode(),
+            b":authority": b"localhost",
+            b"te": b"trailers",
+            b"content-type": b"application/grpc",
+        }
+    )
     body = b"\0" + len(claim).to_bytes(4, "big") + claim
-    calls = (frame(1, 4, stream, headers) + frame(0, 1, stream, body) for stream in (1, 3, 5))
-    session = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + b"".join(calls)
+    calls = (_frame(1, 4, stream, headers) + _frame(0, 1, stream, body) for stream in (1, 3, 5))
+    session = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b"") + b"".join(calls)
 
     def make(random: Random) -> bytes:
         # The beginning stays as it is more often than not: what comes after it is what there is to find.
@@ -274,9 +293,19 @@ def test_what_is_no_http2_ends_its_own_connection_alone(
             connection.settimeout(30)
             connection.connect(str(server.endpoint))
             _answer(connection, data)
-        answer = call_unary(server.endpoint, _UNPREPARE, claim, timeout_s=30, max_bytes=10_000)
+        answer = call(claim, timeout=30)
         assert set(dra_v1_pb2.NodeUnprepareResourcesResponse.FromString(answer).claims) == {"c"}
         assert [record.getMessage() for record in caplog.records if record.exc_info] == []
         assert "Traceback" not in capfd.readouterr().err
 
-    Target(name="http2", make=make, check=check, examples=300).run()
+    with grpc.insecure_channel(f"unix:{server.endpoint}", options=[("grpc.default_authority", "localhost")]) as channel:
+        call = channel.unary_unary(_UNPREPARE)
+        assert session.count(claim) == 3
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(str(server.endpoint))
+            connection.sendall(session)
+            answered = b""
+            while answered.count(b"application/grpc") + answered.count(b"\n\x01c") < 1:
+                answered += connection.recv(65536)
+        Target(name="http2", make=make, check=check, examples=300).run()

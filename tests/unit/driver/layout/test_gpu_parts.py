@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from driver.api.resource_v1 import Device, ResourceSlice
 from driver.layout.devices import device_attributes
 from driver.layout.left_out import left_out, left_out_notes
 from driver.layout.slices import resource_slices
+from driver.layout.values import Value
 from driver.model.devices import Gpu, GpuLink, LinkKind, MigPlacement, MigProfile, MigSupport
 from driver.model.inventory import InventorySource
 from driver.model.parts import allocatable_devices
@@ -432,13 +434,17 @@ def test_nodes_of_equal_hardware_share_devices_and_counters() -> None:
     assert all(a.spec.shared_counters is b.spec.shared_counters for a, b in zip(first, other, strict=True))
 
 
+def written(attributes: Mapping[str, Mapping[str, Value]]) -> dict[str, dict[str, Any]]:
+    return {name: {key: value.to_wire() for key, value in values.items()} for name, values in attributes.items()}
+
+
 def test_the_attributes_of_named_devices_are_those_that_are_published() -> None:
     inventory = replace(node(nic("a0", vfs=2, vendor="nvidia"), nic("a1"), gpu("a2")), gpus=dgx_h100().gpus)
     both = [*published(inventory), *published(inventory, nic_policies=NAMED_VFS)]
-    everything = {device.name: device.attributes for device in both}
+    everything = {device.name: device.to_wire()["attributes"] for device in both}
     assert {"rdma-vfs-0000-a0-00-0", "rdma-vf-0000-a0-01-0"} <= everything.keys()
-    assert device_attributes(inventory, everything) == everything
-    assert device_attributes(inventory, ["gpu-0000-10-00-0", "no-such-device"]) == {
+    assert written(device_attributes(inventory, everything)) == everything
+    assert written(device_attributes(inventory, ["gpu-0000-10-00-0", "no-such-device"])) == {
         "gpu-0000-10-00-0": everything["gpu-0000-10-00-0"]
     }
     assert device_attributes(inventory, []) == {}

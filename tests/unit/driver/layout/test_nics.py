@@ -174,11 +174,12 @@ def test_the_attributes_of_a_pool_and_of_its_vfs_can_be_had_by_name() -> None:
     inventory = replace(node(nic("0b", vfs=2, vendor="nvidia")), rdma_netns_mode=RdmaNetnsMode.SHARED)
     pool, vf = "rdma-vfs-0000-0b-00-0", "rdma-vf-0000-0b-01-1"
     found = device_attributes(inventory, [pool, vf])
-    assert found == {
-        device.name: device.attributes
+    wire = {name: {key: value.to_wire() for key, value in values.items()} for name, values in found.items()}
+    assert wire == {
+        device.name: device.to_wire()["attributes"]
         for device in (published(inventory)[0], published(inventory, nic_policies=NAMED_VFS)[1])
     }
-    assert found[vf]["k8s.cni.cncf.io/deviceID"].string_value == "0000:0b:01.1"
+    assert found[vf]["k8s.cni.cncf.io/deviceID"].value == "0000:0b:01.1"
 
 
 # Links.
