@@ -7,15 +7,15 @@ parameters of a claim byte by byte. So what Rootport did not write itself is rea
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, Final
-
-from pydantic_core import from_json
+from itertools import accumulate
+from typing import Any, Final, NoReturn
 
 __all__ = ["LEFT_OUT_DEPTH", "LEFT_OUT_NUMBER", "MAX_DEPTH", "JsonError", "parse_foreign_json", "parse_json"]
 
 MAX_DEPTH: Final = 200
-"""How many levels deep JSON may nest: the bound of pydantic-core's parser, which does not recurse into Python."""
+"""How many levels deep JSON may nest: the bound of pydantic-core's parser, which reads what is large."""
 
 _KEPT_DEPTH: Final = 100  # less than MAX_DEPTH, so that what is kept can be written into something else and read again
 _MAX_NUMBER: Final = 400  # characters; a double has at most 309 digits before its point
@@ -31,6 +31,12 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]|[-+0-9.eE
 _ESCAPE: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+_SMALL: Final = 1024 * 1024
+"""Bytes up to which the standard library reads: it is slower, and saves a process that reads nothing large 4 MiB."""
 
 
 class JsonError(ValueError):
@@ -50,7 +56,7 @@ def parse_json(data: bytes | bytearray | str, *, max_bytes: int) -> Any:
     """
     _check_length(data, max_bytes)
     try:
-        return from_json(data, allow_inf_nan=False)
+        return _read(data, allow_nan=False)
     except ValueError as error:
         raise JsonError(f"not valid JSON: {error}") from None
 
@@ -73,13 +79,45 @@ def parse_foreign_json(data: bytes | bytearray, *, max_bytes: int) -> tuple[Any,
     """
     _check_length(data, max_bytes)
     try:
-        return from_json(data), False
+        return _read(data), False
     except ValueError:
         pass
     try:
-        return from_json(_pruned(bytes(data).decode(errors="replace").encode())), True
+        return _read(_pruned(bytes(data).decode(errors="replace").encode())), True
     except ValueError as error:
         raise JsonError(f"not valid JSON: {error}") from None
+
+
+def _read(data: bytes | bytearray | str, *, allow_nan: bool = True) -> Any:
+    """Return the value of a text.
+
+    Raises:
+        ValueError: It is no JSON, nested too deeply, has half of a surrogate pair or a number that is too long.
+    """
+    if len(data) > _SMALL:
+        from pydantic_core import from_json  # noqa: PLC0415 - see _SMALL
+
+        return from_json(data, allow_inf_nan=allow_nan)
+    encoded = data.encode() if isinstance(data, str) else data
+    if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH and _depth(encoded) > MAX_DEPTH:
+        raise ValueError("recursion limit exceeded")
+    if rb"\u" in encoded and any(escape[1] for escape in _ESCAPE.finditer(encoded)):
+        raise ValueError("half of a surrogate pair")
+    return (_LENIENT if allow_nan else _STRICT).decode(encoded.decode())
+
+
+def _depth(data: bytes | bytearray) -> int:
+    """Return how many levels deep brackets nest outside of strings."""
+    steps = _STRING.sub(b"", data).translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_LENIENT: Final = json.JSONDecoder()
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _check_length(data: bytes | bytearray | str, max_bytes: int) -> None:

@@ -295,7 +295,9 @@ def test_what_is_no_http2_ends_its_own_connection_alone(
             _answer(connection, data)
         answer = call(claim, timeout=30)
         assert set(dra_v1_pb2.NodeUnprepareResourcesResponse.FromString(answer).claims) == {"c"}
-        assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+        # The library itself logs a path that is no text.
+        ours = [record for record in caplog.records if not record.name.startswith("grpc.")]
+        assert [record.getMessage() for record in ours if record.exc_info] == []
         assert "Traceback" not in capfd.readouterr().err
 
     with grpc.insecure_channel(f"unix:{server.endpoint}", options=[("grpc.default_authority", "localhost")]) as channel:
