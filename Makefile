@@ -13,7 +13,7 @@ PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
 CLUSTER := $(BIN)/python -m tests.support.cluster
-COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator pairs simulation modes)
+COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator explain lint pairs simulation modes)
 
 .PHONY: help venv run test test-compiled test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
 
