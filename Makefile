@@ -72,7 +72,8 @@ fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fa
 
 bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
 	@$(BIN)/python -m tests.bench.bench
-	@$(BIN)/python -m tests.bench.scheduler_bench
+	@KUBERNETES=v1.36.3 $(BIN)/python -m tests.bench.scheduler_bench
+	@KUBERNETES=v1.37.2 $(BIN)/python -m tests.bench.scheduler_bench
 	@$(BIN)/python -m tests.bench.cluster_bench
 	@$(BIN)/python -m tests.bench.install_bench
 	@$(BIN)/python -m tests.bench.interface_bench
@@ -80,6 +81,7 @@ bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 no
 	@$(BIN)/python -m tests.bench.explain_bench
 	@$(BIN)/python -m tests.bench.devices_bench
 	@$(BIN)/python -m tests.bench.start_bench
+	@$(BIN)/python -m tests.bench.demand_bench
 
 cluster: venv ## start a cluster with one real node and Rootport on it (as root), and leave it running
 	@$(CLUSTER) up

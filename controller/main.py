@@ -113,10 +113,11 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     type=click.Choice(("auto", *(layout.value for layout in Layout))),
     default="auto",
     show_default=True,
-    help="Which modes of GPUs are published: full, every mode of every GPU; lean, MIG partitions of a few GPUs only; "
-    "one, each GPU in one mode at a time, which follows pending claims within a minute. More devices cost "
-    "kube-scheduler more time for each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with "
-    "Kubernetes 1.37 or newer, one before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
+    help="Which modes of GPUs are published: full, every mode of every GPU; lean, each GPU in the mode in which it is "
+    "used, and a few free ones in every mode; one, each GPU in one mode at a time. A mode that pending claims need is "
+    "published for them, with lean at once, with one within a minute. More devices cost kube-scheduler more time for "
+    "each pod with a claim. auto is full up to 16 Nodes, and beyond that lean with Kubernetes 1.37 or newer, one "
+    "before. Each NodeInventory's condition AllModesPublished says what it is, and why.",
 )
 @click.option(
     "--mig-gpus-ahead",
@@ -124,8 +125,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     default=_DEFAULTS.mig_gpus_ahead,
     show_default=True,
     metavar="N",
-    help="With the layout lean, of how many free GPUs of each node MIG partitions are published before a claim asks. "
-    "With 0, a claim for the first partition of a GPU waits some seconds until they are published.",
+    help="With the layout lean, how many free GPUs of each node are published in every mode, MIG partitions too, "
+    "before a claim asks for them. With 0, a claim for the first partition of a GPU waits some seconds.",
 )
 @click.option(
     "--explain/--no-explain",

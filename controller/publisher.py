@@ -71,7 +71,7 @@ class PublisherOptions:
         grace_s: After how long without a heartbeat they are deleted.
         resync_s: How often everything is reconciled although nothing changed.
         gpu_layout: The layout of GPUs; None for the one that fits the cluster (:mod:`driver.modes.rule`).
-        mig_gpus_ahead: Of how many free GPUs of a node MIG partitions are published ahead of demand, in the layout
+        mig_gpus_ahead: How many free GPUs of a node are published in all their modes ahead of demand, in the layout
             ``lean``.
         closed_s: How long a device is closed before it may leave the slices (:mod:`driver.modes.transition`).
         list_claims_every_s: How often claims are listed to find out whether such devices are free, at most.

@@ -31,7 +31,7 @@ def set_up_malloc() -> None:
 def give_back() -> None:
     """Return to the system what starting needed; to be called once all has started.
 
-    Compiling the modules alone, where no .pyc files are, takes 9 MB. Of the libraries' code, gRPC's above all, half was
+    Compiling the modules alone, where no .pyc files are, takes 9 MB. Of the libraries' code half was
     needed for starting only: its pages are let go, and those that are needed again come back from the page cache.
     """
     gc.collect()

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Final, Protocol
 
@@ -168,33 +168,46 @@ class DemandFollower:
     def _take_turns(
         self, state: ClusterState, this: DemandRound, now: float, budget: Budget, used: defaultdict[str, float]
     ) -> None:
-        pods = self._turns.without_wish(now)
-        share_s = self._pace.round_s / max(1, len({item.pod.namespace for item in pods}))
-        done: set[str] = set()
-        for is_last in (False, True):
-            for item in pods:
-                namespace = item.pod.namespace
-                if item.pod.uid in done or (used[namespace] >= share_s and not is_last):
-                    continue
-                if budget.is_spent:
-                    return
-                done.add(item.pod.uid)
-                began = self._cpu_clock()
-                self._find_for(state, this, item, now, budget)
-                used[namespace] += self._cpu_clock() - began
+        groups = self._turns.without_wish(now)
+        share_s = self._pace.round_s / max(1, len({item.pod.namespace for group in groups for item in group}))
+        unserved: list[TrackedPod] = []
 
-    def _find_for(self, state: ClusterState, this: DemandRound, item: TrackedPod, now: float, budget: Budget) -> None:
+        def fits(waiting: Waiting, item: TrackedPod) -> None:
+            if not this.fits(waiting):
+                unserved.append(item)
+
+        def find(waiting: Waiting, item: TrackedPod) -> None:
+            wish = this.find(waiting)
+            if self._turns.wished(item, wish, now) and wish is not None:
+                _log(waiting, wish, this)
+
+        for group in groups:
+            unserved.clear()
+            for pods, look in ((group, fits), (unserved, find)):
+                for item in _in_turn(pods, used, share_s):
+                    if budget.is_spent:
+                        return
+                    began = self._cpu_clock()
+                    self._turn(state, item, look, now, budget)
+                    used[item.pod.namespace] += self._cpu_clock() - began
+
+    def _turn(
+        self,
+        state: ClusterState,
+        item: TrackedPod,
+        look: Callable[[Waiting, TrackedPod], None],
+        now: float,
+        budget: Budget,
+    ) -> None:
         left_s = budget.left_s
         try:
             with budget.part(self._pace.pod_s).in_force():
                 waiting = self._waiting(state, item.pod)
-                wish = None if waiting is None else this.find(waiting)
+                if waiting is not None:
+                    look(waiting, item)
         except SpentError:
             if left_s >= self._pace.pod_s:
                 self._turns.took_too_long(item, now)
-            return
-        if waiting is not None and self._turns.wished(item, wish, now) and wish is not None:
-            _log(waiting, wish, this)
 
     def _waiting(self, state: ClusterState, pod: PodState) -> Waiting | None:
         """Return what a pod waits for, remembered until the pod or a claim of it changes."""
@@ -225,6 +238,17 @@ def _waiting(state: ClusterState) -> list[PodState]:
     """Return the pods that wait for a node, and name claims or extended resources."""
     pods = (state.pod(key) for key in state.pod_keys())
     return [pod for pod in pods if pod is not None and is_waiting(pod) and (pod.claims or pod.containers)]
+
+
+def _in_turn(pods: Sequence[TrackedPod], used: Mapping[str, float], share_s: float) -> Iterator[TrackedPod]:
+    """Yield pods in order, those of namespaces last that have used up their share by then."""
+    last: list[TrackedPod] = []
+    for item in pods:
+        if used.get(item.pod.namespace, 0.0) < share_s:
+            yield item
+        else:
+            last.append(item)
+    yield from last
 
 
 def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -110,27 +110,31 @@ class Turns:
                 self._put_off(item, now)
         return sorted((item for item in found if item.wish is not None), key=_age)
 
-    def without_wish(self, now: float) -> list[TrackedPod]:
-        """Return the pods that have a turn, the oldest first.
+    def without_wish(self, now: float) -> list[list[TrackedPod]]:
+        """Return the pods that have a turn, in groups that come one after the other; in each the oldest first.
 
-        Pods of a namespace that has used much time come after those of others, and so do those beyond its share of
-        pods.
+        The pods of namespaces that have used much time come after those of others, and so do those beyond the share of
+        pods that a namespace has.
         """
         waiting = [
             item
             for item in self._pods.values()
             if item.wish is None and now - item.since >= self._pace.wait_s and now >= item.not_before
         ]
-        namespaces = {item.pod.namespace for item in waiting}
-        share = max(1, self._pace.most_pods // max(1, len(namespaces)))
-        counts = Counter[str]()
-        first: list[TrackedPod] = []
-        later: list[TrackedPod] = []
-        for item in sorted(waiting, key=lambda item: (self._used_much(item.pod.namespace), _age(item))):
-            counts[item.pod.namespace] += 1
-            (first if counts[item.pod.namespace] <= share else later).append(item)
+        share = max(1, self._pace.most_pods // max(1, len({item.pod.namespace for item in waiting})))
         wishes = sum(item.wish is not None for item in self._pods.values())
-        return [*first, *later][: min(self._pace.most_pods, max(0, self._pace.most_wishes - wishes))]
+        left = min(self._pace.most_pods, max(0, self._pace.most_wishes - wishes))
+        counts = Counter[str]()
+        groups: defaultdict[tuple[bool, int], list[TrackedPod]] = defaultdict(list)
+        for item in sorted(waiting, key=_age):
+            namespace = item.pod.namespace
+            counts[namespace] += 1
+            groups[counts[namespace] > share, self._used_much(namespace)].append(item)
+        found = []
+        for _, group in sorted(groups.items()):
+            found.append(group[:left])
+            left -= len(found[-1])
+        return found
 
     def charge(self, seconds: Mapping[str, float]) -> None:
         """Note how much CPU time namespaces have used in a round, in seconds."""

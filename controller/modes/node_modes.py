@@ -20,7 +20,7 @@ from driver.layout.order import gpus_in_order
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.modes.gpu import GpuState, card_of, known_modes, partitions_of
+from driver.modes.gpu import GpuState, card_of, known_modes
 from driver.modes.rule import Choice, Layout
 from driver.modes.transition import CLOSED_S, GpuStep, step
 from driver.modes.wanted import Wanted, wanted
@@ -29,7 +29,7 @@ __all__ = ["NodeModes", "NodePlan"]
 
 _NONE: Final[frozenset[DeviceName]] = frozenset()
 _DROP_EVERY_S: Final = 60.0
-"""How often partitions that nobody needs are taken out of a node's slices in the layout ``lean``, at most."""
+"""How often modes of free GPUs that nobody needs are taken out of a node's slices in the layout ``lean``, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class _Memory:
         published: What was published last: slices that kubelet has wiped come back as they were.
         use: What decided about that: :func:`decisive_use`.
         closed_since: Since when the devices with the taint are known to have it, in monotonic seconds.
-        dropped_at: When partitions were last taken away, in monotonic seconds.
-        is_short: Whether fewer free GPUs than there should be have partitions published: any that gets free counts.
+        dropped_at: When modes that nobody needed were last taken away, in monotonic seconds.
+        is_short: Whether fewer free GPUs than there should be are published in all modes: any that gets free counts.
     """
 
     published: Published = NOTHING
@@ -162,7 +162,8 @@ class NodeModes:
         memory.closed_since = {name: memory.closed_since.get(name, now) for name in plan.closed}
         if not plan.closed:
             self._lists.forget(node)
-        return 0.0 if self.claims_changed(node) else plan.again_s
+        # What changed while the slices were written was compared with what they were before.
+        return 0.0 if frozenset(self._in_use(node)) != plan.in_use else plan.again_s
 
     def claims_changed(self, node: str) -> bool:
         """Return whether the node must be reconciled because claims have its devices in another way than before."""
@@ -220,9 +221,9 @@ class NodeModes:
         }
 
     def _steps(
-        self, layout: Layout, states: Sequence[GpuState], memory: _Memory, free: Collection[DeviceName]
+        self, layout: Layout, states: Sequence[GpuState], memory: _Memory, known_free: Collection[DeviceName]
     ) -> tuple[list[GpuStep], float | None]:
-        """Return the step of each GPU, and seconds until partitions may be taken away, where there are any."""
+        """Return the step of each GPU, and seconds until modes that nobody needs may be taken away, if any are."""
         now = self._clock()
         wait_s = 0.0 if memory.dropped_at is None else max(memory.dropped_at + _DROP_EVERY_S - now, 0.0)
         may_drop = layout is not Layout.LEAN or not wait_s
@@ -233,17 +234,16 @@ class NodeModes:
         aims = aim(may_drop=may_drop)
         if not self._has_taints():
             states = [_closed_at_once(state, aims[state.modes.gpu]) for state in states]
-            free = {name for state in states for name in state.closed}
+            known_free = {name for state in states for name in state.closed}
         steps = [
-            step(state, aims[state.modes.gpu], free=free, with_counters=layout is not Layout.ONE) for state in states
+            step(state, aims[state.modes.gpu], free=known_free, with_counters=layout is not Layout.ONE)
+            for state in states
         ]
-        if may_drop and any(item.leaving - state.closed for state, item in zip(states, steps, strict=True)):
+        free = [(state, item) for state, item in zip(states, steps, strict=True) if not state.in_use]
+        if may_drop and any(item.leaving - state.closed for state, item in free):
             memory.dropped_at = now
-        ahead = sum(
-            state.is_healthy and not state.in_use and bool(partitions_of(state.modes, item.published - item.closed))
-            for state, item in zip(states, steps, strict=True)
-        )
-        can = sum("mig" in state.modes.offered for state in states)
+        can = sum(len(state.modes.offered) > 1 for state in states)
+        ahead = sum(state.is_healthy and _is_in_all_modes(state, item) for state, item in free)
         memory.is_short = layout is Layout.LEAN and ahead < min(self._mig_gpus_ahead, can)
         return steps, wait_s if not may_drop and aim(may_drop=True) != aims else None
 
@@ -254,6 +254,11 @@ class NodeModes:
         if any(wait <= 0.0 for wait in waits):
             self._lists.ask(node)  # which enqueues the node
         return min((wait for wait in waits if wait > 0.0), default=None)
+
+
+def _is_in_all_modes(gpu: GpuState, now: GpuStep) -> bool:
+    opened = {gpu.modes.mode_of(name) for name in now.published - now.closed}
+    return len(gpu.modes.offered) > 1 and opened.issuperset(gpu.modes.offered)
 
 
 def _closed_at_once(gpu: GpuState, aim: frozenset[DeviceName]) -> GpuState:

@@ -16,6 +16,7 @@ from driver.modes.rule import Layout
 __all__ = ["NOTHING", "Published", "decisive_use", "read_published"]
 
 _KINDS_OF_NODES: Final = 1024
+_OTHER_MODES: Final = ("mig-", "gpu-ratio-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +65,17 @@ def decisive_use(layout: Layout, published: Published, in_use: Collection[str]) 
         in_use: The devices that claims have.
     """
     changing = {card_of(name) for name in published.closed}
-    partitioned: set[str | None] = set()
+    follows_use: set[str | None] = set()
     if layout is Layout.LEAN:
-        partitioned = {card_of(name) for name in published.opened if name.startswith("mig-")}
+        # A GPU of which more than itself is published has other modes ready, or is in use in one of them.
+        follows_use = {card_of(name) for name in published.opened if name.startswith(_OTHER_MODES)}
     found: set[str] = set()
     for name in in_use:
         card = card_of(name)
         if card is not None and (name not in published.opened or card in changing):
             found.add(name)
-        elif card in partitioned:  # whether it is free, and whether partitions of it are in use
-            found.add(f"{'mig' if name.startswith('mig-') else 'gpu'}-{card}")
+        elif card in follows_use:
+            found.add(name.partition(f"-{card}")[0] + f"-{card}")
     return frozenset(found)
 
 

@@ -139,17 +139,26 @@ class DemandRound:
         """Keep the wish that a pod had before without another look, by the pod's UID."""
         self._record(uid, _Attempt(wish.node, wish.held, wish.gpus, 0))
 
-    def find(self, pod: Waiting) -> PodWish | None:
-        """Find what should be published for a pod; None where it fits already, or where no change would help.
+    def fits(self, pod: Waiting) -> bool:
+        """Whether what is published serves a pod, so that kube-scheduler will place it; then that counts as in use.
+
+        Ask this about all pods before the first change is looked for, which could take it away.
 
         Raises:
             SpentError: The budget in force is spent.
         """
-        if self._layout is Layout.FULL or not is_for_gpus(pod.demands):
+        case = self._memory.case(pod.demands, nodes=len(self._nodes))
+        return self._fits_published(pod, case)
+
+    def find(self, pod: Waiting) -> PodWish | None:
+        """Find what should be published for a pod that does not fit; None where no change would help.
+
+        Raises:
+            SpentError: The budget in force is spent.
+        """
+        if self._layout is Layout.FULL or not is_for_gpus(pod.demands) or pod.kind in self._nothing_possible:
             return None
         case = self._memory.case(pod.demands, nodes=len(self._nodes))
-        if self._fits_published(pod, case) or pod.kind in self._nothing_possible:
-            return None
         best: _Attempt | None = None
         for node in self._candidates(pod, case):
             attempt = self._attempt(node, pod)

@@ -7,7 +7,7 @@ in v1 only: what v1beta1 asks is answered as v1, and the share is dropped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final, TypeVar
 
 from driver.api.resource_v1 import ClaimReference
@@ -38,7 +38,7 @@ class DraPlugin:
 
     def NodePrepareResources(  # noqa: N802 - the protocol's name
         self, request: v1.NodePrepareResourcesRequest
-    ) -> v1.NodePrepareResourcesResponse:
+    ) -> Generator[v1.NodePrepareResourcesResponse]:
         """Prepare every claim of the request; each has its own devices or its own error."""
         with Operation("NodePrepareResources").running() as operation:
             asked = _asked(request.claims, operation)
@@ -51,11 +51,11 @@ class DraPlugin:
                     entry.error = error_text(answer)
                 else:
                     entry.devices.extend(map(_device, answer.devices))
-            return response
+            yield response
 
     def NodeUnprepareResources(  # noqa: N802 - the protocol's name
         self, request: v1.NodeUnprepareResourcesRequest
-    ) -> v1.NodeUnprepareResourcesResponse:
+    ) -> Generator[v1.NodeUnprepareResourcesResponse]:
         """Undo every claim of the request; each is undone or has its own error."""
         with Operation("NodeUnprepareResources").running() as operation:
             asked = _asked(request.claims, operation)
@@ -67,7 +67,7 @@ class DraPlugin:
                 entry = response.claims[uid]
                 if answer is not None:
                     entry.error = error_text(answer)
-            return response
+            yield response
 
 
 class DraPluginBeta:
@@ -82,22 +82,22 @@ class DraPluginBeta:
 
     def NodePrepareResources(  # noqa: N802 - the protocol's name
         self, request: v1beta1.NodePrepareResourcesRequest
-    ) -> v1beta1.NodePrepareResourcesResponse:
+    ) -> Generator[v1beta1.NodePrepareResourcesResponse]:
         """As v1, without shares."""
         asked = v1.NodePrepareResourcesRequest.FromString(request.SerializeToString())
-        answer = self._plugin.NodePrepareResources(asked)
-        for entry in answer.claims.values():
-            for device in entry.devices:
-                device.ClearField("share_id")
-        return v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
+        for answer in self._plugin.NodePrepareResources(asked):
+            for entry in answer.claims.values():
+                for device in entry.devices:
+                    device.ClearField("share_id")
+            yield v1beta1.NodePrepareResourcesResponse.FromString(answer.SerializeToString())
 
     def NodeUnprepareResources(  # noqa: N802 - the protocol's name
         self, request: v1beta1.NodeUnprepareResourcesRequest
-    ) -> v1beta1.NodeUnprepareResourcesResponse:
+    ) -> Generator[v1beta1.NodeUnprepareResourcesResponse]:
         """As v1."""
         asked = v1.NodeUnprepareResourcesRequest.FromString(request.SerializeToString())
-        answer = self._plugin.NodeUnprepareResources(asked)
-        return v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
+        for answer in self._plugin.NodeUnprepareResources(asked):
+            yield v1beta1.NodeUnprepareResourcesResponse.FromString(answer.SerializeToString())
 
 
 def _asked(claims: Iterable[v1.Claim], operation: Operation) -> tuple[ClaimReference, ...]:

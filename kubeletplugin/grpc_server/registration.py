@@ -7,6 +7,7 @@ k8s.io/kubernetes v1.37.2.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -42,11 +43,11 @@ class Registration:
 
     def GetInfo(  # noqa: N802 - the protocol's name
         self, request: protocol.InfoRequest
-    ) -> protocol.PluginInfo:
+    ) -> Generator[protocol.PluginInfo]:
         """Return the driver's name, the DRA socket and the supported services."""
         del request
         with Operation("GetInfo").running():
-            return protocol.PluginInfo(
+            yield protocol.PluginInfo(
                 type="DRAPlugin",
                 name=DRIVER_NAME,
                 endpoint=str(self._endpoint),
@@ -55,7 +56,7 @@ class Registration:
 
     def NotifyRegistrationStatus(  # noqa: N802 - the protocol's name
         self, request: protocol.RegistrationStatus
-    ) -> protocol.RegistrationStatusResponse:
+    ) -> Generator[protocol.RegistrationStatusResponse]:
         """Pass the kubelet's answer on. An error would undo the registration, so a listener's is only logged."""
         with Operation("NotifyRegistrationStatus").running() as operation:
             operation.note(registered=request.plugin_registered)
@@ -67,4 +68,4 @@ class Registration:
                 self._listener.registered(request.plugin_registered, request.error)
             except Exception:  # noqa: BLE001 - see above
                 _LOG.exception("%s", log_line(event="registration-listener-raised", op=operation.id))
-            return protocol.RegistrationStatusResponse()
+            yield protocol.RegistrationStatusResponse()

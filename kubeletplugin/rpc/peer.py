@@ -107,6 +107,7 @@ class Incoming:
                 self._stream_out(answers)
             else:
                 self._peer.send(self, framed(next(answers)), ends=True)
+                next(answers, None)
         except RpcError as error:
             self.fail(error)
         except Exception:  # noqa: BLE001 - of this call alone

@@ -90,16 +90,18 @@ class Method:
     streams: bool
 
 
-def unary(parse: Callable[[bytes], _Request], answer: Callable[[_Request], Message]) -> Method:
+def unary(parse: Callable[[bytes], _Request], answer: Callable[[_Request], Generator[Message]]) -> Method:
     """Return a method with one answer.
 
     Args:
         parse: The request's ``FromString``.
-        answer: Answers it; may raise an RpcError.
+        answer: Yields the answer; may raise an RpcError instead. What it does after that, nobody waits for.
     """
 
     def answers(request: bytes, _: Call) -> Generator[bytes]:
-        yield answer(_parsed(parse, request)).SerializeToString()
+        with closing(answer(_parsed(parse, request))) as messages:
+            for message in messages:
+                yield message.SerializeToString()
 
     return Method(answers, streams=False)
 

@@ -20,6 +20,7 @@ from driver.adapters.files.durable_files import (
     os_errors_as_node_errors,
     remove_temporary_files,
     replace_file,
+    write_file,
 )
 from driver.api.resource_v1 import ClaimReference
 from driver.api.validation.errors import shown
@@ -45,6 +46,7 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
         InputError: A path is none of that form.
         NodeError: A file could not be written.
     """
+    new: set[Path] = set()
     for file in files:
         folder, _, name = file.path.partition("/")
         if folder != claim.uid or _NAME.fullmatch(name) is None:
@@ -52,17 +54,23 @@ def write_metadata(claim: ClaimReference, files: Sequence[EntryFile], root: Path
         path = _folder(claim.uid, root) / name
         content = file.content.encode()
         with os_errors_as_node_errors(f"claim {claim}: the file {path} cannot be written"):
-            _make_folder(path.parent)
-            if not file_holds(path, content):
+            if path.parent in new or _is_new(path.parent):
+                # Nobody reads it before the claim's CDI spec is there, and a crash leaves a claim without an entry.
+                new.add(path.parent)
+                write_file(path, content)
+            elif not file_holds(path, content):
                 replace_file(path, content, sync=False)
 
 
-def _make_folder(folder: Path) -> None:
-    with suppress(FileExistsError):
-        try:
-            os.mkdir(folder, 0o755)  # noqa: PTH102 - not of pathlib: every pod's start waits for it
-        except FileNotFoundError:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+def _is_new(folder: Path) -> bool:
+    """Make a claim's folder; whether it was not there."""
+    try:
+        os.mkdir(folder, 0o755)  # noqa: PTH102 - not of pathlib: every pod's start waits for it
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return True
 
 
 def remove_metadata(claim_uid: str, root: Path) -> None:

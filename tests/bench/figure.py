@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 __all__ = ["Figure", "report"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured, beside its limit."""
+    """What was measured, beside its limit; an infinite limit is none."""
 
     name: str
     value: float
@@ -19,10 +20,13 @@ class Figure:
 
     def row(self) -> str:
         """The line; the share of the limit is what to compare between machines."""
+        scale = self.value if self.limit == inf else self.limit
+        digits = 2 if scale < 10 else 1  # a ratio's limit may be 1.05
+        value, limit = f"{self.value:.{digits}f}", f"{self.limit:.{digits}f}"
+        if self.limit == inf:
+            return f"{self.name:<76} {value:>9} {self.unit:<3}"
         share = self.value / self.limit
         verdict = "ok" if share <= 1 else "OVER"
-        digits = 2 if self.limit < 10 else 1  # a ratio's limit may be 1.05
-        value, limit = f"{self.value:.{digits}f}", f"{self.limit:.{digits}f}"
         return f"{self.name:<76} {value:>9} {self.unit:<3} {limit:>7} {share:>7.2f}  {verdict}"
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from driver.api.gpu_policies import DEFAULT_POLICIES
+from driver.api.resource_v1 import ResourceSlice
 from driver.layout import resource_slices
-from driver.model.devices import DeviceName, LinkLayer, RdmaNic, RdmaPort
+from driver.layout.price import Price, price
+from driver.model.devices import LinkLayer, RdmaNic, RdmaPort
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress
+from driver.modes.free_node import free_node
+from driver.modes.rule import Layout
 from tests.support.mig_machines import dgx_h100
 
-__all__ = ["LAYOUTS", "PLAIN", "Layout"]
+__all__ = ["PLAIN", "PUBLISHED", "Published"]
 
 _Wire = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Published:
     """What each node publishes.
 
     Attributes:
@@ -30,38 +34,33 @@ class Layout:
 
     name: str
     driver: str
-    slices: tuple[_Wire, ...]
+    slices: tuple[ResourceSlice, ...]
     kinds: tuple[str, ...] = ()
+
+    @property
+    def price(self) -> Price:
+        """How much there is in a node's slices."""
+        return price(self.slices)
 
     @property
     def gpus(self) -> list[_Wire]:
         """The devices of whole GPUs, in their order of allocation."""
-        devices = [device for wire in self.slices for device in wire["spec"].get("devices", ())]
+        devices = [device.to_wire() for item in self.slices for device in item.spec.devices]
         return [device for device in devices if device["name"].removeprefix("gpu-")[0].isdigit()]
 
     def of(self, node: str) -> list[_Wire]:
         """Return the slices of a node of this name."""
         made = []
-        for wire in self.slices:
+        for wire in (item.to_wire() for item in self.slices):
             spec = wire["spec"] | {"nodeName": node, "pool": wire["spec"]["pool"] | {"name": node}}
             made.append(wire | {"metadata": {"name": wire["metadata"]["name"].replace("any", node)}, "spec": spec})
         return made
-
-    def size(self) -> str:
-        """Return what there is of it on a node, for a person."""
-        devices = [device for wire in self.slices for device in wire["spec"].get("devices", ())]
-        attributes = sum(len(device["attributes"]) for device in devices)
-        counters = sum(len(each["counters"]) for wire in self.slices for each in wire["spec"].get("sharedCounters", ()))
-        text = sum(len(json.dumps(wire, separators=(",", ":"))) for wire in self.slices)
-        return (
-            f"{len(devices)} devices, {attributes} attributes, {counters} counters, {len(self.slices)} slices, "
-            f"{text / 1000:.1f} kB"
-        )
 
 
 def _machine(*, nics: bool) -> Inventory:
     """Eight H100s with all that NVML and sysfs tell of them, and a NIC beside each."""
     inventory = dgx_h100("any")
+    port = RdmaPort(link_layer=LinkLayer.INFINIBAND, state="active", speed_gbps=400, guid="0002:c903:00a1:b2c3")
     beside = (
         RdmaNic(
             address=PciAddress(gpu.address.replace(":00.0", ":00.1")),
@@ -71,9 +70,7 @@ def _machine(*, nics: bool) -> Inventory:
             model="ConnectX-7",
             rdma_device=f"mlx5_{gpu.index}",
             if_names=(f"ib{gpu.index}",),
-            ports=(
-                RdmaPort(link_layer=LinkLayer.INFINIBAND, state="active", speed_gbps=400, guid="0002:c903:00a1:b2c3"),
-            ),
+            ports=(port,),
             verbs_minor=gpu.index,
             rail=gpu.index,
         )
@@ -82,32 +79,14 @@ def _machine(*, nics: bool) -> Inventory:
     return replace(inventory, nics=tuple(beside) if nics else ())
 
 
-def _rootport(name: str, *, modes: str, ahead: int = 8, nics: bool = False) -> Layout:
-    """Publish ``modes`` of every GPU, and MIG partitions of the last ``ahead`` of them alone."""
+def _rootport(layout: Layout, *, nics: bool = False) -> Published:
     inventory = _machine(nics=nics)
-    order = [device for part in resource_slices(inventory) for device in part.spec.devices]
-    wholes = [device.name for device in order if device.name.startswith("gpu-0")]
-    only = {}
-    for position, whole in enumerate(wholes):
-        address = whole.removeprefix("gpu-")
-        names = [device.name for device in order if address in device.name and not device.name.startswith("mig")]
-        if position >= len(wholes) - ahead:
-            names += [device.name for device in order if address in device.name and device.name.startswith("mig")]
-        if modes == "one":
-            names = [whole]
-        if modes == "lean3" and position >= len(wholes) - ahead:
-            firsts = {}
-            for each in names:
-                firsts.setdefault(each.rpartition("-")[0] if each.startswith("mig") else each, each)
-            names = list(firsts.values())
-        if modes in ("lean2", "lean3") and position < len(wholes) - ahead:
-            names = [whole]
-        only[DeviceName(whole)] = frozenset(DeviceName(each) for each in names)
-    wires = tuple(item.to_wire() for item in resource_slices(inventory, only=only))
-    return Layout(name, "rootport.dev", wires, ("share",) if modes == "one" else ("share", "mig"))
+    slices = resource_slices(inventory, only=free_node(layout, inventory, DEFAULT_POLICIES))
+    kinds = ("share",) if layout is Layout.ONE else ("share", "mig")
+    return Published(f"{layout}+nics" if nics else layout, "rootport.dev", slices, kinds)
 
 
-def _plain() -> Layout:
+def _plain() -> Published:
     """Eight devices, no counters, and the attributes that a simple driver of GPUs has."""
     devices = [
         {
@@ -133,20 +112,18 @@ def _plain() -> Layout:
             "devices": devices,
         },
     }
-    return Layout("plain", "plain.example", (wire,))
+    return Published("plain", "plain.example", (ResourceSlice.model_validate(wire),))
 
 
 PLAIN: Final = _plain()
-LAYOUTS: Final = {
+PUBLISHED: Final = {
     each.name: each
     for each in (
         PLAIN,
-        _rootport("one", modes="one"),
-        _rootport("lean", modes="lean", ahead=1),
-        _rootport("lean2", modes="lean2", ahead=1),
-        _rootport("lean3", modes="lean3", ahead=1),
-        _rootport("lean+nics", modes="lean", ahead=1, nics=True),
-        _rootport("full", modes="full"),
+        _rootport(Layout.ONE),
+        _rootport(Layout.LEAN),
+        _rootport(Layout.LEAN, nics=True),
+        _rootport(Layout.FULL),
     )
 }
 """By name, the cheapest first."""

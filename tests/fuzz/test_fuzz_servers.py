@@ -25,6 +25,9 @@ from driver.api.resource_v1 import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.protocol import dra_v1_pb2, plugin_registration_v1_pb2
+from kubeletplugin.rpc import call_unary
+from kubeletplugin.rpc.connection import frame
+from kubeletplugin.rpc.hpack import encode
 from kubeletplugin.service import ClaimPrepared, DeviceHealth
 from tests.fuzz.fuzzing import Target
 from tests.fuzz.mutation import TEXTS, mutated
@@ -235,3 +238,45 @@ def test_a_call_of_the_kubelet_has_an_entry_for_every_claim_or_is_refused(server
 
     with grpc.insecure_channel(f"unix:{server.endpoint}", options=[("grpc.default_authority", "localhost")]) as channel:
         Target(name="grpc", make=make, check=check, examples=60).run()
+
+
+_UNPREPARE: Final = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources"
+_HTTP2_TOKENS: Final = (
+    *(
+        frame(kind, flags, stream, b"\0\0\0\x01")
+        for kind in range(11)
+        for flags in (0, 1, 4, 0xFF)
+        for stream in (0, 1, 3)
+    ),
+    *(b"\xff" * 9, b"\0" * 9, b"\x82", b"\xbe", b"\x3f\xe1\x1f", frame(4, 0, 0, b"\0\x04\xff\xff\xff\xff")),
+)
+
+
+def test_what_is_no_http2_ends_its_own_connection_alone(
+    server: PluginServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    claim = dra_v1_pb2.NodeUnprepareResourcesRequest(
+        claims=[dra_v1_pb2.Claim(namespace="a", name="b", uid="c")]
+    ).SerializeToString()
+    headers = encode([(b":method", b"POST"), (b":path", _UNPREPARE.encode()), (b"content-type", b"application/grpc")])
+    body = b"\0" + len(claim).to_bytes(4, "big") + claim
+    calls = (frame(1, 4, stream, headers) + frame(0, 1, stream, body) for stream in (1, 3, 5))
+    session = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + b"".join(calls)
+
+    def make(random: Random) -> bytes:
+        # The beginning stays as it is more often than not: what comes after it is what there is to find.
+        kept = random.choice((0, 24, 33, 33, 33))
+        return session[:kept] + mutated(random, session[kept:], _HTTP2_TOKENS)
+
+    def check(data: bytes) -> None:
+        caplog.clear()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(30)
+            connection.connect(str(server.endpoint))
+            _answer(connection, data)
+        answer = call_unary(server.endpoint, _UNPREPARE, claim, timeout_s=30, max_bytes=10_000)
+        assert set(dra_v1_pb2.NodeUnprepareResourcesResponse.FromString(answer).claims) == {"c"}
+        assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+        assert "Traceback" not in capfd.readouterr().err
+
+    Target(name="http2", make=make, check=check, examples=300).run()

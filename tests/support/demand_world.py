@@ -9,6 +9,7 @@ from typing import Any
 from driver import DRIVER_NAME
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
+from driver.api.resource_v1 import AllocationResult
 from driver.explain.judge.waiting import waiting_pod
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
@@ -90,6 +91,7 @@ class World:
         self.state = ClusterState() if state is None else state
         self.inventories: dict[str, Inventory] = {}
         self.laid_out: list[str] = []
+        self.results: dict[str, list[AllocationResult]] = {}
         self.only: dict[str, dict[DeviceName, frozenset[DeviceName]]] = {}
         self.closed: dict[str, frozenset[DeviceName]] = {}
         self.memory = DemandMemory(self.state, self.gpus_of)
@@ -112,7 +114,7 @@ class World:
             self.only[name][gpu.name] = frozenset(first)
             if self.layout is Layout.LEAN:
                 self.only[name][gpu.name] = frozenset(names(gpu, "gpu", "gpu-ratio"))
-        self._publish(name)
+        self.publish_again(name)
 
     def remove_node(self, name: str) -> None:
         for item in resource_slices(self.inventories.pop(name), policies=self.policies, only=self.only.pop(name)):
@@ -127,7 +129,7 @@ class World:
         gpu = self.gpu(node, index)
         self.only[node][gpu.name] = names(gpu, *kinds)
         self.closed[node] = frozenset(self.closed[node] - names(gpu, *kinds)) | names(gpu, *closed)
-        self._publish(node)
+        self.publish_again(node)
 
     def carry_out(self, wishes: Wishes) -> None:
         """Publish what is wished, as if every change were over at once."""
@@ -135,19 +137,22 @@ class World:
             for gpu, wanted in of_gpus.items():
                 self.only[node][gpu] = wanted
             self.closed[node] = frozenset()
-            self._publish(node)
+            self.publish_again(node)
 
     def hold(self, claim: str, node: str, index: int, *kinds: str, percent: int | None = None) -> None:
         """Let a claim have these devices, or a share of them."""
         share = {} if percent is None else {"shareID": claim, "consumedCapacity": {"core": str(percent)}}
-        results = [
-            {"request": "r", "driver": DRIVER_NAME, "pool": node, "device": name, **share}
-            for name in sorted(names(self.gpu(node, index), *kinds))
-        ]
-        wire = self._claim(claim, [gpu_request()], "ml") | {"status": {"allocation": {"devices": {"results": results}}}}
-        self.state.put(Kind.CLAIM, wire)
+        self.hold_names(claim, node, sorted(names(self.gpu(node, index), *kinds)), **share)
+
+    def hold_names(self, claim: str, node: str, devices: Sequence[str], **share: Any) -> None:
+        """Let a claim have devices of a node by their names."""
+        results = [{"request": "r", "driver": DRIVER_NAME, "pool": node, "device": name, **share} for name in devices]
+        allocation = {"devices": {"results": results}}
+        self.results[claim] = [AllocationResult.model_validate(allocation)]
+        self.state.put(Kind.CLAIM, self._claim(claim, [gpu_request()], "ml") | {"status": {"allocation": allocation}})
 
     def release(self, claim: str, namespace: str = "ml") -> None:
+        self.results.pop(claim, None)
         self.state.remove(Kind.CLAIM, f"{namespace}/{claim}")
 
     def wait(
@@ -179,10 +184,15 @@ class World:
         """What a round wishes for these pods, in this order, and each pod's own wish."""
         own: dict[str, PodWish] = {}
         with self.round() as this:
+            others = []
             for pod in pods:
-                waiting = self.waiting(pod)
-                wish = this.keep(waiting, kept[pod]) if kept is not None and pod in kept else None
-                wish = wish or this.find(waiting)
+                wish = this.keep(self.waiting(pod), kept[pod]) if kept is not None and pod in kept else None
+                if wish is not None:
+                    own[pod] = wish
+                elif not this.fits(self.waiting(pod)):
+                    others.append(pod)
+            for pod in others:
+                wish = this.find(self.waiting(pod))
                 if wish is not None:
                     own[pod] = wish
             return this.wishes(), own
@@ -194,7 +204,8 @@ class World:
             "spec": {"devices": {"requests": requests, "constraints": list(constraints)}},
         }
 
-    def _publish(self, node: str) -> None:
+    def publish_again(self, node: str) -> None:
+        """Publish a node as :attr:`only` and :attr:`closed` have it."""
         for item in resource_slices(
             self.inventories[node], policies=self.policies, only=self.only[node], closed=self.closed[node]
         ):

@@ -28,6 +28,7 @@ __all__ = [
     "remove_temporary_files",
     "replace_file",
     "sync_folder",
+    "write_file",
 ]
 
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[a-z0-9_]+\.tmp", re.ASCII)
@@ -81,22 +82,39 @@ def replace_file(path: Path, content: bytes, *, mode: int = _MODE, sync: bool = 
     folder, name = os.path.split(path)
     # Not of the tempfile module, which takes several times as long: every pod's start waits for it.
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")  # noqa: PTH118 - paths are text here
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            os.fchmod(descriptor, mode)
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            if sync:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_file(temporary, content, mode=mode, sync=sync)
         os.replace(temporary, path)  # noqa: PTH105 - as above
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)  # noqa: PTH108 - as above
         raise
+
+
+def write_file(path: Path | str, content: bytes, *, mode: int = _MODE, sync: bool = False) -> None:
+    """Write a file that is not there. A failure or a crash leaves a part of it.
+
+    Args:
+        path: Its folder exists.
+        content: The content.
+        mode: The permissions, independent of the umask.
+        sync: Whether the content is to be on disk.
+
+    Raises:
+        FileExistsError: Something is there.
+        OSError: It could not be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # by the umask
+            os.fchmod(descriptor, mode)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_file(path: Path, *, sync: bool = True) -> None:

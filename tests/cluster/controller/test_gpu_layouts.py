@@ -202,27 +202,37 @@ def test_slices_that_kubelet_wipes_come_back_in_the_same_mode(
         eventually("partitions again", lambda: sorted(opened(nodes)) == SMALL)
 
 
-def test_lean_publishes_partitions_where_they_are_in_use_and_ahead(
+def test_lean_publishes_all_modes_of_the_last_gpu_and_others_in_the_one_in_use(
     nodes: Nodes, start: Callable[..., Controller]
 ) -> None:
     nodes.add(node(*(mig_gpu(bus, A30) for bus in ("10", "11", "12")), name="node-a"))
     controller = start("--gpu-layout=lean")
-    whole = [f"{kind}-0000-{bus}-00-0" for kind in ("gpu", "gpu-ratio") for bus in ("10", "11", "12")]
+    whole = {f"gpu-0000-{bus}-00-0" for bus in ("10", "11", "12")}
     with nodes.beating("node-a"):
         eventually("partitions of the last one", lambda: partitioned(nodes) == {"0000-12-00-0"})
-        assert [name for name in opened(nodes) if not name.startswith("mig-")] == whole
+        assert {name for name in opened(nodes) if not name.startswith("mig-")} == whole | {"gpu-ratio-0000-12-00-0"}
         condition = eventually("the layout", lambda: nodes.published("node-a", "AllModesPublished"))
         assert condition["message"] == "layout lean: --gpu-layout is lean"
-        writes = controller.log.read_text().count("slices written")
+
+        def writes() -> int:
+            return controller.log.read_text().count("slices written")
+
+        before = writes()
         allocate(nodes, "whole", "gpu-0000-10-00-0")
+        time.sleep(1)
+        assert writes() == before
         allocate(nodes, "first", "mig-0000-12-00-0-1g-6gb-0")
         eventually("the next one", lambda: partitioned(nodes) == {"0000-11-00-0", "0000-12-00-0"})
+        assert set(nodes.closed("node-a")) == {"gpu-0000-12-00-0", "gpu-ratio-0000-12-00-0"}
+        eventually("its other modes have left", lambda: not nodes.closed("node-a"))
+        before = writes()
         allocate(nodes, "second", "mig-0000-12-00-0-1g-6gb-1")
         time.sleep(1)
-        assert controller.log.read_text().count("slices written") == writes + 1
+        assert writes() == before
         release(nodes, "first")
         release(nodes, "second")
-        eventually("one is enough", lambda: partitioned(nodes) == {"0000-12-00-0"})
+        eventually("one is enough", lambda: len(partitioned(nodes)) == 1)
+        eventually("whole GPUs", lambda: whole <= set(opened(nodes)))
         eventually("the others have left", lambda: not nodes.closed("node-a"))
         release(nodes, "whole")
 
@@ -242,6 +252,9 @@ def test_what_is_in_use_stays_published_under_every_layout(
             controller = start(f"--gpu-layout={layout}", option)
             if layout == "one":
                 eventually("one mode", lambda: sorted(nodes.visible("node-a")) == SMALL, timeout_s=40)
+            elif layout == "lean":
+                eventually("its mode", lambda: len(opened(nodes)) > len(SMALL), timeout_s=40)
+                eventually("it alone", lambda: {GPU, RATIO}.isdisjoint(nodes.visible("node-a")), timeout_s=40)
             else:
                 eventually("all modes", lambda: {GPU, RATIO, *SMALL} <= set(opened(nodes)), timeout_s=40)
             assert used in nodes.visible("node-a")

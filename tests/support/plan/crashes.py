@@ -19,7 +19,7 @@ from driver.adapters.files.cdi_files import claim_uids, remove_leftovers, remove
 from driver.plan import CdiSpec, prepare_plan
 from tests.support.plan.builders import claim, given, gpu, node
 
-CALLS = ("mkdir", "open", "fchmod", "write", "fsync", "replace", "unlink", "close")
+CALLS = ("mkdir", "open", "fstat", "fchmod", "write", "fsync", "replace", "unlink", "close")
 DIED = 70
 
 

@@ -3,60 +3,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
 
 import pytest
 
-from controller.demand.follower import DemandFollower
 from controller.demand.turns import DemandPace
-from controller.explanations.shared_state import SharedClusterState
-from controller.modes.wishes import Wishes
 from driver.explain.known.cluster import Kind
 from driver.modes.rule import Layout
-from driver.modes.supply import InventoryGpus
 from tests.support.demand_world import World, gpu_request, mig_request, names, ratio_request
+from tests.support.followed_world import FollowedWorld
 from tests.support.waiting import eventually
 
 
-class Cluster:
-    """A world behind the lock that the controller's threads share, with a clock that a test moves."""
-
-    def __init__(self, *, nodes: int = 1, gpus: int = 2, pace: DemandPace | None = None) -> None:
-        self.shared = SharedClusterState()
-        self.world = World(nodes, gpus, state=self.shared._state)
-        self.layout = Layout.ONE
-        self.now = 1000.0
-        self.enqueued: list[str] = []
-        self.wishes = Wishes(self.enqueued.append)
-        self.follower = DemandFollower(self.shared, is_synced=lambda: True, pace=pace, clock=lambda: self.now)
-
-    @property
-    def rules(self) -> Sequence[object]:
-        return (self.world.policies,)
-
-    def gpus_of(self, node: str) -> InventoryGpus | None:
-        return self.world.gpus_of(node)
-
-    def look(self, after_s: float = 3.0) -> None:
-        self.now += after_s
-        self.follower.look(self, self.wishes)
-
-    def gpu_wishes(self, node: str = "n1") -> dict[int, frozenset[str]]:
-        """The wishes by the GPU's place in the inventory."""
-        places = {gpu.name: index for index, gpu in enumerate(self.world.inventories[node].gpus)}
-        return {places[name]: frozenset(wanted) for name, wanted in self.wishes.of(node).items()}
-
-    def carry_out(self) -> None:
-        self.world.carry_out({node: self.wishes.of(node) for node in self.world.inventories})
-
-    def place(self, pod: str, namespace: str = "ml") -> None:
-        """As if the scheduler had placed it: its pod is not watched any more."""
-        self.shared._state.remove(Kind.POD, f"{namespace}/{pod}")
-        self.world.release(pod, namespace)
-
-
 def test_a_pod_has_a_wish_after_some_seconds_and_keeps_it_until_it_is_placed():
-    cluster = Cluster()
+    cluster = FollowedWorld()
     cluster.world.wait("p", mig_request("1g.10gb"))
     cluster.look()
     assert cluster.gpu_wishes() == {}
@@ -73,7 +32,7 @@ def test_a_pod_has_a_wish_after_some_seconds_and_keeps_it_until_it_is_placed():
 
 
 def test_what_is_published_for_a_pod_stays_though_another_wants_the_gpu_otherwise():
-    cluster = Cluster(gpus=1)
+    cluster = FollowedWorld(gpus=1)
     cluster.world.wait("old", mig_request("1g.10gb"))
     cluster.look()
     cluster.world.wait("new", gpu_request())
@@ -86,7 +45,7 @@ def test_what_is_published_for_a_pod_stays_though_another_wants_the_gpu_otherwis
 
 
 def test_after_a_minute_in_which_the_pod_was_not_placed_another_has_its_turn():
-    cluster = Cluster(gpus=1)
+    cluster = FollowedWorld(gpus=1)
     cluster.world.wait("old", mig_request("1g.10gb"))
     cluster.look()
     cluster.look(after_s=6)
@@ -101,7 +60,7 @@ def test_after_a_minute_in_which_the_pod_was_not_placed_another_has_its_turn():
 
 
 def test_a_change_that_does_not_come_about_is_given_up():
-    cluster = Cluster(gpus=1)
+    cluster = FollowedWorld(gpus=1)
     cluster.world.wait("p", mig_request("1g.10gb"))
     cluster.look()
     cluster.look(after_s=6)
@@ -116,7 +75,7 @@ def test_a_change_that_does_not_come_about_is_given_up():
 
 
 def test_the_oldest_pod_wins_and_the_other_follows_once_it_has_gone():
-    cluster = Cluster(gpus=1)
+    cluster = FollowedWorld(gpus=1)
     gpu = cluster.world.gpu("n1", 0)
     cluster.world.publish("n1", 0, "gpu-ratio")
     cluster.world.wait("old", gpu_request(), namespace="z")
@@ -130,7 +89,7 @@ def test_the_oldest_pod_wins_and_the_other_follows_once_it_has_gone():
 
 
 def test_a_namespace_with_many_pods_leaves_others_their_share():
-    cluster = Cluster(nodes=1, gpus=2, pace=DemandPace(most_pods=4))
+    cluster = FollowedWorld(nodes=1, gpus=2, pace=DemandPace(most_pods=4))
     for number in range(20):
         cluster.world.wait(f"p{number:02}", mig_request("9g.999gb"), namespace="many")
     cluster.look()
@@ -141,7 +100,7 @@ def test_a_namespace_with_many_pods_leaves_others_their_share():
 
 
 def test_no_more_pods_have_wishes_than_may():
-    cluster = Cluster(nodes=3, gpus=2, pace=DemandPace(most_wishes=2))
+    cluster = FollowedWorld(nodes=3, gpus=2, pace=DemandPace(most_wishes=2))
     for number in range(4):
         cluster.world.wait(f"p{number}", ratio_request(percent=100))
     cluster.look()
@@ -150,7 +109,7 @@ def test_no_more_pods_have_wishes_than_may():
 
 
 def test_wishes_end_with_a_layout_that_needs_none():
-    cluster = Cluster()
+    cluster = FollowedWorld()
     cluster.world.wait("p", mig_request("1g.10gb"))
     cluster.look()
     cluster.look(after_s=6)
@@ -162,7 +121,7 @@ def test_wishes_end_with_a_layout_that_needs_none():
 
 def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "controller.demand.follower")
-    cluster = Cluster()
+    cluster = FollowedWorld()
     cluster.world.wait("p", mig_request("1g.10gb"))
     cluster.look()
     for _ in range(4):
@@ -174,7 +133,7 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture):
 
 
 def test_new_policies_are_looked_at_anew():
-    cluster = Cluster(gpus=1)
+    cluster = FollowedWorld(gpus=1)
     cluster.world.policies = type(cluster.world.policies).model_validate(
         {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [{"modes": ["gpu"]}]}
     )
@@ -188,7 +147,7 @@ def test_new_policies_are_looked_at_anew():
 
 
 def test_a_pod_with_extended_resources_has_a_wish_as_well():
-    cluster = Cluster()
+    cluster = FollowedWorld()
     state = cluster.shared._state
     expression = 'device.driver == "rootport.dev" && device.attributes["rootport.dev"].type == "mig"'
     state.put(
@@ -218,7 +177,7 @@ def test_a_pod_with_extended_resources_has_a_wish_as_well():
 
 class TestTheThread:
     def test_it_looks_until_it_is_stopped_and_survives_errors(self, caplog: pytest.LogCaptureFixture):
-        cluster = Cluster(pace=DemandPace(period_s=0.01, wait_s=0.0, retry_s=0.01))
+        cluster = FollowedWorld(pace=DemandPace(period_s=0.01, wait_s=0.0, retry_s=0.01))
         cluster.follower._clock = time.monotonic
         cluster.world.wait("p", mig_request("1g.10gb"))
         stop, calls = threading.Event(), []

@@ -11,8 +11,8 @@ from controller.demand.turns import DemandPace
 from driver.explain.known.cluster import Kind
 from tests.support.claim_search import Recipe, all_in, wire
 from tests.support.demand_world import gpu_request, mig_request
+from tests.support.followed_world import FollowedWorld
 from tests.support.paths import REPO
-from tests.unit.controller.demand.test_follower import Cluster
 
 KEPT = REPO / "tests" / "data" / "worst-claims"
 OVER_S = 0.5
@@ -20,9 +20,9 @@ OVER_S = 0.5
 NODES, BAD = 12, 8
 
 
-def worst_cluster(recipe: Recipe, *, request: str = "") -> Cluster:
+def worst_cluster(recipe: Recipe, *, request: str = "") -> FollowedWorld:
     """A cluster in which pods of one namespace wait with such claims, of classes of this driver."""
-    cluster = Cluster(nodes=NODES, gpus=8)
+    cluster = FollowedWorld(nodes=NODES, gpus=8)
     state = cluster.shared._state
     for number in range(NODES):
         cluster.world.hold(f"held-{number}", f"n{number + 1}", number % 8, "gpu")
@@ -65,16 +65,16 @@ def test_rounds_are_bounded_and_others_have_their_turn(recipe: Recipe, request_:
             assert time.thread_time() - began < DemandPace().round_s + OVER_S
     finally:
         gc.unfreeze()
-    assert any(item.wish is not None for item in cluster.follower._turns._pods.values() if item.pod.name == "good")
+    assert any(item.wish is not None for item in cluster.tracked() if item.pod.name == "good")
 
 
 def test_a_pod_that_takes_too_long_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(gpus=1, pace=DemandPace(pod_s=0.0))
+    cluster = FollowedWorld(gpus=1, pace=DemandPace(pod_s=0.0))
     cluster.world.publish("n1", 0, "gpu-ratio")
     cluster.world.wait("p", gpu_request())
     cluster.look()
     for _ in range(4):
         cluster.look(after_s=6)
-    (item,) = cluster.follower._turns._pods.values()
+    (item,) = cluster.tracked()
     assert item.put_off == 1
     assert item.not_before > cluster.now + 200

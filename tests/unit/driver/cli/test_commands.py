@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,52 @@ def test_slices_take_a_node_name(rootport: Run) -> None:
     [resource_slice] = json.loads(ran.out)["items"]
     assert resource_slice["spec"]["nodeName"] == "worker-1"
     assert resource_slice["spec"]["pool"]["name"] == "worker-1"
+
+
+def slices_of(rootport: Run, *options: str) -> list[Any]:
+    ran = rootport("slices", "--topology", H100, "--gpu-model", "H100", "--node", "n", "-o", "json", *options)
+    assert ran.code == 0, ran.err
+    items: list[Any] = json.loads(ran.out)["items"]
+    assert validate_slices([ResourceSlice.model_validate(item) for item in items]) == ()
+    return items
+
+
+def test_slices_are_printed_in_every_layout_as_of_a_node_whose_gpus_are_free(rootport: Run) -> None:
+    """Of all in their only mode or the first one; in the layout lean, the last GPU in all its modes."""
+
+    def kinds(layout: str) -> dict[str, int]:
+        devices = [
+            device for item in slices_of(rootport, "--gpu-layout", layout) for device in item["spec"].get("devices", ())
+        ]
+        return dict(Counter(device["attributes"]["type"]["string"] for device in devices))
+
+    assert slices_of(rootport) == slices_of(rootport, "--gpu-layout", "full")
+    assert kinds("full") == {"gpu": 8, "gpu-ratio": 8, "mig": 200, "rdma": 8}
+    assert kinds("lean") == {"gpu": 8, "gpu-ratio": 1, "mig": 7, "rdma": 8}
+    assert kinds("one") == {"gpu": 8, "rdma": 8}
+    assert not any("sharedCounters" in item["spec"] for item in slices_of(rootport, "--gpu-layout", "one"))
+
+
+def test_slices_price_is_how_much_there_is_in_each_layout(rootport: Run) -> None:
+    given = ("slices", "--topology", H100, "--gpu-model", "H100", "--node", "n", "--price")
+    ran = rootport(*given, "-o", "json")
+    prices = json.loads(ran.out)
+    assert list(prices) == ["full", "lean", "one"]
+    assert yaml.safe_load(rootport(*given).out) == prices
+    assert "note: kube-scheduler's CPU for a pod" in ran.err
+    for layout, price in prices.items():
+        items = slices_of(rootport, "--gpu-layout", layout)
+        devices = [device for item in items for device in item["spec"].get("devices", ())]
+        sets = [each for item in items for each in item["spec"].get("sharedCounters", ())]
+        consumed = [each for device in devices for each in device.get("consumesCounters", ())]
+        assert price == {
+            "devices": len(devices),
+            "attributes": sum(len(device["attributes"]) for device in devices),
+            "counters": sum(len(each["counters"]) for each in sets),
+            "consumed": sum(len(each["counters"]) for each in consumed),
+            "slices": len(items),
+            "bytes": sum(len(json.dumps(item, separators=(",", ":"))) for item in items),
+        }
 
 
 def test_topo_says_that_rails_are_a_convention(rootport: Run) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from driver.errors import InputError, NodeError
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc, dra_v1beta1_pb2, dra_v1beta1_pb2_grpc
+from tests.support.waiting import eventually
 
 VERSIONS = pytest.mark.parametrize(
     ("messages", "stubs"),
@@ -194,7 +195,13 @@ def test_each_call_ends_with_one_log_line_under_one_id(node, caplog) -> None:
     caplog.set_level(logging.INFO)
     node.claims.outcomes["u2"] = NodeError('a "quoted"\nline')
     prepare(stub(node), claim("u1"), claim("u2"))
-    lines = [record.getMessage() for record in caplog.records if "NodePrepareResources" in record.getMessage()]
+
+    def logged() -> list[str] | None:
+        found = [record.getMessage() for record in caplog.records if "NodePrepareResources" in record.getMessage()]
+        return found if any(" ms=" in line for line in found) else None
+
+    # The line that ends the call is written once the answer is sent.
+    lines = eventually("the call's last line", logged)
     failed, ended = (dict(part.split("=", 1) for part in line.split(" ") if "=" in part) for line in lines)
     assert (ended["call"], ended["claims"], ended["failed"]) == ("NodePrepareResources", "2", "1")
     assert ended["op"] == failed["op"]

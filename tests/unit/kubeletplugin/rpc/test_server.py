@@ -29,22 +29,24 @@ class Echo:
         self.may_go_on = threading.Event()
         self.entered = threading.Semaphore(0)
         self.streams_closed = threading.Event()
+        self.after = threading.Event()
 
-    def echo(self, claim: v1.Claim) -> v1.Claim:
-        return v1.Claim(name=claim.name)
+    def echo(self, claim: v1.Claim) -> Generator[v1.Claim]:
+        yield v1.Claim(name=claim.name)
+        self.after.set()
 
-    def large(self, claim: v1.Claim) -> v1.Claim:
-        return v1.Claim(name="x" * int(claim.name))
+    def large(self, claim: v1.Claim) -> Generator[v1.Claim]:
+        yield v1.Claim(name="x" * int(claim.name))
 
-    def fail(self, claim: v1.Claim) -> v1.Claim:
+    def fail(self, claim: v1.Claim) -> Generator[v1.Claim]:
         if claim.name:
             raise RpcError(Status.INVALID_ARGUMENT, claim.name)
-        raise ValueError("a bug")
+        yield v1.Claim(name=str(1 // 0))
 
-    def wait(self, claim: v1.Claim) -> v1.Claim:
+    def wait(self, claim: v1.Claim) -> Generator[v1.Claim]:
         self.entered.release()
         assert self.may_go_on.wait(10)
-        return claim
+        yield claim
 
     def count(self, claim: v1.Claim, call: Call) -> Generator[v1.Claim]:
         gone = threading.Event()
@@ -126,6 +128,11 @@ def failure(call: object) -> grpc.RpcError:
 
 def test_a_call_is_answered_again_and_again(served: Served) -> None:
     assert [served.call("Echo", name=str(number)).name for number in range(50)] == [str(n) for n in range(50)]
+
+
+def test_what_a_method_does_after_its_answer_is_done(served: Served) -> None:
+    served.call("Echo", name="a")
+    assert served.echo.after.wait(5)
 
 
 def test_many_calls_at_once_are_all_answered(served: Served) -> None:

@@ -168,7 +168,7 @@ def test_a_folder_in_the_files_place_is_left_alone(tmp_path: Path) -> None:
     assert names(tmp_path) == [spec().file_name]
 
 
-CALLS = ("mkdir", "open", "fchmod", "write", "fsync", "replace", "close")
+CALLS = ("mkdir", "open", "fstat", "fchmod", "write", "fsync", "replace", "close")
 
 
 class FaultyOs:
