@@ -20,6 +20,8 @@ RUN python -m venv /tools && python -m venv --without-pip /opt/rootport
 COPY requirements.lock ./
 RUN /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
       install --only-binary :all: --require-hashes -r requirements.lock
+# pip compiles for processes with docstrings; the kubelet plugin runs without (-OO), and can use only files of its own level.
+RUN python -m compileall -q -o 2 /opt/rootport/lib
 
 # Rootport itself, as a wheel with a compiled allocator. The build's own tools are locked too: the lines of the development
 # lock that name them.
@@ -34,7 +36,8 @@ COPY . .
 RUN ROOTPORT_COMPILE=required /tools/bin/pip --no-cache-dir --disable-pip-version-check \
       wheel --no-deps --no-build-isolation --wheel-dir /wheel . \
  && /tools/bin/pip --no-cache-dir --disable-pip-version-check --python /opt/rootport/bin/python \
-      install --no-deps --no-index --root /new /wheel/*.whl
+      install --no-deps --no-index --root /new /wheel/*.whl \
+ && python -m compileall -q -o 2 -s /new -p / /new
 
 # The CNI plugin that the kubelet plugin puts on the node: static, so that it runs on any distribution, and hardened, since it
 # runs as root; cflags has the options.
@@ -52,6 +55,9 @@ RUN rm -rf /usr/local/bin/pip* /usr/local/bin/wheel /usr/local/lib/python3.*/ens
 # `ip` and `rdma`, which move network interfaces and RDMA devices; `nsenter`, of util-linux, is in every Debian.
 RUN apt-get update && apt-get install -y --no-install-recommends iproute2=6.1.* \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
+# Nothing is written in a running container, so what is not compiled here is compiled at each start of a process.
+RUN python -m compileall -q -o 0 -o 2 -x '/(idlelib|lib2to3|test|tests|tkinter|turtledemo|site-packages|dist-packages)/' \
+      "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')"
 ENV PATH=/opt/rootport/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 COPY --from=dependencies /opt/rootport /opt/rootport
 COPY --from=cni /rootport-cni /opt/rootport/libexec/rootport-cni

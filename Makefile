@@ -74,6 +74,7 @@ fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fa
 
 bench: compiled cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
 	@$(BIN)/python -m tests.bench.bench
+	@$(BIN)/python -m tests.bench.plugin_memory_bench
 	@KUBERNETES=v1.36.3 $(BIN)/python -m tests.bench.scheduler_bench
 	@KUBERNETES=v1.37.2 $(BIN)/python -m tests.bench.scheduler_bench
 	@$(BIN)/python -m tests.bench.cluster_bench

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from controller.cluster.packed import packed, unpacked
 from driver.adapters.kubernetes.resources import JsonObject
@@ -42,7 +43,23 @@ class SliceCache:
         self._pools: defaultdict[str, set[str]] = defaultdict(set)
         self._unconfirmed: dict[str, float] = {}
         self._deleted: dict[str, str] = {}
+        self._under_way: set[str] = set()
+        self._changed: set[str] = set()
         self._lock = threading.Lock()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """While this process writes a slice, of which it passes the answer to :meth:`written`.
+
+        The watch may show the slice before the answer is read, and that is no change by another process.
+        """
+        with self._lock:
+            self._under_way.add(name)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way.discard(name)
 
     def refresh(self, name: str) -> tuple[str, ...]:
         """Take over the slice of that name from the watch; return the pools that another process has changed."""
@@ -64,6 +81,8 @@ class SliceCache:
             self._deleted.pop(name, None)
             self._put(seen)
             self._unconfirmed.pop(name, None)
+            if name in self._under_way:
+                return ()
             return tuple({_pool(seen)} | ({_pool(known)} if known is not None else set()))
 
     def written(self, stored: JsonObject) -> None:
@@ -72,6 +91,8 @@ class SliceCache:
         with self._lock:
             known = self._slices.get(name)
             if known is not None and _version(known) >= _version(stored):
+                if _version(known) > _version(stored):
+                    self._changed.add(_pool(known))  # by another process, since, and refresh has kept silent about it
                 return
             self._deleted.pop(name, None)
             self._put(packed(stored))
@@ -98,9 +119,14 @@ class SliceCache:
             return tuple(self._pools)
 
     def doubtful(self) -> tuple[str, ...]:
-        """Return the pools with an own write that the watch should have shown by now: they must be reconciled."""
+        """Return the pools that must be reconciled, although no event says so.
+
+        Those with an own write that the watch should have shown by now, and those that another process changed just
+        after an own write.
+        """
         with self._lock:
-            return tuple({_pool(self._slices[name]) for name in self._unconfirmed if self._is_doubtful(name)})
+            changed, self._changed = self._changed, set()
+            return tuple(changed | {_pool(self._slices[name]) for name in self._unconfirmed if self._is_doubtful(name)})
 
     def retain(self, names: Iterable[str]) -> None:
         """Forget deletions that the watch has confirmed without an event: it shows only these names."""

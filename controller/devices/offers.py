@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from driver.api.gpu_policies import GpuPolicies, GpuPolicy
-from driver.layout.offers import gpu_offer
 from driver.model.devices import Device, DeviceName, Gpu, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.pci import PciAddress, PciePath
+from driver.modes.gpu import known_modes
 from driver.objects import DeviceOffer
 from driver.objects.device_amounts import NOT_OFFERED
 
@@ -24,7 +24,7 @@ _ANY: Final = PciAddress("0000:00:00.0")
 
 
 def device_offers(
-    inventory: Inventory, left_out: Mapping[DeviceName, str], *, policies: GpuPolicies, has_counters: bool
+    inventory: Inventory, left_out: Mapping[DeviceName, str], *, policies: GpuPolicies, follow_demand: bool
 ) -> DeviceOffers:
     """Return the offers of all devices.
 
@@ -32,17 +32,18 @@ def device_offers(
         inventory: The node's inventory.
         left_out: The devices that are in no slice (:func:`driver.layout.left_out`).
         policies: The GPU policies.
-        has_counters: Whether the API server keeps counters.
+        follow_demand: Whether a GPU is published in any mode that the policies offer, if not at once then for a claim
+            that needs it. Otherwise it is published in the first one alone.
     """
-    return _shared(tuple(_offers(inventory, left_out.keys(), policies, has_counters=has_counters)))
+    return _shared(tuple(_offers(inventory, left_out.keys(), policies, follow_demand=follow_demand)))
 
 
 def _offers(
-    inventory: Inventory, left_out: Collection[DeviceName], policies: GpuPolicies, *, has_counters: bool
+    inventory: Inventory, left_out: Collection[DeviceName], policies: GpuPolicies, *, follow_demand: bool
 ) -> Iterator[DeviceOffer]:
     for device in inventory.devices():
         if isinstance(device, Gpu):
-            yield _of_gpu(device, inventory.node, left_out, policies, has_counters=has_counters)
+            yield _of_gpu(device, inventory.node, left_out, policies, follow_demand=follow_demand)
         elif isinstance(device, RdmaNic) and device.vfs:
             yield DeviceOffer(whole=False, parts=any(vf.name not in left_out for vf in device.vfs))
         else:
@@ -50,22 +51,20 @@ def _offers(
 
 
 def _of_gpu(
-    gpu: Gpu, node: str, left_out: Collection[DeviceName], policies: GpuPolicies, *, has_counters: bool
+    gpu: Gpu, node: str, left_out: Collection[DeviceName], policies: GpuPolicies, *, follow_demand: bool
 ) -> DeviceOffer:
     if not gpu.device_nodes_known and not _is_in(gpu, left_out):
         return NOT_OFFERED
     # What distinguishes one GPU from the next makes no difference here, and a cluster has only a few kinds.
     kind = replace(gpu, address=_ANY, pcie=PciePath(), index=0, minor=0, uuid=None, links=())
-    return _of_kind(kind, policies.of(model=gpu.model, node=node), has_counters=has_counters)
+    return _of_kind(kind, policies.of(model=gpu.model, node=node), follow_demand=follow_demand)
 
 
 @lru_cache(maxsize=256)
-def _of_kind(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool) -> DeviceOffer:
-    offer = gpu_offer(gpu, policy, has_counters=has_counters)
+def _of_kind(gpu: Gpu, policy: GpuPolicy, *, follow_demand: bool) -> DeviceOffer:
+    modes = list(known_modes(gpu, policy).offered)[: None if follow_demand else 1]
     return DeviceOffer(
-        whole=offer.is_whole or offer.ratio is not None,
-        parts=bool(offer.partitions),
-        most_shares=policy.max_shares,
+        whole="gpu" in modes or "gpu-ratio" in modes, parts="mig" in modes, most_shares=policy.max_shares
     )
 
 

@@ -28,7 +28,6 @@ from controller.devices.offers import DeviceOffers, device_offers
 from controller.devices.pace import DevicePace
 from controller.devices.pod_containers import PodContainers
 from controller.devices.write_batch import Write, WriteBatch
-from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import FIELD_MANAGER, PUBLISHED, SILENT
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import DEVICES, JsonObject
@@ -105,7 +104,7 @@ class DeviceReconciler:
         api: The API server.
         informers: The stored objects.
         policies: Returns the GPU policies in force.
-        features: Knows which fields of slices the API server keeps.
+        modes_follow_demand: Returns whether each GPU can be had in any mode that the policies offer.
         stop: Once set, the write under way is the last one.
         pause: Called before each write: waits as long as the pace demands.
         pace: How many writes are under way at once; None for one of its own.
@@ -123,7 +122,7 @@ class DeviceReconciler:
         *,
         informers: ClusterInformers,
         policies: Callable[[], GpuPolicies],
-        features: SliceFeatures,
+        modes_follow_demand: Callable[[], bool] = lambda: True,
         stop: threading.Event,
         pause: Callable[[], None],
         pace: DevicePace | None = None,
@@ -136,7 +135,7 @@ class DeviceReconciler:
         self._api = api
         self._informers = informers
         self._policies = policies
-        self._features = features
+        self._modes_follow_demand = modes_follow_demand
         self._stop = stop
         self._pause = pause
         self._pace = pace or DevicePace(wait=stop.wait)
@@ -251,10 +250,12 @@ class DeviceReconciler:
         return _Plan(changes=changes, statuses=statuses, stored=kept)
 
     def _desired(self, label: str, inventory: Inventory) -> tuple[Device, ...]:
-        policies, has_counters = self._policies(), self._features.has_counters
-        reasons = left_out(inventory, policies=policies, has_counters=has_counters)
+        policies = self._policies()
+        reasons = left_out(inventory, policies=policies)
         desired = device_objects(inventory, left_out=reasons)
-        self._offers[label] = device_offers(inventory, reasons, policies=policies, has_counters=has_counters)
+        self._offers[label] = device_offers(
+            inventory, reasons, policies=policies, follow_demand=self._modes_follow_demand()
+        )
         return desired
 
     def _statuses(

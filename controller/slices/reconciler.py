@@ -206,7 +206,7 @@ class SliceReconciler:
             parts.append(f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule")
         if inventory.gpus or inventory.nics:
             parts += self._features.notes
-        notes = left_out_notes(inventory, policies=self._policies(), has_counters=self._features.has_counters)
+        notes = left_out_notes(inventory, policies=self._policies())
         return "; ".join((*parts, *notes))
 
     def _set_ready_unknown(self, node: str, inventory: StoredInventory) -> None:

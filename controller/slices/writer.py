@@ -106,7 +106,8 @@ class SliceWriter:
         for write in changes.replace:
             if self._stop.is_set():
                 return
-            self._stored(write, self._api.replace(RESOURCE_SLICES, write.body))
+            with self._cache.writing(write.name):
+                self._stored(write, self._api.replace(RESOURCE_SLICES, write.body))
         for write in changes.create:
             if self._stop.is_set():
                 return
@@ -124,13 +125,15 @@ class SliceWriter:
 
     def _create(self, write: SliceWrite, node_uid: str) -> None:
         try:
-            self._stored(write, self._api.create(RESOURCE_SLICES, write.body))
+            with self._cache.writing(write.name):
+                self._stored(write, self._api.create(RESOURCE_SLICES, write.body))
         except AlreadyExistsError:
             if self._foreign_object(write) is None:
                 raise  # its own, which the cache does not show yet
             again = write.renamed(self._next_name(write, node_uid))
             try:
-                self._stored(again, self._api.create(RESOURCE_SLICES, again.body))
+                with self._cache.writing(again.name):
+                    self._stored(again, self._api.create(RESOURCE_SLICES, again.body))
             except AlreadyExistsError:
                 foreign = self._foreign_object(again)
                 if foreign is None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from decimal import ROUND_UP, Context, Decimal
 from functools import total_ordering
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+if TYPE_CHECKING:  # the kubelet plugin does without pydantic
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 __all__ = ["Quantity", "binary_spelling"]
 
@@ -144,6 +145,7 @@ class Quantity:
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         """Take a string, or a plain JSON number as Kubernetes does; write a string."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - see above
 
         def read(value: Any) -> Quantity:
             if isinstance(value, cls):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
+from driver.api.claim_reference import ClaimReference
 from driver.api.quantity import Quantity
 
 __all__ = [
@@ -439,17 +440,6 @@ class ResourceClaimStatus(Wire):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
-
-
-class ClaimReference(Wire):
-    """Names one claim in messages, plans and checkpoints."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name} (uid {self.uid})"
 
 
 class ResourceClaim(Wire):

@@ -11,18 +11,21 @@ else a pod could leave the VLAN that it was put into.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
-from driver.api.resource_v1 import DeviceAllocationConfiguration, DeviceClaim
+from driver.api.allocated_claim import AnyConfiguration, AnyDeviceClaim, ClaimConfiguration, Configuration, Opaque
 from driver.api.validation.errors import FieldError, shown
 from driver.config.kinds import DeviceConfig, config_kind
 from driver.config.parse import UnsupportedFieldError, parse_config
 from driver.config.rdma import RdmaConfig
 from driver.model.devices import DeviceType
 from driver.model.parts import AllocatableDevice
+
+if TYPE_CHECKING:
+    from driver.api import resource_v1
 
 __all__ = ["ConfigEntry", "as_written", "config_for", "read_entries"]
 
@@ -69,13 +72,11 @@ class ConfigEntry:
     def over(self, weaker: DeviceConfig) -> DeviceConfig:
         """Return what applies where this entry follows a weaker one of its kind."""
         if self.from_claim and isinstance(self.config, RdmaConfig) and isinstance(weaker, RdmaConfig):
-            return self.config.model_copy(update={"vf": weaker.vf})
+            return replace(self.config, vf=weaker.vf)
         return self.config
 
 
-def as_written(
-    configuration: Iterable[DeviceAllocationConfiguration], claim: DeviceClaim
-) -> tuple[DeviceAllocationConfiguration, ...]:
+def as_written(configuration: Iterable[AnyConfiguration], claim: AnyDeviceClaim) -> tuple[Configuration, ...]:
     """Give an allocation's entries the requests that they were written for.
 
     Since Kubernetes 1.37 the allocator leaves the requests out of an entry that turned out to be for all of the claim's
@@ -87,7 +88,7 @@ def as_written(
         claim: The claim's ``spec.devices``.
     """
     names = tuple(request.name for request in claim.requests)
-    written = iter(claim.config)
+    written: Iterator[ClaimConfiguration | resource_v1.DeviceClaimConfiguration] = iter(claim.config)
     restored = []
     for entry in configuration:
         requests = entry.requests
@@ -97,12 +98,15 @@ def as_written(
             # The claim's entries stand in their order; those for alternatives that were not chosen are left out.
             origin = next((item for item in written if item.opaque == entry.opaque), None)
             requests = requests or (origin.requests if origin else ())
-        restored.append(entry.model_copy(update={"requests": requests}))
+        opaque = None
+        if entry.opaque is not None:
+            opaque = Opaque(driver=entry.opaque.driver, parameters=entry.opaque.parameters)
+        restored.append(Configuration(source=entry.source, requests=requests, opaque=opaque))
     return tuple(restored)
 
 
 def read_entries(
-    configuration: Iterable[DeviceAllocationConfiguration], where: str
+    configuration: Iterable[AnyConfiguration], where: str
 ) -> tuple[tuple[ConfigEntry, ...], tuple[FieldError, ...]]:
     """Read an allocation's configuration, leaving other drivers' entries alone.
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
-
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from driver.api import API_VERSION
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import StrictWire
-from driver.api.validation.wording import PLAIN_ERROR
+from driver.api.strict import rule
 from driver.config.rdma import RdmaConfig
 from driver.config.shares import small_amount
 from driver.model.devices import DeviceType
@@ -30,21 +27,35 @@ __all__ = [
     "config_kind",
 ]
 
+
+def _whole_bytes(value: Quantity, _: object) -> Quantity:
+    if not (value.is_whole() and value.nano > 0):
+        raise ValueError(f"{value} is not an amount of memory: expected whole bytes, such as 10Gi")
+    meant = small_amount("memory", value)
+    if meant is not None:
+        raise ValueError(f"MPS limits memory in units of 1Mi, and this is {meant}")
+    return value
+
+
 SharingStrategy: TypeAlias = Literal["exclusive", "timeSlicing", "mps", "hamiCore"]
 
 
-class TimeSlicingSettings(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSlicingSettings:
     """Settings of ``timeSlicing``.
 
     Attributes:
-        interval: How long a program runs on the GPU before the next one's turn. It is set for the whole GPU, so all who
-            share one must ask for the same.
+        interval: How long a program runs on the GPU before the next one's turn; None is ``Default``. It is set for the
+            whole GPU, so all who share one must ask for the same.
     """
 
-    interval: Literal["Default", "Short", "Medium", "Long"] = "Default"
+    WIRE: ClassVar[bool] = True
+
+    interval: Literal["Default", "Short", "Medium", "Long"] | None = None
 
 
-class MpsSettings(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpsSettings:
     """Settings of ``mps``. Each lowers what the claim's share is limited to anyway.
 
     Attributes:
@@ -53,27 +64,14 @@ class MpsSettings(StrictWire):
         pinned_device_memory_limit: Device memory of each of the claim's processes; None is the share's memory.
     """
 
-    active_thread_percentage: Annotated[int, Field(ge=1, le=100)] | None = None
-    pinned_device_memory_limit: Quantity | None = None
+    WIRE: ClassVar[bool] = True
 
-    @field_validator("pinned_device_memory_limit")
-    @classmethod
-    def _whole_bytes(cls, value: Quantity | None) -> Quantity | None:
-        if value is not None and not (value.is_whole() and value.nano > 0):
-            raise PydanticCustomError(
-                PLAIN_ERROR,
-                "{found} is not an amount of memory: expected whole bytes, such as 10Gi",
-                {"found": str(value)},
-            )
-        meant = None if value is None else small_amount("memory", value)
-        if meant is not None:
-            raise PydanticCustomError(
-                PLAIN_ERROR, "MPS limits memory in units of 1Mi, and this is {meant}", {"meant": meant}
-            )
-        return value
+    active_thread_percentage: int | None = rule(default=None, least=1, most=100)
+    pinned_device_memory_limit: Quantity | None = rule(default=None, check=_whole_bytes)
 
 
-class HamiCoreSettings(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HamiCoreSettings:
     """Settings of ``hamiCore``.
 
     Attributes:
@@ -81,10 +79,13 @@ class HamiCoreSettings(StrictWire):
             limits the core, ``disable`` never does.
     """
 
+    WIRE: ClassVar[bool] = True
+
     core_policy: Literal["default", "force", "disable"] = "default"
 
 
-class GpuSharing(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSharing:
     """How the containers that are given a GPU share it.
 
     Attributes:
@@ -95,6 +96,8 @@ class GpuSharing(StrictWire):
         mps: See :class:`MpsSettings`.
         hami_core: See :class:`HamiCoreSettings`.
     """
+
+    WIRE: ClassVar[bool] = True
 
     SETTINGS: ClassVar[Mapping[str, SharingStrategy]] = {
         "time_slicing": "timeSlicing",
@@ -107,38 +110,41 @@ class GpuSharing(StrictWire):
     mps: MpsSettings | None = None
     hami_core: HamiCoreSettings | None = None
 
-    @field_validator("time_slicing", "mps", "hami_core", mode="before")
     @classmethod
-    def _beside_its_strategy(cls, value: Any, info: ValidationInfo) -> Any:
-        # A strategy that is wrong itself is not among the data; that error is enough.
-        strategy = info.data.get("strategy", "wrong")
-        own = cls.SETTINGS[str(info.field_name)]
-        if strategy in ("wrong", own):
-            return value
-        raise PydanticCustomError(
-            PLAIN_ERROR,
-            "is only for strategy {own}, but the strategy is {found}",
-            {"own": own, "found": strategy or "not set"},
-        )
+    def refused(cls, field: str, found: Mapping[str, Any]) -> str | None:
+        """Return why a field cannot be there at all (:mod:`driver.api.strict`): settings go with their strategy."""
+        own = cls.SETTINGS.get(field)
+        # A strategy that is wrong itself was not found; that error is enough.
+        strategy = found.get("strategy", own)
+        return None if strategy == own else f"is only for strategy {own}, but the strategy is {strategy or 'not set'}"
 
 
-class GpuConfig(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuConfig:
     """Parameters for GPUs, whole and by share: devices of type ``gpu`` and ``gpu-ratio``."""
+
+    WIRE: ClassVar[bool] = True
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["GpuConfig"] = "GpuConfig"
     sharing: GpuSharing = GpuSharing()
 
 
-class MigConfig(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigConfig:
     """Parameters for MIG partitions: none yet."""
+
+    WIRE: ClassVar[bool] = True
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["MigConfig"] = "MigConfig"
 
 
-class FpgaConfig(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FpgaConfig:
     """Parameters for FPGAs: none yet."""
+
+    WIRE: ClassVar[bool] = True
 
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["FpgaConfig"] = "FpgaConfig"

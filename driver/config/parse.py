@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import ValidationError
-
 from driver.api import API_VERSION
+from driver.api.strict import StrictError, read
 from driver.api.validation.errors import FieldError, shown_value
-from driver.api.validation.wording import field_errors
 from driver.config.kinds import KINDS, DeviceConfig
 
 __all__ = ["MAX_DEPTH", "MAX_PARAMETERS_BYTES", "UnsupportedFieldError", "parse_config"]
@@ -53,9 +51,10 @@ def parse_config(parameters: object, where: str) -> DeviceConfig | tuple[FieldEr
     if model is None:
         return errors
     try:
-        config = model.model_validate({key: value for key, value in parameters.items() if key not in _HEADER})
-    except ValidationError as error:
-        return errors + field_errors(error, model=model, path=where)
+        written = {key: value for key, value in parameters.items() if key not in _HEADER}
+        config = read(model, written, path=where, for_people=True)
+    except StrictError as error:
+        return errors + error.errors
     return errors or config
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal
-
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
 
 from driver.api import API_VERSION
-from driver.api.resource_v1 import StrictWire
+from driver.api.strict import rule
 from driver.api.validation.errors import shown
-from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["MAX_INTERFACE_NAME", "RdmaConfig", "RdmaInterface", "RdmaVfParameters", "interface_name_error"]
 
@@ -27,7 +25,7 @@ _TAKEN: Final = frozenset({"all", "default", "eth0", "lo"})
 _GUID: Final = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7}", re.ASCII)
 _NO_GUID: Final = frozenset({":".join(["00"] * 8), ":".join(["ff"] * 8)})
 
-_Rate = Annotated[int, Field(ge=0, le=10_000_000)]
+_MAX_RATE: Final = 10_000_000
 
 
 def interface_name_error(name: str) -> str | None:
@@ -42,7 +40,38 @@ def interface_name_error(name: str) -> str | None:
     return None
 
 
-class RdmaInterface(StrictWire):
+def _interface_name(name: str, _: object) -> str:
+    problem = interface_name_error(name)
+    if problem is not None:
+        raise ValueError(problem)
+    return name
+
+
+def _beside_a_vlan(value: int, found: Mapping[str, Any]) -> int:
+    # A VLAN that is wrong itself was not found; that error is enough.
+    if not found.get("vlan", True):
+        raise ValueError("is only for a vlan: expected vlan from 1 to 4094 beside it")
+    return value
+
+
+def _above_the_guarantee(value: int, found: Mapping[str, Any]) -> int:
+    least = found.get("min_tx_rate")
+    if value and least is not None and value < least:
+        raise ValueError(f"{value} is less than minTxRate, {least}")
+    return value
+
+
+def _guid(value: str, _: object) -> str:
+    lower = value.lower()
+    if _GUID.fullmatch(value) is None or lower in _NO_GUID:
+        raise ValueError(
+            f"{shown(value)} is not a GUID: expected 8 bytes such as 00:11:22:33:44:55:66:77, neither all 00 nor all ff"
+        )
+    return lower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaInterface:
     """The network interface of a NIC or VF, moved into the pod.
 
     Attributes:
@@ -51,19 +80,14 @@ class RdmaInterface(StrictWire):
         mtu: Its MTU in the pod, in bytes; None leaves it.
     """
 
-    name: str | None = None
-    mtu: Annotated[int, Field(ge=68, le=65535)] | None = None
+    WIRE: ClassVar[bool] = True
 
-    @field_validator("name")
-    @classmethod
-    def _is_a_name(cls, value: str | None) -> str | None:
-        problem = None if value is None else interface_name_error(value)
-        if problem is not None:
-            raise PydanticCustomError(PLAIN_ERROR, "{problem}", {"problem": problem})
-        return value
+    name: str | None = rule(default=None, check=_interface_name)
+    mtu: int | None = rule(default=None, least=68, most=65535)
 
 
-class RdmaVfParameters(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaVfParameters:
     """How the NIC treats a VF while the claim has it. None leaves a setting as it is.
 
     Attributes:
@@ -76,48 +100,19 @@ class RdmaVfParameters(StrictWire):
         guid: The VF's InfiniBand GUID, such as ``00:11:22:33:44:55:66:77``.
     """
 
-    vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
-    vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(default=None, alias="vlanQoS")
+    WIRE: ClassVar[bool] = True
+
+    vlan: int | None = rule(default=None, least=0, most=4094)
+    vlan_qos: int | None = rule(default=None, name="vlanQoS", least=0, most=7, check=_beside_a_vlan)
     trust: bool | None = None
     spoof_check: bool | None = None
-    min_tx_rate: _Rate | None = None
-    max_tx_rate: _Rate | None = None
-    guid: str | None = None
-
-    @field_validator("vlan_qos")
-    @classmethod
-    def _beside_a_vlan(cls, value: int | None, info: ValidationInfo) -> int | None:
-        # A VLAN that is wrong itself is not among the data; that error is enough.
-        if value is not None and not info.data.get("vlan", True):
-            raise PydanticCustomError(PLAIN_ERROR, "is only for a vlan: expected vlan from 1 to 4094 beside it")
-        return value
-
-    @field_validator("max_tx_rate")
-    @classmethod
-    def _above_the_guarantee(cls, value: int | None, info: ValidationInfo) -> int | None:
-        least = info.data.get("min_tx_rate")
-        if value and least is not None and value < least:
-            raise PydanticCustomError(
-                PLAIN_ERROR, "{found} is less than minTxRate, {least}", {"found": value, "least": least}
-            )
-        return value
-
-    @field_validator("guid")
-    @classmethod
-    def _is_a_guid(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        lower = value.lower()
-        if _GUID.fullmatch(value) is None or lower in _NO_GUID:
-            raise PydanticCustomError(
-                PLAIN_ERROR,
-                "{found} is not a GUID: expected 8 bytes such as 00:11:22:33:44:55:66:77, neither all 00 nor all ff",
-                {"found": shown(value)},
-            )
-        return lower
+    min_tx_rate: int | None = rule(default=None, least=0, most=_MAX_RATE)
+    max_tx_rate: int | None = rule(default=None, least=0, most=_MAX_RATE, check=_above_the_guarantee)
+    guid: str | None = rule(default=None, check=_guid)
 
 
-class RdmaConfig(StrictWire):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaConfig:
     """Parameters for RDMA NICs and VFs.
 
     Attributes:
@@ -130,9 +125,11 @@ class RdmaConfig(StrictWire):
         vf: Settings of a VF; a physical function has none. Only a DeviceClass may have them.
     """
 
+    WIRE: ClassVar[bool] = True
+
     api_version: Literal["rootport.dev/v1alpha1"] = API_VERSION
     kind: Literal["RdmaConfig"] = "RdmaConfig"
-    rdma_cm: bool = Field(default=True, alias="rdmaCM")
+    rdma_cm: bool = rule(default=True, name="rdmaCM")
     environment: bool = True
     interface: RdmaInterface | None = None
     vf: RdmaVfParameters | None = None

@@ -12,7 +12,7 @@ intervals (weighted interval scheduling), found by dynamic programming over the 
 partition can have the optical flow accelerator of ``1g.10gb+me``.)
 
 A node that makes up its profiles could have that take hours, so there is a number of steps for each kind of GPU. What
-is not decided by then gets a counter: one too many does no harm. An H100 needs 600 steps.
+is not decided by then gets a counter: one too many does no harm. An H100 needs 1,100 steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _MOST_STEPS: Final = 10_000
-_KINDS_OF_GPUS: Final = 64
+_KINDS_OF_GPUS: Final = 256
 
 _Labels: TypeAlias = tuple[tuple[MigProfile, str], ...]
 """A GPU's profiles, each with its label."""

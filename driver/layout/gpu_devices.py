@@ -48,12 +48,12 @@ class GpuDevices:
     counter_set: str | None
     domains: Mapping[PciAddress, PciAddress]
 
-    @property
-    def whole_names(self) -> frozenset[DeviceName]:
-        """The names of those of its devices that are all of the GPU, or a share of all."""
-        ratio = self.offer.ratio
-        whole = {self.offer.gpu.name} if self.offer.is_whole else set()
-        return frozenset(whole if ratio is None else {*whole, ratio.name})
+    def whole_names(self, *, ratio: bool) -> frozenset[DeviceName]:
+        """Return the name of the GPU itself, if it is published; with ``ratio`` also that of its percent device."""
+        names = {self.offer.gpu.name} if self.offer.is_whole else set()
+        if ratio and self.offer.ratio is not None:
+            names.add(self.offer.ratio.name)
+        return frozenset(names)
 
     def whole(self) -> Iterator[Device]:
         """Yield the GPU itself, if it is on offer: given whole, or in shares of core percent and bytes."""

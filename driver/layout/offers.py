@@ -38,10 +38,6 @@ _IN_FIXED_MODE: Final = (
 )
 _POLICY: Final = "the GpuPolicies do not offer it whole"
 _NO_MODE: Final = "the GpuPolicies offer it in no way that it can be given"
-_NO_COUNTERS: Final = (
-    "the API server drops the counters that keep the ways of giving a GPU apart; its feature gate "
-    "DRAPartitionableDevices is off"
-)
 _STATIC_POLICY: Final = "an administrator has partitioned it, and the GpuPolicies do not offer MIG partitions of it"
 
 
@@ -77,19 +73,17 @@ class GpuOffer:
         return replace(self, is_whole=is_whole, ratio=ratio, partitions=partitions, counters=counters)
 
 
-def gpu_offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool = True) -> GpuOffer:
+def gpu_offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
     """Return the ways in which a GPU is on offer, under its rules.
 
     Args:
         gpu: The GPU.
         policy: The rules.
-        has_counters: Whether counters can make its ways exclude each other. Otherwise it is on offer in one way: whole,
-            or else by percent, or else by the partitions of a static layout.
     """
     # A cluster has a few kinds of GPUs, and what distinguishes one from the next makes no difference here.
     zeros = PciAddress(gpu.address.translate(_DIGITS))
     kind = replace(gpu, address=zeros, pcie=PciePath(), index=0, minor=None, uuid=None, links=())
-    offer = _offer(kind, policy, has_counters=has_counters)
+    offer = _offer(kind, policy)
     of_kind, of_gpu = kind.name.removeprefix(DeviceType.GPU), gpu.name.removeprefix(DeviceType.GPU)
     return replace(
         offer,
@@ -114,7 +108,7 @@ def memory_of(gpu: Gpu) -> int | None:
 
 
 @lru_cache(maxsize=_KINDS_OF_GPUS)
-def _offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool) -> GpuOffer:
+def _offer(gpu: Gpu, policy: GpuPolicy) -> GpuOffer:
     parts = tuple(gpu_parts(gpu))
     found = tuple(part for part in parts if isinstance(part, MigPartition))
     odd = _odd(found) if found else None
@@ -130,13 +124,6 @@ def _offer(gpu: Gpu, policy: GpuPolicy, *, has_counters: bool) -> GpuOffer:
         left_out.append((gpu.name, in_the_way))
     elif not is_whole:
         left_out.append((gpu.name, _POLICY if ratio or partitions else _NO_MODE))
-    if not has_counters:
-        if ratio is not None and is_whole:
-            left_out.append((ratio.name, _NO_COUNTERS))
-            ratio = None
-        if partitions and not has_static_layout(gpu):
-            left_out.append((_partitions_of(gpu), _NO_COUNTERS))
-            partitions = ()
     return GpuOffer(
         gpu=gpu,
         is_whole=is_whole,

@@ -56,7 +56,7 @@ _NO_TAINTS: Final[Mapping[str, Sequence[resource_v1.DeviceTaint]]] = {}
 _EVERYTHING: Final[Mapping[DeviceName, frozenset[DeviceName]]] = MappingProxyType({})
 _NO_UID: Final = ""
 _FIRST_GENERATION: Final = 1
-# Sixty-four H100s in every way are 1,728 devices, which consume 4,608 counters.
+# Sixty-four H100s in every way are 1,728 devices, which consume 4,288 counters.
 _MOST_DEVICES: Final = 4096
 _MOST_COUNTERS: Final = 16384
 
@@ -84,15 +84,15 @@ def resource_slices(  # noqa: PLR0913 - all by name
     GPUs' counters come last.
 
     A GPU has counters exactly where not all of its published devices can be in use at once. A device that must not be
-    given stays where it is, with a taint: the order of allocation is a matter of hardware. Only partitions of GPUs that
-    nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
+    given stays where it is, with a taint: the order of allocation is a matter of hardware. Only the other modes of GPUs
+    that nobody can be given whole now come before those of other GPUs, so that these stay whole while there is room.
 
     Args:
         inventory: The node.
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
-        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them each
-            GPU is published in one way, because nothing would make the ways exclude each other.
+        has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them none is
+            published, and ``only`` should name devices that can all be in use at once.
         has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
             pool of VFs would be given once, so they are published by name.
         only: By the GPU's name, the devices of it that are published, of all that its hardware can be given as, whether
@@ -174,19 +174,15 @@ def device_attributes(
     return {name: attributes(device) for name, device in named_devices(inventory, names).items()}
 
 
-def left_out(
-    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
-) -> dict[DeviceName, str]:
-    """Return the devices that are in no slice, each with a reason for a person, which names no device.
+def left_out(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> dict[DeviceName, str]:
+    """Return the devices that are not on offer, each with a reason for a person, which names no device.
 
     A GPU of which MIG partitions are not published has an entry by the name with which theirs begin. A VF that its
     NIC's pool can give is on offer. The arguments are those of :func:`resource_slices`; what is on offer of a NIC is on
     offer under any NicPolicies.
     """
     rules = _rules(inventory, policies)
-    offers = [
-        gpu_offer(gpu, policy, has_counters=has_counters) for gpu, policy in zip(inventory.gpus, rules, strict=True)
-    ]
+    offers = [gpu_offer(gpu, policy) for gpu, policy in zip(inventory.gpus, rules, strict=True)]
     reasons = {name: reason for offer in offers for name, reason in offer.left_out}
     reasons |= {nic.name: _GIVEN_BY_VFS for nic in inventory.nics if nic.vfs}
     if _names_device_nodes(inventory):
@@ -195,12 +191,10 @@ def left_out(
     return reasons
 
 
-def left_out_notes(
-    inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES, has_counters: bool = True
-) -> tuple[str, ...]:
+def left_out_notes(inventory: Inventory, *, policies: GpuPolicies = DEFAULT_POLICIES) -> tuple[str, ...]:
     """Return the same as :func:`left_out`, as one sentence per reason."""
     devices = defaultdict[str, list[DeviceName]](list)
-    for name, reason in left_out(inventory, policies=policies, has_counters=has_counters).items():
+    for name, reason in left_out(inventory, policies=policies).items():
         devices[reason].append(name)
     return tuple(f"not published ({reason}): {', '.join(sorted(names))}" for reason, names in devices.items())
 
@@ -266,7 +260,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
     for gpu, only in zip(gpus, hardware.only, strict=True):
         if can_be_given(gpu):
             policy = policies[gpu.address]
-            offers[gpu.address] = gpu_offer(gpu, policy, has_counters=hardware.has_counters)
+            offers[gpu.address] = gpu_offer(gpu, policy)
             published[gpu.address] = offers[gpu.address] if only is None else all_modes(gpu, policy).only(only)
     nic_policies = {nic.address: policy for nic, policy in zip(nics, hardware.nic_rules, strict=True)}
     nic_offers = {
@@ -295,7 +289,8 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
         )
         for position, gpu in enumerate((*never_whole, *wholes))
     ]
-    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names <= hardware.closed)
+    shared_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names(ratio=False) <= hardware.closed)
+    partitioned_first = sorted(gpu_devices, key=lambda of_gpu: not of_gpu.whole_names(ratio=True) <= hardware.closed)
     devices = chain(
         (device for of_gpu in gpu_devices for device in of_gpu.whole()),
         (of_nics.whole(offer.nic, nic_policies[offer.nic.address]) for offer in ordered_nics if offer.is_whole),
@@ -305,7 +300,7 @@ def _chunks(hardware: _Hardware) -> tuple[Chunk, ...]:
             for vf in vfs_in_order([offer.vfs for offer in ordered_nics])
         ),
         (fpga_device(fpga) for fpga in fpgas_in_order([fpga for fpga in hardware.fpgas if can_be_given(fpga)])),
-        (device for of_gpu in gpu_devices for device in of_gpu.ratio()),
+        (device for of_gpu in shared_first for device in of_gpu.ratio()),
         (device for of_gpu in partitioned_first for device in of_gpu.partitions()),
     )
     return chunks(_bounded(devices), [counters for of_gpu in gpu_devices for counters in of_gpu.counters()])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
+from driver.api.allocated_claim import AnyClaim, AnyResult
+from driver.api.claim_reference import ClaimReference
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import ClaimReference, DeviceRequestAllocationResult, ResourceClaim
 from driver.api.validation import names
 from driver.api.validation.errors import joined_errors, shown
 from driver.errors import InputError, NodeError
@@ -85,7 +86,7 @@ class AllocatedDevice:
         return gpu is not None and gpu.vendor == "nvidia"
 
 
-def reference_of(claim: ResourceClaim) -> ClaimReference:
+def reference_of(claim: AnyClaim) -> ClaimReference:
     """Return a claim's reference, once its UID and names are checked.
 
     Raises:
@@ -101,7 +102,7 @@ def reference_of(claim: ResourceClaim) -> ClaimReference:
     return claim.reference
 
 
-def allocated_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[AllocatedDevice, ...]:
+def allocated_devices(claim: AnyClaim, inventory: Inventory) -> tuple[AllocatedDevice, ...]:
     """Return this driver's devices that were allocated to a claim, in the allocation's order.
 
     Raises:
@@ -113,7 +114,7 @@ def allocated_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Alloc
         raise InputError(
             f"claim {reference} is not allocated", hint="prepare it after the scheduler has set status.allocation"
         )
-    results = claim.status.allocation.devices.results
+    results: Sequence[AnyResult] = claim.status.allocation.devices.results
     ours = [(index, result) for index, result in enumerate(results) if result.driver == DRIVER_NAME]
     for _, result in ours:
         _check_names(result, inventory.node, reference)
@@ -124,7 +125,7 @@ def allocated_devices(claim: ResourceClaim, inventory: Inventory) -> tuple[Alloc
     )
 
 
-def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimReference) -> None:
+def _check_names(result: AnyResult, node: str, claim: ClaimReference) -> None:
     base, slash, sub = result.request.partition("/")
     errors = [*names.label("request", base), *(names.label("subrequest", sub) if slash else ())]
     if result.share_id is not None:
@@ -140,7 +141,7 @@ def _check_names(result: DeviceRequestAllocationResult, node: str, claim: ClaimR
 
 
 def _allocated(
-    result: DeviceRequestAllocationResult,
+    result: AnyResult,
     where: str,
     device: AllocatableDevice | None,
     inventory: Inventory,
@@ -190,5 +191,5 @@ def _nic(device: AllocatableDevice, inventory: Inventory) -> RdmaNic | None:
             return None
 
 
-def _subject(claim: ClaimReference, result: DeviceRequestAllocationResult) -> str:
+def _subject(claim: ClaimReference, result: AnyResult) -> str:
     return f"claim {claim}, request {result.request}, device {shown(result.device)}"

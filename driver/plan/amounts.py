@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver import DRIVER_NAME
+from driver.api.allocated_claim import AnyAlternative, AnyClaim, AnyDeviceRequest, AnyRequest
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from driver.api.validation.errors import FieldError, shown
 from driver.config.shares import share_errors
 from driver.model.devices import Gpu, RdmaNic
@@ -63,7 +63,7 @@ def amount_of(item: AllocatedDevice) -> GpuAmount | tuple[FieldError, ...] | Non
     return _consumed(item, item.device)
 
 
-def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
+def request_errors(claim: AnyClaim, allocated: Sequence[AllocatedDevice]) -> Iterator[FieldError]:
     """Yield what is wrong with the capacities that the claim asks for, where a request was given a GPU or a NIC.
 
     A request policy rounds: a claim that asks for 33.3 percent is allocated 34. So the allocation alone is not enough.
@@ -73,7 +73,8 @@ def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -
     for item in allocated:
         if item.gpu is not None or item.nic is not None:
             by_request.setdefault(item.request, []).append(item)
-    for index, request in enumerate(claim.spec.devices.requests):
+    requests: Sequence[AnyDeviceRequest] = claim.spec.devices.requests
+    for index, request in enumerate(requests):
         for path, name, part in _parts(f"spec.devices.requests[{index}]", request):
             if name in by_request and part.capacity is not None:
                 where = f"{path}.capacity.requests"
@@ -81,10 +82,11 @@ def request_errors(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -
                 yield from _over_the_card(part.capacity.requests, where, by_request[name])
 
 
-def _parts(path: str, request: DeviceRequest) -> Iterator[tuple[str, str, ExactDeviceRequest | DeviceSubRequest]]:
+def _parts(path: str, request: AnyDeviceRequest) -> Iterator[tuple[str, str, AnyRequest]]:
     if request.exactly is not None:
         yield f"{path}.exactly", request.name, request.exactly
-    for index, part in enumerate(request.first_available):
+    alternatives: Sequence[AnyAlternative] = request.first_available
+    for index, part in enumerate(alternatives):
         yield f"{path}.firstAvailable[{index}]", f"{request.name}/{part.name}", part
 
 

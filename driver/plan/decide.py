@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driver.api.resource_v1 import ClaimReference, ObjectMeta, ResourceClaim
+from driver.api.allocated_claim import AnyClaim, AnyMetadata
+from driver.api.claim_reference import ClaimReference
 from driver.api.validation.errors import FieldError, joined_errors
 from driver.config import UnsupportedFieldError, as_written, config_for, read_entries
 from driver.errors import InputError, UnsupportedError
@@ -50,7 +51,7 @@ class Decision:
     """
 
     claim: ClaimReference
-    metadata: ObjectMeta = field(repr=False)
+    metadata: AnyMetadata = field(repr=False)
     inventory: Inventory = field(repr=False)
     devices: tuple[DecidedDevice, ...]
     assume_minors: bool = False
@@ -93,7 +94,7 @@ class Decision:
 
 
 def decide(
-    claim: ResourceClaim,
+    claim: AnyClaim,
     inventory: Inventory,
     *,
     assume_minors: bool = False,
@@ -136,7 +137,7 @@ def decide(
     )
 
 
-def _read(claim: ResourceClaim, allocated: Sequence[AllocatedDevice]) -> tuple[DecidedDevice, ...]:
+def _read(claim: AnyClaim, allocated: Sequence[AllocatedDevice]) -> tuple[DecidedDevice, ...]:
     """Read each device's config and amount; every mistake in the claim is in one error."""
     allocation = claim.status.allocation
     configuration = as_written(allocation.devices.config, claim.spec.devices) if allocation else ()

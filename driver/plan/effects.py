@@ -6,9 +6,8 @@ never done, changes nothing. Claims may have an equal effect: it is done for the
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 __all__ = [
     "ConfigureVf",
@@ -24,11 +23,15 @@ __all__ = [
     "VfSettings",
 ]
 
+_STRICT: Final = {"extra": "forbid", "strict": True}
+"""For the models of pydantic that have effects as fields."""
+
 TimeSliceInterval: TypeAlias = Literal["Default", "Short", "Medium", "Long"]
 """``nvidia-smi compute-policy --set-timeslice``: 0, 1, 2, 3."""
 
 
-class GpuEffect(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEffect:
     """An effect on one GPU.
 
     Attributes:
@@ -36,7 +39,7 @@ class GpuEffect(BaseModel):
         uuid: The GPU's UUID: NVIDIA's tools and NVML name it so.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     gpu: str
     uuid: str
@@ -47,7 +50,8 @@ class GpuEffect(BaseModel):
         return self.gpu
 
 
-class NicEffect(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicEffect:
     """An effect on one function, physical or virtual, of an RDMA NIC.
 
     Attributes:
@@ -55,7 +59,7 @@ class NicEffect(BaseModel):
         address: Its PCI address.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     function: str
     address: str
@@ -66,6 +70,7 @@ class NicEffect(BaseModel):
         return self.function
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateMigDevice(GpuEffect):
     """Make a MIG device: MIG mode on, a GPU instance at a place, a compute instance that has all of it.
 
@@ -85,6 +90,7 @@ class CreateMigDevice(GpuEffect):
     size: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveMigMode(GpuEffect):
     """Switch MIG mode off, which an administrator has left on: CUDA does not work on the whole GPU in it.
 
@@ -94,6 +100,7 @@ class LeaveMigMode(GpuEffect):
     kind: Literal["LeaveMigMode"] = "LeaveMigMode"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimeSlice(GpuEffect):
     """Set the GPU's time slice. Undone, it is the driver's default again.
 
@@ -105,6 +112,7 @@ class SetTimeSlice(GpuEffect):
     interval: TimeSliceInterval
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunMpsDaemon(GpuEffect):
     """Run an MPS control daemon for the GPU, whose compute mode is then EXCLUSIVE_PROCESS.
 
@@ -118,7 +126,8 @@ class RunMpsDaemon(GpuEffect):
     folder: str
 
 
-class VfSettings(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VfSettings:
     """How the PF's driver is to treat a VF (ip-link(8), ``ip link set DEV vf NUM``). None: as it is.
 
     Attributes:
@@ -131,7 +140,7 @@ class VfSettings(BaseModel):
         guid: InfiniBand node and port GUID, as ``00:11:22:33:44:55:66:77``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     vlan: int | None = None
     vlan_qos: int | None = None
@@ -142,6 +151,7 @@ class VfSettings(BaseModel):
     guid: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigureVf(NicEffect):
     """Have the PF's driver treat a VF as the claim asks. Undone, each setting is what it was before.
 
@@ -157,6 +167,7 @@ class ConfigureVf(NicEffect):
     settings: VfSettings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LendInterface(NicEffect):
     """Let the CNI plugin move a network interface, and in exclusive mode its RDMA device, into one pod.
 
@@ -181,7 +192,4 @@ class LendInterface(NicEffect):
     rdma_device: str | None
 
 
-Effect: TypeAlias = Annotated[
-    CreateMigDevice | LeaveMigMode | SetTimeSlice | RunMpsDaemon | ConfigureVf | LendInterface,
-    Field(discriminator="kind"),
-]
+Effect: TypeAlias = CreateMigDevice | LeaveMigMode | SetTimeSlice | RunMpsDaemon | ConfigureVf | LendInterface

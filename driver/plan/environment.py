@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.api.resource_v1 import ObjectMeta
+from driver.api.allocated_claim import AnyMetadata
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import NodeError
@@ -65,7 +65,7 @@ def device_environment(gpu: Gpu | None) -> tuple[str, ...]:
     return ("NVIDIA_VISIBLE_DEVICES=void",) if gpu is not None and gpu.vendor == "nvidia" else ()
 
 
-def pod_claim_name(metadata: ObjectMeta) -> str | None:
+def pod_claim_name(metadata: AnyMetadata) -> str | None:
     """Return the pod's name for a claim that was made from a template; None for other claims.
 
     A claim's author may write anything into the annotation; only a DNS label, as the pod's field is one, counts.
@@ -75,7 +75,7 @@ def pod_claim_name(metadata: ObjectMeta) -> str | None:
 
 
 def request_environment(
-    metadata: ObjectMeta, request: str, devices: Sequence[DeviceFacts], subject: str
+    metadata: AnyMetadata, request: str, devices: Sequence[DeviceFacts], subject: str
 ) -> tuple[str, ...]:
     """Return a request's variables, in the allocation's order: ``ROOTPORT_<claim>__<request>_{PCI,UUID,…}=a,b,…``.
 
@@ -113,7 +113,7 @@ def request_environment(
     return tuple(f"{prefix}_{suffix}={','.join(values)}" for suffix, values in lists.items() if values)
 
 
-def _claim_name(metadata: ObjectMeta) -> str:
+def _claim_name(metadata: AnyMetadata) -> str:
     """Return the claim's name as the pod's author can know it."""
     if metadata.annotations.get(CLAIM_ANNOTATION) == "true":
         return _EXTENDED_RESOURCES

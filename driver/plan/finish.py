@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, MigInstance, RdmaFunction
 from driver.model.parts import MigPartition

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.api.resource_v1 import ResourceClaim
+from driver.api.allocated_claim import AnyClaim
 from driver.api.validation import names
 from driver.api.validation.errors import joined_errors, shown
 from driver.config import RdmaConfig, interface_name_error
@@ -49,7 +49,7 @@ class UsedFunction:
 
 
 def lent(
-    uses: Sequence[UsedFunction], claim: ResourceClaim, nics: NicHost, *, exclusive: bool
+    uses: Sequence[UsedFunction], claim: AnyClaim, nics: NicHost, *, exclusive: bool
 ) -> dict[DeviceName, LendInterface]:
     """Return what is lent of each function, by its name in the pool; nothing of the others.
 
@@ -184,7 +184,7 @@ def _rdma_device(use: UsedFunction) -> str:
     return use.function.rdma_device
 
 
-def _pod_uid(claim: ResourceClaim, first: UsedFunction, nics: NicHost) -> str:
+def _pod_uid(claim: AnyClaim, first: UsedFunction, nics: NicHost) -> str:
     holders = claim.status.reserved_for
     if nics.simulated and not holders:
         return ""

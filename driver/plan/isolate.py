@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from driver.api.claim_reference import ClaimReference
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import ClaimReference
 from driver.config import GpuConfig
 from driver.errors import InputError
 from driver.model.devices import DeviceName, Gpu

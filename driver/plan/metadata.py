@@ -6,15 +6,15 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic_core import to_json
-
 from driver import DRIVER_NAME
-from driver.api.resource_v1 import DeviceAttribute, ObjectMeta
+from driver.api.allocated_claim import AnyMetadata
+from driver.api.resource_v1 import DeviceAttribute
 from driver.layout import device_attributes
 from driver.layout.attributes import RAIL
 from driver.model.alignment import pair_distances
@@ -110,7 +110,7 @@ def distances_of(decision: Decision) -> Mapping[str, tuple[tuple[str, str], ...]
 
 
 def _file(
-    metadata: ObjectMeta,
+    metadata: AnyMetadata,
     request: str,
     pool: str,
     devices: Sequence[tuple[str, Mapping[str, DeviceAttribute]]],
@@ -135,7 +135,8 @@ def _file(
         "requests": [{"name": request, "devices": [_device(pool, *device) for device in devices]}],
     }
     stream = b"".join(
-        to_json({"kind": "DeviceMetadata", "apiVersion": version, **body}, indent=2) + b"\n"
+        json.dumps({"kind": "DeviceMetadata", "apiVersion": version, **body}, ensure_ascii=False, indent=2).encode()
+        + b"\n"
         for version in _API_VERSIONS
     )
     return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)
@@ -167,7 +168,7 @@ def _attributes(
     return facts
 
 
-def _mount(metadata: ObjectMeta, request: str, metadata_root: str) -> CdiMount:
+def _mount(metadata: AnyMetadata, request: str, metadata_root: str) -> CdiMount:
     """Return the mount of the file, by the name that the pod's author knows, so not by the claim's UID.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from driver.api.resource_v1 import ResourceClaim
+from driver.api.allocated_claim import AnyClaim
 from driver.config import RdmaConfig, RdmaVfParameters
 from driver.errors import InputError
 from driver.model.devices import DeviceName, LinkLayer, RdmaFunction, RdmaNetnsMode, RdmaNic, RdmaVf
@@ -24,7 +24,7 @@ _ETHERNET_ONLY: Final[Mapping[str, str]] = {"vlan": "vlan", "vlan_qos": "vlanQoS
 
 
 def with_nics(
-    devices: Sequence[DecidedDevice], claim: ResourceClaim, inventory: Inventory, nics: NicHost
+    devices: Sequence[DecidedDevice], claim: AnyClaim, inventory: Inventory, nics: NicHost
 ) -> tuple[tuple[DecidedDevice, ...], tuple[str, ...]]:
     """Decide which function of its NIC each device gets, and what is done to it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driver.api.resource_v1 import ResourceClaim
+from driver.api.allocated_claim import AnyClaim
 from driver.model.inventory import Inventory
 from driver.plan.decide import decide
 from driver.plan.driver_files import DriverFiles
@@ -17,7 +17,7 @@ _NO_NIC_HOST = NicHost()
 
 
 def prepare_plan(
-    claim: ResourceClaim,
+    claim: AnyClaim,
     inventory: Inventory,
     *,
     assume_minors: bool = False,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from driver.api.claim_reference import ClaimReference
 from driver.api.quantity import Quantity
-from driver.api.resource_v1 import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan.uses import GpuUse, HeldDevice, NicUse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 
 __all__ = ["GpuUse", "HeldDevice", "NicUse"]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import MigInstance
 from driver.plan.effects import CreateMigDevice, Effect, GpuEffect, LendInterface, RunMpsDaemon, SetTimeSlice

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from driver import DRIVER_NAME
 from driver.adapters.nvml.driver_files import driver_files_are_there, find_driver_files, kernel_driver_version
-from driver.api.resource_v1 import ResourceClaim
+from driver.api.allocated_claim import AllocatedClaim
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, MigInstance
 from driver.model.inventory import Inventory
@@ -76,7 +76,7 @@ class ClaimPlanner:
         self._looked_at = 0.0
         self._there_at = float("-inf")
 
-    def decide(self, claim: ResourceClaim, inventory: Inventory, nics: NicHost) -> Decision:
+    def decide(self, claim: AllocatedClaim, inventory: Inventory, nics: NicHost) -> Decision:
         """Decide how to prepare a claim; nothing has been done when this fails.
 
         Args:
@@ -124,7 +124,7 @@ class ClaimPlanner:
             metadata_root=str(self._metadata_dir),
         )
 
-    def _gpu_policies(self, claim: ResourceClaim) -> GpuPolicies | None:
+    def _gpu_policies(self, claim: AllocatedClaim) -> GpuPolicies | None:
         """Return the policies in force; a file that became invalid changes nothing."""
         if self._policy_file is None:
             return None
@@ -195,7 +195,7 @@ class ClaimPlanner:
             return self._files
 
 
-def _names_nvidia_gpu(claim: ResourceClaim, inventory: Inventory) -> bool:
+def _names_nvidia_gpu(claim: AllocatedClaim, inventory: Inventory) -> bool:
     """Whether a result names an NVIDIA GPU or a part of one: each of these names has the GPU's PCI address in it."""
     results = claim.status.allocation.devices.results if claim.status.allocation else ()
     ours = [result.device for result in results if result.driver == DRIVER_NAME]

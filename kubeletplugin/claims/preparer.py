@@ -9,7 +9,8 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from driver.adapters.host import HostRoot
-from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.api.allocated_claim import AllocatedClaim
+from driver.api.claim_reference import ClaimReference
 from driver.errors import InputError, NodeError, RootportError
 from driver.model.devices import MigInstance
 from driver.model.inventory import Inventory
@@ -28,7 +29,7 @@ from kubeletplugin.state.store import ClaimStore, OpenStore
 
 __all__ = ["ClaimGoneError", "GetClaim", "Preparer"]
 
-GetClaim: TypeAlias = Callable[[ClaimReference], ResourceClaim]
+GetClaim: TypeAlias = Callable[[ClaimReference], AllocatedClaim]
 """Reads a claim from the API server; raises a ClaimGoneError if it is gone, and other RootportErrors."""
 
 _LOG: Final = logging.getLogger(__name__)
@@ -156,7 +157,9 @@ class Preparer:
                 answers |= self._store.together(partial(self._from_state, known, only_known=only_known))
             found = {claim.uid: self._read(claim, only_known) for claim in claims if claim.uid not in answers}
             answers |= {uid: item for uid, item in found.items() if isinstance(item, RootportError)}
-            read = {claim: item for claim in claims if isinstance(item := found.get(claim.uid), ResourceClaim)}
+            read = {
+                claim: item for claim in claims if not isinstance(item := found.get(claim.uid), RootportError | None)
+            }
             if read:
                 answers |= self._store.together(partial(self._from_claims, read, only_known=only_known))
         except RootportError as error:
@@ -182,7 +185,7 @@ class Preparer:
                 answers[claim.uid] = error
         return answers
 
-    def _read(self, claim: ClaimReference, only_known: bool) -> ResourceClaim | RootportError:  # noqa: FBT001
+    def _read(self, claim: ClaimReference, only_known: bool) -> AllocatedClaim | RootportError:  # noqa: FBT001
         try:
             with guarded("prepare", f"claim {claim}"):
                 if not only_known:
@@ -193,7 +196,7 @@ class Preparer:
             return error
 
     def _from_claims(
-        self, claims: Mapping[ClaimReference, ResourceClaim], state: OpenStore, *, only_known: bool
+        self, claims: Mapping[ClaimReference, AllocatedClaim], state: OpenStore, *, only_known: bool
     ) -> dict[str, ClaimPrepared | RootportError]:
         return {
             reference.uid: self._from_claim(reference, claim, state, only_known=only_known)
@@ -201,7 +204,7 @@ class Preparer:
         }
 
     def _from_claim(
-        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, *, only_known: bool
     ) -> ClaimPrepared | RootportError:
         try:
             with guarded("prepare", f"claim {reference}"):
@@ -210,7 +213,7 @@ class Preparer:
             return error
 
     def _planned(
-        self, reference: ClaimReference, claim: ResourceClaim, state: OpenStore, *, only_known: bool
+        self, reference: ClaimReference, claim: AllocatedClaim, state: OpenStore, *, only_known: bool
     ) -> ClaimPrepared:
         # The lock was let go: another call may have prepared the claim meanwhile, or unprepared it.
         entry = state.current(reference.uid)
@@ -220,10 +223,11 @@ class Preparer:
         if not wanted:
             raise _unprepared(reference)
         left = self._effects.left_on(reference.uid, state)
-        decision = self._decided(claim, state, left)
+        held = self._held(state)
+        decision = self._decided(claim, state, held, left)
         # A claim of an earlier boot holds nothing: none of its containers can run. Should the kubelet want it again, it
         # is planned anew, and refused then.
-        refuse_overlap(reference, decision.held_devices, self._held(state))
+        refuse_overlap(reference, decision.held_devices, held)
         targets = frozenset((*(use.gpu for use in decision.uses), *(use.vf or use.nic for use in decision.nic_uses)))
         if not (
             decision.effects
@@ -240,12 +244,14 @@ class Preparer:
             # Well or not: undone is what the claim's entry, if there is one now, does not have.
             self._effects.settle(reference, state)
 
-    def _decided(self, claim: ResourceClaim, state: OpenStore, left: frozenset[str]) -> Decision:
+    def _decided(
+        self, claim: AllocatedClaim, state: OpenStore, held: Sequence[HeldDevice], left: frozenset[str]
+    ) -> Decision:
         """Decide how to prepare a claim, with VFs on which nothing is left, as long as there are any."""
         uid = claim.metadata.uid
         inventory = self._inventory()
         former = state.entries.get(uid)
-        nics = nics_beside(uid, self._held(state), former.held_devices if former else ())
+        nics = nics_beside(uid, held, former.held_devices if former else ())
         if left:
             try:
                 return self._planner.decide(claim, inventory, nics.with_taken(left))
@@ -306,7 +312,7 @@ class Preparer:
                     )
 
 
-def _pods(claim: ResourceClaim) -> frozenset[str]:
+def _pods(claim: AllocatedClaim) -> frozenset[str]:
     """Return the UIDs of the pods that a claim is reserved for."""
     consumers = claim.status.reserved_for
     return frozenset(item.uid for item in consumers if not item.api_group and item.resource == "pods")

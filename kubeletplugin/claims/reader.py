@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import ValidationError
-
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
-from driver.api.resource_v1 import ClaimReference, ResourceClaim
-from driver.api.validation.wording import field_errors
+from driver.api.allocated_claim import AllocatedClaim
+from driver.api.claim_reference import ClaimReference
+from driver.api.strict import StrictError, read
 from driver.errors import InputError, NodeError
 from kubeletplugin.claims.preparer import ClaimGoneError
 
@@ -33,7 +32,7 @@ class ClaimReader:
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
 
-    def __call__(self, reference: ClaimReference) -> ResourceClaim:
+    def __call__(self, reference: ClaimReference) -> AllocatedClaim:
         """Return the claim with that name and that UID.
 
         Raises:
@@ -61,9 +60,9 @@ class ClaimReader:
             raise self._refused(reference, error) from error
         try:
             # A newer API server may have fields that are not known here.
-            claim = ResourceClaim.model_validate(found, extra="ignore")
-        except ValidationError as error:
-            shown = "; ".join(map(str, field_errors(error, with_input=False)[:_ERRORS_SHOWN]))
+            claim = read(AllocatedClaim, found, ignore_unknown=True)
+        except StrictError as error:
+            shown = "; ".join(map(str, error.errors[:_ERRORS_SHOWN]))
             raise InputError(
                 f"claim {reference}: the API server's answer is no resource.k8s.io/v1 ResourceClaim: {shown}",
                 hint="is this Rootport made for this version of Kubernetes?",

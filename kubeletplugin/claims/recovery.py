@@ -15,7 +15,8 @@ from typing import Final
 
 from driver.adapters.files import cdi_files
 from driver.adapters.files.durable_files import file_holds, os_errors_as_node_errors, remove_temporary_files
-from driver.api.resource_v1 import ClaimReference, ResourceClaim
+from driver.api.allocated_claim import AllocatedClaim
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.claims.effects import Mended, complete_journal
 from kubeletplugin.claims.preparer import ClaimGoneError, Preparer
@@ -208,7 +209,7 @@ class Reconciler:
         *,
         store: ClaimStore,
         preparer: Preparer,
-        get_claim: Callable[[ClaimReference], ResourceClaim],
+        get_claim: Callable[[ClaimReference], AllocatedClaim],
         gone_after_s: float = 600.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.adapters.http.durations import Durations
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.status.metric_family import Distribution
 from kubeletplugin.service import ClaimPrepared, ClaimService

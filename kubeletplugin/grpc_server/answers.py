@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.api.validation import names
 from driver.api.validation.errors import shown
 from driver.errors import InputError, NodeError, RootportError

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Generator, Iterable, Mapping
 from typing import Final, TypeVar
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 from kubeletplugin.grpc_server.answers import MAX_CLAIMS, answer_each, error_text

@@ -11,11 +11,10 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.files.durable_files import (
     entries,
@@ -25,7 +24,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.validation.wording import first_error
+from driver.api.strict import StrictError, read, write
 from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
 from driver.wording import plural
@@ -60,9 +59,8 @@ class CorruptCheckpointError(NodeError):
     """The checkpoint's file has no checkpoint in it."""
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
     claims: tuple[Entry, ...]
 
 
@@ -72,7 +70,7 @@ def encode(claims: Iterable[Entry]) -> bytes:
 
 
 def _encoded(entry: Entry) -> bytes:
-    return _canonical(entry.model_dump(mode="json"))
+    return _canonical(write(entry))
 
 
 def _file_of(encoded: Mapping[str, bytes]) -> bytes:
@@ -121,14 +119,11 @@ def decode(content: bytes, *, migrations: Mapping[int, Migration] = MIGRATIONS) 
 
 def _validated(data: dict[str, Any]) -> dict[str, Entry]:
     try:
-        # From JSON, since strict models take no list for a tuple from Python.
-        claims = _Data.model_validate_json(_canonical(data)).claims
-    except ValidationError as error:
-        first = first_error(error, with_input=False)
-        count = plural(error.error_count(), "error")
-        raise CorruptCheckpointError(f"{first}; {count} in all") from None
+        claims = read(_Data, data).claims
+    except StrictError as error:
+        raise CorruptCheckpointError(f"{error}; {plural(len(error.errors), 'error')} in all") from None
     for entry, written in zip(claims, data["claims"], strict=True):
-        if not lists_all_fields(entry, written):
+        if not lists_all_fields(entry.devices, written):
             raise CorruptCheckpointError(f"claim {entry.claim}: a device lacks a field")
     found = {entry.uid: entry for entry in claims}
     if len(found) != len(claims):
@@ -145,7 +140,7 @@ def _checksum(data: bytes) -> str:
 
 
 class CheckpointFile:
-    """The checkpoint on disk. Every call must be made under the plugin's lock.
+    """The checkpoint on disk. Every call but :meth:`look` must be made under the plugin's lock.
 
     Args:
         path: The file; its folder exists.
@@ -166,13 +161,27 @@ class CheckpointFile:
             CorruptCheckpointError: As for :func:`decode`; the file is untouched: see :meth:`set_aside`.
             NodeError: The file could not be read.
         """
+        return self._read(bring_up_to_date=True)
+
+    def look(self) -> dict[str, Entry] | None:
+        """As :meth:`load`, but nothing is written; may be called without the lock, from any thread.
+
+        Raises:
+            NewerCheckpointError: As for :meth:`load`.
+            CorruptCheckpointError: Likewise.
+            NodeError: Likewise.
+        """
+        return self._read(bring_up_to_date=False)
+
+    def _read(self, *, bring_up_to_date: bool) -> dict[str, Entry] | None:
         with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
                 self._known = None
                 return None
-            if self._known is not None and self._known[0] == signature:
-                return dict(self._known[1])
+            known = self._known
+            if known is not None and known[0] == signature:
+                return dict(known[1])
             content = read_regular_file(self.path, MAX_BYTES + 1)
         if content is None:
             raise CorruptCheckpointError(f"the checkpoint {self.path} cannot be used: it is not a file")
@@ -184,6 +193,8 @@ class CheckpointFile:
             found, written = decode(content)
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
+        if written != VERSION and not bring_up_to_date:
+            return found
         if written != VERSION:
             with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)

@@ -6,48 +6,47 @@ new version of the checkpoint and a migration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
-
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
+from driver.api.strict import rule, write
 from driver.model.devices import DeviceType
 from driver.plan import HeldDevice, PreparedDevice
 from driver.plan.effects import Effect, LendInterface
 from kubeletplugin.service import ClaimPrepared
 
-__all__ = ["Entry", "EntryDevice", "EntryFile", "lists_all_fields"]
+__all__ = ["Entry", "EntryFile", "entry_devices", "lists_all_fields"]
 
 _GPU_MODES: Final = frozenset({DeviceType.GPU, DeviceType.GPU_RATIO, DeviceType.MIG})
 
 
-class _Model(BaseModel):
-    # Every field is in the file: none has a default, so that a file that lacks one does not pass.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+def entry_devices() -> Any:
+    """Return the field of the devices in the answer to the kubelet, of a class that is read from a file."""
+    return rule(check=_with_gpu_modes)
 
 
-def _with_gpu_mode(device: PreparedDevice) -> PreparedDevice:
-    if device.use is not None and device.use.mode not in _GPU_MODES:
-        raise ValueError(f"a GPU is not used as {device.use.mode}")
-    return device
+def _with_gpu_modes(devices: tuple[PreparedDevice, ...], _: object) -> tuple[PreparedDevice, ...]:
+    for device in devices:
+        if device.use is not None and device.use.mode not in _GPU_MODES:
+            raise ValueError(f"a GPU is not used as {device.use.mode}")
+    return devices
 
 
-EntryDevice: TypeAlias = Annotated[PreparedDevice, AfterValidator(_with_gpu_mode)]
-"""One device of the answer to the kubelet, as the models here read and write it."""
-
-
-def lists_all_fields(model: BaseModel, written: Mapping[str, Any]) -> bool:
-    """Whether every field of a model's devices was written: the plan's classes have defaults, and the file has none.
+def lists_all_fields(devices: Sequence[PreparedDevice], written: Mapping[str, Any]) -> bool:
+    """Whether every field of the devices was written: the plan's classes have defaults, and the file has none.
 
     Args:
-        model: The model, with the field ``devices``.
-        written: What it was read from.
+        devices: As they were read.
+        written: What they were read from, with the field ``devices``.
     """
-    return model.model_dump(mode="json", include={"devices"}) == {"devices": written["devices"]}
+    return bool(write(devices) == written["devices"])
 
 
-class EntryFile(_Model):
+# Every field is in the file: none has a default, so that a file that lacks one does not pass.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryFile:
     """A file that containers of the claim see: device metadata (KEP-5304), or what isolates a share.
 
     Attributes:
@@ -59,7 +58,8 @@ class EntryFile(_Model):
     content: str
 
 
-class Entry(_Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
     """A claim that is prepared.
 
     Attributes:
@@ -82,7 +82,7 @@ class Entry(_Model):
     name: str
     state: Literal["prepared", "rebuilt", "outdated"]
     boot_id: str
-    devices: tuple[EntryDevice, ...]
+    devices: tuple[PreparedDevice, ...] = entry_devices()
     effects: tuple[Effect, ...]
     cdi_spec: str
     files: tuple[EntryFile, ...]

@@ -7,24 +7,26 @@ device, which no answer to the kubelet ever names: no container sees it.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from driver.api.strict import read, write
 from driver.bounded_json import parse_json
-from driver.plan import CdiDevice, CdiSpec, PreparePlan
+from driver.plan import CdiDevice, CdiSpec, PreparedDevice, PreparePlan
 from driver.plan.effects import Effect
 from kubeletplugin.state.checkpoint import MAX_BYTES, NewerCheckpointError
-from kubeletplugin.state.entry import Entry, EntryDevice, EntryFile, lists_all_fields
+from kubeletplugin.state.entry import Entry, EntryFile, entry_devices, lists_all_fields
 from kubeletplugin.state.migrations import device_of_version_1, device_of_version_2
 
 __all__ = ["Found", "entry_of_plan", "found_in_spec"]
 
 _VARIABLE: Final = "ROOTPORT_CHECKPOINT="
 _VERSION: Final = 3
+_COMPACT: Final = (",", ":")
 
 
-class Found(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
     """A claim's record in its CDI spec: an :class:`Entry` without the content of files.
 
     Attributes:
@@ -37,13 +39,11 @@ class Found(BaseModel):
         files: The paths of the claim's other files.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     version: Literal[3]
     namespace: str
     name: str
     boot_id: str
-    devices: tuple[EntryDevice, ...]
+    devices: tuple[PreparedDevice, ...] = entry_devices()
     effects: tuple[Effect, ...]
     files: tuple[str, ...]
 
@@ -66,7 +66,10 @@ def entry_of_plan(plan: PreparePlan, spec: CdiSpec, boot_id: str) -> Entry:
         effects=plan.effects,
         files=tuple(file.path for file in files),
     )
-    marker = CdiDevice(name=_marker_name(plan.claim.uid), env=(f"{_VARIABLE}{found.model_dump_json()}",))
+    marker = CdiDevice(
+        name=_marker_name(plan.claim.uid),
+        env=(f"{_VARIABLE}{json.dumps(write(found), ensure_ascii=False, separators=_COMPACT)}",),
+    )
     return Entry(
         uid=plan.claim.uid,
         namespace=plan.claim.namespace,
@@ -97,11 +100,10 @@ def found_in_spec(content: bytes, claim_uid: str) -> Found | None:
                 note = parse_json(variable.removeprefix(_VARIABLE), max_bytes=MAX_BYTES)
                 if isinstance(note.get("version"), int) and note["version"] > _VERSION:
                     raise _newer(claim_uid, note["version"])
-                # From JSON, since strict models take no list for a tuple from Python.
                 note = _up_to_date(note)
-                found = Found.model_validate_json(json.dumps(note))
-                return found if lists_all_fields(found, note) else None
-    except (ValueError, LookupError, TypeError, AttributeError):  # JsonError and ValidationError are ValueErrors
+                found = read(Found, note)
+                return found if lists_all_fields(found.devices, note) else None
+    except (ValueError, LookupError, TypeError, AttributeError):  # JsonError and StrictError are ValueErrors
         return None
     return None
 

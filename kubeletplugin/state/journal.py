@@ -31,7 +31,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.plan import check_claim_uid
 from driver.plan.effects import CreateMigDevice, Effect

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from driver.api.resource_v1 import ClaimReference
-from driver.api.validation.wording import first_error
+from driver.api.claim_reference import ClaimReference
+from driver.api.strict import read, write
 from driver.bounded_json import parse_json
 from driver.errors import NodeError
 from driver.plan.effects import Effect
@@ -57,17 +56,15 @@ class JournalEntry:
     boot_id: str | None
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Claim(_Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
     uid: str
     namespace: str
     name: str
 
 
-class _File(_Model):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
     version: int
     boot_id: str | None = None
     claim: _Claim
@@ -88,7 +85,7 @@ def encode(claim: ClaimReference, effects: Sequence[Effect], boot_id: str) -> by
         claim=_Claim(uid=claim.uid, namespace=claim.namespace, name=claim.name),
         effects=tuple(effects),
     )
-    return file.model_dump_json(indent=2).encode() + b"\n"
+    return json.dumps(write(file), ensure_ascii=False, indent=2).encode() + b"\n"
 
 
 def decode(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
@@ -110,9 +107,9 @@ def decode(content: bytes | None, claim_uid: str, path: Path) -> JournalEntry:
             content=content,
         )
     try:
-        file = _File.model_validate_json(content)
-    except ValidationError as error:
-        raise ValueError(first_error(error, with_input=False)) from None
+        file = read(_File, parse_json(content, max_bytes=MAX_BYTES))
+    except ValueError as error:
+        raise ValueError(str(error)) from None
     if not 1 <= file.version <= _VERSION or (file.version == _VERSION) != (file.boot_id is not None):
         raise ValueError("its version is none, or not that of its fields")
     if file.claim.uid != claim_uid:

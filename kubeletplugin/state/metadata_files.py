@@ -22,7 +22,7 @@ from driver.adapters.files.durable_files import (
     replace_file,
     write_file,
 )
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
 from driver.plan import check_claim_uid

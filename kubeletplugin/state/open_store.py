@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from driver.adapters.files import cdi_files
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.internal_errors import guarded
 from kubeletplugin.state.checkpoint import CheckpointFile
@@ -89,7 +90,7 @@ class OpenStore:
         Raises:
             NodeError: The checkpoint could not be written.
         """
-        self._change(entry.claim, entry.model_copy(update={"state": "outdated"}))
+        self._change(entry.claim, replace(entry, state="outdated"))
         self.commit()
         self._raise_failed(entry.uid)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from driver.adapters.files.durable_files import entries, os_errors_as_node_errors
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.plan import check_claim_uid
 
 __all__ = ["WantedClaims"]

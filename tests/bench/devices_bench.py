@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from driver.adapters.kubernetes.resources import (
     JsonObject,
 )
 from driver.adapters.machines.topology import read_topology
-from driver.model.inventory import Inventory
+from driver.model.inventory import Inventory, InventorySource
 from driver.objects import (
     node_inventory,
 )
@@ -189,8 +190,17 @@ def _allocate(api: KubernetesApi, name: str, node: str, device: str) -> None:
 
 
 def machine(name: str) -> Inventory:
-    """Return a machine of eight H100s and eight NICs."""
-    return read_topology(TOPOLOGY, node=name, hardware=HardwareFacts(gpu_model="H100"))
+    """Return a machine of eight H100s and eight NICs, with what its plugin reports beside the topology."""
+    found = read_topology(TOPOLOGY, node=name, hardware=HardwareFacts(gpu_model="H100"))
+    gpus = (
+        replace(gpu, minor=place, driver_version="580.95.05", cuda_driver_version="13.0")
+        for place, gpu in enumerate(found.gpus)
+    )
+    nics = (
+        replace(nic, verbs_minor=place, rdma_device=f"mlx5_{place}", if_names=(f"ib{place}",))
+        for place, nic in enumerate(found.nics)
+    )
+    return replace(found, source=InventorySource.LIVE, gpus=tuple(gpus), nics=tuple(nics))
 
 
 def _gpus() -> list[str]:

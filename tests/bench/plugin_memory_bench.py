@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,8 @@ NODE: Final = "node-1"
 PODS: Final = 80
 AT_ONCE: Final = 4
 METRICS_PORT: Final = 18_082
+LIMIT_MIB: Final = 58.7
+"""1.45 times the Go peer's 40.5 MiB; ``cluster_bench`` has both in one run."""
 PARAMETERS: Final[Mapping[str, Any]] = {
     "apiVersion": "rootport.dev/v1alpha1",
     "kind": "GpuConfig",
@@ -67,9 +68,14 @@ class Memory:
 
 
 class Node:
-    """A plugin's process, and the kubelet's part."""
+    """A plugin's process, and the kubelet's part.
 
-    def __init__(self, folder: Path, *, optimize: bool, profile: bool = False) -> None:
+    Args:
+        folder: Where all of it is; empty, with a short path.
+        python: What Python runs, before the plugin's own options.
+    """
+
+    def __init__(self, folder: Path, *python: str) -> None:
         self.folder = folder
         self.api = MemoryApiServer(folder, tls=True)
         self.api.put("nodes", [{"metadata": {"name": NODE}, "status": {"nodeInfo": {}}}])
@@ -77,14 +83,14 @@ class Node:
         self._free: SimpleQueue[str] = SimpleQueue()
         for address in self.host.gpus:
             self._free.put(address)
-        self._process = self._start(optimize=optimize, profile=profile)
+        self._process = self._start(python)
 
     @property
     def pid(self) -> int:
         """The plugin's."""
         return self._process.pid
 
-    def _start(self, *, optimize: bool, profile: bool) -> subprocess.Popen[bytes]:
+    def _start(self, python: Sequence[str]) -> subprocess.Popen[bytes]:
         folder, host = self.folder, self.host
         for name in ("registry", "net.d", "cni-bin"):
             (folder / name).mkdir()
@@ -104,10 +110,9 @@ class Node:
             f"--cni-program={program}",
             f"--health-port={METRICS_PORT}",
         ]
-        flags = [*(["-OO"] if optimize else []), *(["-X", "importtime"] if profile else [])]
         with (folder / "plugin.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, *flags, "-m", "kubeletplugin", *options],
+                [sys.executable, *python, *options],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=REPO,
@@ -173,12 +178,15 @@ def scrape() -> None:
 
 def _environment(host: FakeHost, folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | dict(host.environment) | {"PYTHONPATH": str(REPO), "PYTHONPYCACHEPREFIX": _compiled(folder)}
-
-
-def _compiled(folder: Path) -> str:
-    """Where compiled files are; as in the image they are there before the process starts."""
-    return os.environ.get("ROOTPORT_BENCH_PYCACHE", str(folder / "pycache"))
+    # Beside the folder: the second node of a bench finds what the first one has compiled, as in an image.
+    return (
+        kept
+        | dict(host.environment)
+        | {
+            "PYTHONPATH": str(REPO),
+            "PYTHONPYCACHEPREFIX": str(folder.parent / "compiled"),
+        }
+    )
 
 
 def _claim(name: str, uid: str, device: str, parameters: Mapping[str, Any] | None) -> Json:
@@ -224,29 +232,24 @@ def phases(node: Node) -> Iterator[tuple[str, Memory]]:
     yield f"after {PODS} more with parameters", node.memory()
 
 
-def figures(*, optimize: bool, limit: float, keep: bool = False) -> Iterator[Figure]:
+def figures(python: Sequence[str]) -> Iterator[Figure]:
     """The resident memory of each phase; a first process of the plugin compiles what it imports."""
     with tempfile.TemporaryDirectory(prefix="rootport-") as text:
-        folder = Path(text)
         for name in ("compiling", "measured"):
-            (folder / name).mkdir()
-            os.environ["ROOTPORT_BENCH_PYCACHE"] = str(folder / "pycache")
-            node = Node(folder / name, optimize=optimize)
+            folder = Path(text, name)
+            folder.mkdir()
+            node = Node(folder, *python)
             try:
                 for phase, memory in phases(node):
                     if name == "measured":
-                        yield Figure(
-                            f"plugin, {phase} (of it anonymous {memory.anonymous:.1f})", memory.rss, limit, "MiB"
-                        )
-                if keep and name == "measured":
-                    shutil.copy(f"/proc/{node.pid}/smaps", "/tmp/h/scratch-mem/smaps")
+                        what = f"plugin, {phase} (of it anonymous {memory.anonymous:.1f})"
+                        yield Figure(what, memory.rss, LIMIT_MIB, "MiB")
             finally:
                 node.stop()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plain", action="store_true", help="with docstrings and asserts")
-    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="with docstrings, as the plugin does not run in its image")
     given = parser.parse_args()
-    sys.exit(report(figures(optimize=not given.plain, limit=58.7, keep=given.keep)))
+    sys.exit(report(figures((*(() if given.plain else ("-OO",)), "-m", "kubeletplugin"))))

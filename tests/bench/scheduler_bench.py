@@ -48,7 +48,7 @@ from tests.support.cluster.processes import Process, wait_until
 from tests.support.paths import REPO
 
 SIZES: Final = (100, 300)
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 HALF: Final = 4
 MOST_PODS: Final = 80
 CPU_A_ROUND_S: Final = 3.0

@@ -260,9 +260,9 @@ def own_identities(inventory: Inventory, number: int) -> Inventory:
 
 def _devices(inventory: Inventory, claims: list[JsonObject], uid: str) -> Iterator[JsonObject]:
     """The node's Device objects as the controller writes them."""
-    reasons = left_out(inventory, policies=DEFAULT_POLICIES, has_counters=True)
+    reasons = left_out(inventory, policies=DEFAULT_POLICIES)
     bodies = device_changes(device_objects(inventory, left_out=reasons), (), node_uid=uid).apply
-    offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, has_counters=True)
+    offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, follow_demand=True)
     names = [device.name for device in inventory.devices()]
     pods = {
         claim["metadata"]["uid"]: tuple(

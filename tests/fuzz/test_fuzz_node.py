@@ -18,7 +18,8 @@ import pytest
 from driver.adapters.host import HostRoot
 from driver.adapters.http.metrics_reader import read_samples
 from driver.adapters.sysfs.discovery import discover
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
+from driver.api.strict import write
 from driver.errors import InputError, NodeError, RootportError
 from driver.health.fault_history import UnreadableHistoryError, from_json
 from driver.layout import resource_slices
@@ -65,7 +66,7 @@ _DEVICE: Final = {
     "isolation": {"enforced": True, "by": "MIG", "version": "580.1", "message": "kept"},
     "nic_use": {"nic": "rdma-0", "vf": "rdma-vf-1", "bandwidth": None, "nic_bandwidth": None},
 }  # fmt: skip
-_WIRE_EFFECTS: Final = [effect.model_dump(mode="json") for effect in _EFFECTS]
+_WIRE_EFFECTS: Final = [write(effect) for effect in _EFFECTS]
 _ENTRY: Final = {
     "uid": _UID, "namespace": "ml", "name": "train", "state": "prepared", "boot_id": "boot-1", "devices": [_DEVICE],
     "effects": _WIRE_EFFECTS, "cdi_spec": '{"cdiVersion": "0.5.0"}\n',
@@ -91,7 +92,7 @@ _LINK: Final = {
     "is_up": True, "altnames": [], "addresses": [],
 }  # fmt: skip
 _RECORD: Final = {
-    "version": 1, "effect": _LENT.model_dump(mode="json"), "in_pod": None,
+    "version": 1, "effect": write(_LENT), "in_pod": None,
     "loan": {"netns": "/run/netns/x", "device": 4, "inode": 4026531840, "link": _LINK},
 }  # fmt: skip
 _PAGE: Final = (

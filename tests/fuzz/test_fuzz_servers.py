@@ -21,7 +21,7 @@ from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
 from driver.adapters.http.exchange import Request, Response
 from driver.adapters.http.probe_server import ProbeServer
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.protocol import dra_v1_pb2, plugin_registration_v1_pb2

@@ -21,7 +21,7 @@ from driver.adapters.files.durable_files import (
     remove_temporary_files,
     replace_file,
 )
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.plan import claim_uid_of, spec_file_name
 
 __all__ = ["claim_uids", "remove_leftovers", "remove_spec", "spec_path", "write_spec"]

@@ -1,5 +1,5 @@
-"""The Kubernetes API as Rootport uses it: JSON objects over the official client, own errors, and a cache.
+"""The Kubernetes API as Rootport uses it: JSON objects over two ways to send requests, own errors, and a cache.
 
-Only this package may import the client, and only ``connection`` and the kubeconfig modules do: ``resources`` and
-``errors`` cost nothing to import. Begin at ``api`` and ``reflector``.
+Only ``client_transport`` and the kubeconfig modules import the official client; the kubelet plugin's requests are sent
+by ``http_transport``. ``connection`` has the rules that hold for both. Begin at ``api`` and ``reflector``.
 """

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Final
+from typing import Any, Final
 
 from driver import __version__
 from driver.adapters.kubernetes.credentials import Credentials
@@ -113,12 +113,15 @@ class _Connection(HTTPConnection):
 
     def connect(self) -> None:
         """Connect; what is sent is never delayed to be joined with more (TCP_NODELAY, http.client's own)."""
-        super().connect()
+        # A name as bytes is taken as it is; as text it would go through IDNA, whose tables are a megabyte.
+        host: Any = self._credentials.host.encode("ascii")  # which typeshed's stubs do not know
+        self.sock = socket.create_connection((host, self.port), self.timeout)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for option in _KEEP_ALIVE:
             self.sock.setsockopt(*option)
         context = self._credentials.tls()
         if context is not None:
-            self.sock = context.wrap_socket(self.sock, server_hostname=self._credentials.server_name)
+            self.sock = context.wrap_socket(self.sock, server_hostname=self._credentials.server_name.encode("ascii"))
 
     def set_timeout(self, seconds: float) -> None:
         """Set the limit of each wait."""

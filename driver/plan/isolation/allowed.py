@@ -6,6 +6,7 @@ come after it. Where tenants share GPUs, an administrator decides instead.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from driver.config import GpuSharing, TimeSlicingSettings
@@ -36,15 +37,14 @@ def allowed_sharing(sharing: GpuSharing, policy: GpuPolicy, *, whole: bool, subj
     if strategy not in policy.strategies:
         raise _refused(subject, "strategy", strategy, policy.strategies)
     if strategy != "timeSlicing":
-        return sharing.model_copy(update={"strategy": strategy})
+        return replace(sharing, strategy=strategy)
     intervals = policy.time_slicing_intervals
-    settings = sharing.time_slicing
-    interval = settings.interval if settings is not None and "interval" in settings.model_fields_set else None
+    interval = sharing.time_slicing.interval if sharing.time_slicing is not None else None
     if interval is None:
         interval = "Default" if "Default" in intervals else intervals[0]
     elif interval not in intervals:
         raise _refused(subject, "timeSlicing.interval", interval, intervals)
-    return sharing.model_copy(update={"strategy": strategy, "time_slicing": TimeSlicingSettings(interval=interval)})
+    return replace(sharing, strategy=strategy, time_slicing=TimeSlicingSettings(interval=interval))
 
 
 def _refused(subject: str, field: str, wanted: str, allowed: tuple[str, ...]) -> InputError:

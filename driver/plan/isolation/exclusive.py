@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing
 from driver.errors import InputError
 from driver.plan.isolation.gpu_shares import WHOLE_GPU

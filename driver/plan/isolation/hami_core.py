@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing, HamiCoreSettings
 from driver.errors import InputError, NodeError
 from driver.plan.cdi import CdiMount

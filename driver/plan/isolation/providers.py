@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing
 from driver.plan.isolation.exclusive import Exclusive
 from driver.plan.isolation.hami_core import HamiCore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.config import GpuSharing, TimeSlicingSettings
 from driver.errors import InputError, NodeError
 from driver.plan.effects import Effect, SetTimeSlice
@@ -29,7 +29,7 @@ class TimeSlicing:
         subject: str,
     ) -> IsolationPlan:
         """See :class:`~driver.plan.isolation.provider.IsolationProvider`."""
-        interval = (sharing.time_slicing or TimeSlicingSettings()).interval
+        interval = (sharing.time_slicing or TimeSlicingSettings()).interval or "Default"
         effects: tuple[Effect, ...] = ()
         # Default is how the driver starts: it takes no tool to have it, so shares work on every node and GPU.
         if interval != _DEFAULT:

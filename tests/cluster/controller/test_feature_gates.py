@@ -58,8 +58,9 @@ def test_without_counters_a_gpu_is_offered_in_one_way_and_the_condition_has_the_
         assert nodes.visible("node-a") == ["gpu-0000-10-00-0", *vfs]
         message = nodes.published("node-a")["message"]
         assert "GPUs and RDMA NICs are given whole only" in message
-        assert "DRAPartitionableDevices is off" in message
-        assert "gpu-ratio-0000-10-00-0, mig-0000-10-00-0" in message
+        layout = nodes.published("node-a", "AllModesPublished")
+        assert (layout["status"], layout["reason"]) == ("False", "CountersDropped")
+        assert "DRAPartitionableDevices is off" in layout["message"]
         assert "its feature gate DRADeviceTaints is off" in message
         assert controller.logged("turn on its feature gates DRAConsumableCapacity and DRADeviceTaints and DRAPart")
         # A taint that is dropped is written once, and not again and again.

@@ -16,7 +16,6 @@ import pytest
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import LivenessTracker
 from controller.devices.reconciler import DeviceReconciler
-from controller.slices.features import SliceFeatures
 from driver.adapters.kubernetes.resources import DEVICES, LEASES, NODE_INVENTORIES, NODES, RESOURCE_SLICES, JsonObject
 from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.model.devices import LinkLayer, RdmaPort
@@ -519,7 +518,6 @@ def test_a_node_of_very_many_devices_does_not_delay_the_others(nodes: Nodes) -> 
             nodes.api,
             informers=informers,
             policies=lambda: DEFAULT_POLICIES,
-            features=SliceFeatures(nodes.api),
             stop=threading.Event(),
             pause=lambda: None,
             most_writes=2,
@@ -555,7 +553,6 @@ def test_slow_writes_end_after_a_second_and_the_next_reconciliation_goes_on(node
             nodes.api,
             informers=informers,
             policies=lambda: DEFAULT_POLICIES,
-            features=SliceFeatures(nodes.api),
             stop=threading.Event(),
             pause=pause,
             clock=lambda: now,

@@ -11,7 +11,7 @@ import pytest
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIMS
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from kubeletplugin.claims.preparer import ClaimGoneError
 from kubeletplugin.claims.reader import ClaimReader

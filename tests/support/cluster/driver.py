@@ -42,6 +42,7 @@ def start_controller(
     processes: Processes,
     *options: str,
     name: str = "controller",
+    module: str = "controller",
     env: Mapping[str, str] | None = None,
 ) -> Process:
     """A controller process with the token of its service account."""
@@ -50,7 +51,7 @@ def start_controller(
         name,
         sys.executable,
         "-m",
-        "controller",
+        module,
         f"--kubeconfig={kubeconfig}",
         f"--namespace={NAMESPACE}",
         f"--identity={name}",

@@ -70,10 +70,14 @@ class RunningRootport:
         self.start_controller()
         self.start_plugin()
 
-    def start_controller(self) -> Process:
+    def start_controller(self, *options: str, module: str = "controller") -> Process:
         """Start the controller."""
         self.controller = start_controller(
-            self.cluster.control_plane, self.cluster.processes, f"--https-port={HTTPS_PORT}"
+            self.cluster.control_plane,
+            self.cluster.processes,
+            f"--https-port={HTTPS_PORT}",
+            *options,
+            module=module,
         )
         return self.controller
 

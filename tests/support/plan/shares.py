@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
+from driver.api.strict import read
 from driver.config import GpuSharing
 from driver.config.kinds import SharingStrategy
 from driver.plan.isolation import GpuShare, HamiCoreLibrary, IsolationHost, IsolationPlan, plan_isolation
@@ -30,7 +31,7 @@ def share(core: int = 50, memory: int | None = 20 * GIB, ordinal: int = 0, **fie
 
 
 def sharing(**fields: object) -> GpuSharing:
-    return GpuSharing.model_validate(fields)
+    return read(GpuSharing, fields)
 
 
 def plan(of: GpuShare, host: IsolationHost = HOST, **fields: object) -> IsolationPlan:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
+from driver.api.strict import read, write
 from driver.errors import NodeError
 from driver.model.devices import MigInstance, MigPlacement, MigProfile, MigSupport
 from driver.plan.effects import (
@@ -21,7 +20,6 @@ from driver.plan.effects import (
 )
 
 GIB = 2**30
-_EFFECT: TypeAdapter[Effect] = TypeAdapter(Effect)
 MIG = MigSupport(
     enabled=False,
     profiles=(
@@ -70,7 +68,7 @@ class NodeOfFiles:
             for other in self.there(effect.target):
                 assert not _clash(effect, other), f"{effect} beside {other}"
             new = self.folder.with_name(f"{self.folder.name}-new")
-            new.write_text(json.dumps(self._generation() | effect.model_dump()))
+            new.write_text(json.dumps(self._generation() | write(effect)))
             new.replace(path)
         if not isinstance(effect, CreateMigDevice):
             return None
@@ -94,7 +92,7 @@ class NodeOfFiles:
         found: list[Effect] = []
         for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
             fields = {name: value for name, value in json.loads(path.read_text()).items() if name != "generation"}
-            effect = _EFFECT.validate_python(fields)
+            effect = read(Effect, fields)
             if target in (None, effect.target):
                 found.append(effect)
         return found

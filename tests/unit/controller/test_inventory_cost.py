@@ -170,7 +170,7 @@ def show(wire: JsonObject) -> None:
     reasons = left_out(inventory)
     changes = device_changes(device_objects(inventory, left_out=reasons), (), node_uid="1")
     stored = [transform_device(body | {"metadata": body["metadata"] | {"uid": "1"}}) for body in changes.apply]
-    offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, has_counters=True)
+    offers = device_offers(inventory, reasons, policies=DEFAULT_POLICIES, follow_demand=True)
     by_name = {device.name: offer for device, offer in zip(inventory.devices(), offers, strict=True)}
     statuses = device_statuses(inventory, (), health=node_health(wire), offers=by_name)
     now = datetime.now(UTC)

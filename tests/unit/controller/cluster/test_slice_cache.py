@@ -94,3 +94,32 @@ def test_a_write_that_the_watch_has_shown_is_never_doubted() -> None:
     world.event("s", wire("s", 5))
     world.now = 1000
     assert world.cache.doubtful() == ()
+
+
+def test_the_event_of_an_own_write_reports_nothing_if_it_comes_before_the_answer() -> None:
+    world = World()
+    for version in (5, 7):  # created, then replaced
+        with world.cache.writing("s"):
+            assert world.event("s", wire("s", version)) == ()
+            world.cache.written(wire("s", version))
+        assert world.versions() == [str(version)]
+        assert world.cache.doubtful() == ()
+
+
+def test_what_another_process_changes_before_the_answer_is_read_is_reconciled() -> None:
+    world = World()
+    with world.cache.writing("s"):
+        world.event("s", wire("s", 5))
+        world.event("s", wire("s", 6))
+        world.cache.written(wire("s", 5))
+    assert world.versions() == ["6"]
+    assert world.cache.doubtful() == ("node-a",)
+    assert world.cache.doubtful() == ()
+
+
+def test_a_deletion_by_another_process_is_reported_while_a_write_is_under_way_and_everything_after_it() -> None:
+    world = World()
+    world.event("s", wire("s", 1))
+    with world.cache.writing("s"):
+        assert world.event("s", None) == ("node-a",)
+    assert world.event("s", wire("s", 3)) == ("node-a",)

@@ -14,6 +14,8 @@ from driver.layout import left_out, resource_slices
 from driver.model.devices import DeviceName, Gpu, MigInstance, MigPlacement, MigProfile, MigSupport, RdmaNic
 from driver.model.inventory import Inventory
 from driver.model.parts import named_devices, whole_device
+from driver.modes.free_node import free_node
+from driver.modes.rule import Layout
 from driver.objects import device_objects, device_statuses
 from driver.status.overview import device_overview
 from tests.support.machines import fpga, gpu, nic, node
@@ -66,16 +68,17 @@ def machine() -> Inventory:
 MODES = [modes for size in (1, 2, 3) for modes in product(("gpu", "gpu-ratio", "mig"), repeat=size)]
 
 
-@pytest.mark.parametrize("has_counters", [True, False], ids=["counters", "no-counters"])
+@pytest.mark.parametrize("follow_demand", [True, False], ids=["all-modes", "the-first-mode"])
 @pytest.mark.parametrize("modes", sorted({tuple(sorted(set(modes))) for modes in MODES}), ids="+".join)
 def test_a_device_is_on_offer_where_it_or_a_part_of_it_is_in_a_slice(
-    modes: tuple[str, ...], has_counters: bool
+    modes: tuple[str, ...], follow_demand: bool
 ) -> None:
     inventory = machine()
     policies = GpuPolicies.model_validate(
         {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [{"modes": modes}]}
     )
-    slices = resource_slices(inventory, policies=policies, has_counters=has_counters)
+    only = {} if follow_demand else free_node(Layout.ONE, inventory, policies)
+    slices = resource_slices(inventory, policies=policies, only=only, has_counters=follow_demand)
     names = {device.name for item in slices for device in item.spec.devices}
     published = {whole_device(device).name for device in named_devices(inventory, names).values()}
     for part in inventory.nics:
@@ -84,8 +87,8 @@ def test_a_device_is_on_offer_where_it_or_a_part_of_it_is_in_a_slice(
         if part.vfs and part.name in published:  # what a pool can give is on offer
             published |= {vf.name for vf in part.vfs if vf.device_nodes_known}
 
-    reasons = left_out(inventory, policies=policies, has_counters=has_counters)
-    offers = device_offers(inventory, reasons, policies=policies, has_counters=has_counters)
+    reasons = left_out(inventory, policies=policies)
+    offers = device_offers(inventory, reasons, policies=policies, follow_demand=follow_demand)
     by_name = {device.name: offer for device, offer in zip(inventory.devices(), offers, strict=True)}
     statuses = device_statuses(inventory, (), offers=by_name)
     shown = {

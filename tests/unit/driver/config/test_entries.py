@@ -103,7 +103,7 @@ def test_an_entry_for_all_requests_applies_where_its_kind_fits() -> None:
     entries, errors = read_entries((config(WITHOUT_CM), config(parameters("GpuConfig"))), WHERE)
     assert errors == ()
     assert config_for(entries, "gpu", gpu(0)) == GpuConfig()
-    assert config_for(entries, "nic", nic(0)) == RdmaConfig(rdmaCM=False)
+    assert config_for(entries, "nic", nic(0)) == RdmaConfig(rdma_cm=False)
     assert config_for(entries, "fpga", fpga(0)) == FpgaConfig()
 
 

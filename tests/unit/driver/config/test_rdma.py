@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver.api import API_VERSION
+from driver.api.strict import read
 from driver.config import (
     RdmaConfig,
     RdmaInterface,
@@ -32,14 +33,14 @@ def errors(**fields: object) -> dict[str, str]:
 
 
 def test_by_default_the_interface_stays_on_the_host_and_the_container_is_told_its_nics() -> None:
-    assert parse_config(rdma(), WHERE) == RdmaConfig(rdmaCM=True, environment=True, interface=None, vf=None)
+    assert parse_config(rdma(), WHERE) == RdmaConfig(rdma_cm=True, environment=True, interface=None, vf=None)
 
 
 def test_everything_can_be_set() -> None:
     vf = {"vlan": 4094, "vlanQoS": 7, "trust": True, "spoofCheck": False, "minTxRate": 10, "maxTxRate": 10}
     parsed = parse_config(rdma(environment=False, interface={"name": "rdma0", "mtu": 9000}, vf=vf), WHERE)
     assert parsed == RdmaConfig(
-        environment=False, interface=RdmaInterface(name="rdma0", mtu=9000), vf=RdmaVfParameters.model_validate(vf)
+        environment=False, interface=RdmaInterface(name="rdma0", mtu=9000), vf=read(RdmaVfParameters, vf)
     )
 
 

@@ -16,10 +16,12 @@ from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta, ResourceClaim
 from driver.api.validation import with_defaults
-from driver.layout import left_out_notes, resource_slices
+from driver.layout import resource_slices
 from driver.model.devices import Gpu
 from driver.model.inventory import Inventory
-from driver.model.parts import GpuRatio, MigPartition, allocatable_devices, has_static_layout
+from driver.model.parts import GpuRatio, MigPartition, allocatable_devices
+from driver.modes.free_node import free_node
+from driver.modes.rule import Layout
 from resourceclasses import device_classes_text
 from tests.support.machines import gpu, node
 from tests.support.mig_machines import A30, A100, H100, MIB, instance, mig_gpu
@@ -264,22 +266,26 @@ test_random_sequences_never_oversell = Sequences.TestCase
     ("machine", "rules", "names"),
     [
         pytest.param(mig_gpu("10"), {}, ["gpu-0000-10-00-0"], id="whole first"),
-        pytest.param(mig_gpu("10"), {"modes": ["mig", "gpu-ratio"]}, ["gpu-ratio-0000-10-00-0"], id="else percent"),
-        pytest.param(mig_gpu("10"), {"modes": ["mig"]}, [], id="partitions would overlap"),
+        pytest.param(mig_gpu("10"), {"modes": ["gpu-ratio", "mig"]}, ["gpu-ratio-0000-10-00-0"], id="percent first"),
+        pytest.param(
+            mig_gpu("10"),
+            {"modes": ["mig"]},
+            [f"mig-0000-10-00-0-1g-10gb-{start}" for start in (6, 4, 5, 0, 1, 2, 3)],
+            id="partitions that fit together",
+        ),
         pytest.param(
             mig_gpu("10", H100, instance(9, 0, 4)), {}, ["mig-0000-10-00-0-3g-40gb-0"], id="a static layout needs none"
         ),
         pytest.param(gpu("10", memory_bytes=CARD), {}, ["gpu-0000-10-00-0"], id="without mig"),
     ],
 )
-def test_where_the_api_server_keeps_no_counters_a_gpu_is_on_offer_in_one_way(
+def test_where_the_api_server_keeps_no_counters_a_gpu_is_published_in_one_mode(
     machine: Gpu, rules: dict[str, Any], names: list[str]
 ) -> None:
     policies = GpuPolicies.model_validate(
         {"apiVersion": "rootport.dev/v1alpha1", "kind": "GpuPolicies", "policies": [rules]}
     )
-    (only,) = resource_slices(node(machine), policies=policies, has_counters=False)
-    assert [device.name for device in only.spec.devices] == names
-    assert not any(device.consumes_counters for device in only.spec.devices)
-    notes = left_out_notes(node(machine), policies=policies, has_counters=False)
-    assert any("DRAPartitionableDevices is off" in note for note in notes) or has_static_layout(machine)
+    only = free_node(Layout.ONE, node(machine), policies)
+    (one,) = resource_slices(node(machine), policies=policies, only=only, has_counters=False)
+    assert [device.name for device in one.spec.devices] == names
+    assert not any(device.consumes_counters for device in one.spec.devices)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import InputError, NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan.sharing import refuse_double_use, refuse_overlap

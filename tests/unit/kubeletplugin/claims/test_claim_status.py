@@ -13,7 +13,7 @@ import pytest
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import UnavailableError
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
 from driver.model.devices import DeviceName, DeviceType
 from driver.plan import GpuUse, Isolation, PreparedDevice

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def die_and_recover(machine: Machine, kind: str, step: int) -> int:
     elif kind == "mend":
         machine.gpus.undo(machine.gpus.there()[0])
         effects = machine.entries()[claim.uid].effects
-        machine.store().journal.write(gpu_claim(3).reference, [effects[0].model_copy(update={"start": 4})])
+        machine.store().journal.write(gpu_claim(3).reference, [replace(effects[0], start=4)])
         act = machine.mend
     else:
         machine.checkpoint.write_text("spoilt")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.plan.effects import ConfigureVf, LendInterface
 from tests.support.plan.builders import nic, vf
 from tests.support.preparer.machine import PORT, Machine, failed, prepared, uid

@@ -193,7 +193,7 @@ def test_an_api_server_that_is_away_leaves_nothing_and_a_retry_works(machine: Ma
 
 @pytest.mark.parametrize("bad", ["../evil", "", "a/b"])
 def test_a_uid_that_is_none_never_becomes_a_path(machine: Machine, bad: str) -> None:
-    reference = gpu_claim(1).reference.model_copy(update={"uid": bad})
+    reference = replace(gpu_claim(1).reference, uid=bad)
     preparer = machine.preparer()
     assert isinstance(failed(preparer.prepare([reference])[bad]), InputError)
     assert isinstance(failed(preparer.unprepare([reference])[bad]), InputError)

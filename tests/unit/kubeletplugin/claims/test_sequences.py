@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from kubeletplugin.claims.recovery import recover
 from kubeletplugin.service import ClaimPrepared
 from kubeletplugin.state.store import STEPS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from kubeletplugin.claims.preparer import Preparer
 from kubeletplugin.service import ClaimPrepared

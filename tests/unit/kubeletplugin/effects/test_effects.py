@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from driver.adapters.files.cdi_files import spec_path
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError
 from driver.model.devices import MigInstance
 from driver.plan.effects import Effect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_an_effect_that_hangs_is_told_in_time_and_keeps_only_its_own_gpu_busy(tm
     effects = HostEffects(mig=hangs, time_slices=node, mps=node, vfs=node, interfaces=node, deadline_s=0.05)
     with pytest.raises(EffectHangsError, match=r"CreateMigDevice has not ended after 0\.05 s"):
         getattr(effects, method)(MIG)
-    same_gpu = SLICE.model_copy(update={"gpu": MIG.gpu})
+    same_gpu = replace(SLICE, gpu=MIG.gpu)
     for call in (effects.do, effects.undo):
         with pytest.raises(NodeError, match="CreateMigDevice has not ended yet on that GPU") as caught:
             call(same_gpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_doing_and_undoing_it_again_changes_nothing(host: FakeHost) -> None:
 
 
 def test_a_gpu_that_is_gone_is_an_error_and_nothing_to_undo(host: FakeHost) -> None:
-    effect = EFFECT.model_copy(update={"uuid": "GPU-ffffffff"})
+    effect = replace(EFFECT, uuid="GPU-ffffffff")
     with pytest.raises(NodeError, match=r"NVML has no GPU GPU-ffffffff \(gpu-0000-13-00-0\)"):
         act(host, "do", effect)
     act(host, "undo", effect)
@@ -75,7 +76,7 @@ def test_a_gpu_that_is_gone_is_an_error_and_nothing_to_undo(host: FakeHost) -> N
 def test_a_gpu_that_was_moved_to_another_slot_is_not_touched(host: FakeHost) -> None:
     act(host, "do")
     state = read_state(host.nvml_state, 0)
-    effect = EFFECT.model_copy(update={"gpu": "gpu-0000-ff-00-0"})
+    effect = replace(EFFECT, gpu="gpu-0000-ff-00-0")
     with pytest.raises(NodeError, match="is gpu-0000-13-00-0 by now, and gpu-0000-ff-00-0 was allocated"):
         act(host, "do", effect)
     act(host, "undo", effect)

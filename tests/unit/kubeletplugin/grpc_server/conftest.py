@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import RootportError
 from driver.plan import PreparedDevice
 from kubeletplugin.grpc_server import PluginServer

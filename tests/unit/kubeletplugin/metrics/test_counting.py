@@ -12,7 +12,7 @@ from driver.adapters.kubernetes.errors import ConflictError
 from driver.adapters.kubernetes.request import Request
 from driver.adapters.kubernetes.resources import DEVICES
 from driver.adapters.kubernetes.write_counts import WriteCounter
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.errors import NodeError, RootportError
 from kubeletplugin.claims.timed import TimedClaims
 from kubeletplugin.service import ClaimPrepared

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from driver.api.strict import write
 from driver.errors import NodeError
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import GpuUse, Isolation, NicUse, PreparedDevice
@@ -239,7 +241,7 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
 def test_more_than_fits_is_refused_and_the_old_stands(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "checkpoint.json")
     file.save([entry(1)])
-    big = entry(2).model_copy(update={"cdi_spec": "x" * checkpoint_module.MAX_BYTES})
+    big = replace(entry(2), cdi_spec="x" * checkpoint_module.MAX_BYTES)
     with pytest.raises(NodeError, match="for 2 claims, and at most"):
         file.save([entry(1), big])
     assert CheckpointFile(file.path).load() == {uid(1): entry(1)}
@@ -293,9 +295,21 @@ def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version
     assert set(entries) == set(old) == {uid(1), uid(2), uid(3)}
     for key, item in entries.items():
         assert item.cdi_spec == old[key]["cdi_spec"]
-        assert [file.model_dump() for file in item.files] == old[key][files]
+        assert [write(file) for file in item.files] == old[key][files]
         assert [device.device for device in item.devices] == [device["device"] for device in old[key]["devices"]]
-        assert [effect.model_dump() for effect in item.effects] == old[key].get("effects", [])
+        assert [write(effect) for effect in item.effects] == old[key].get("effects", [])
+
+
+def test_a_look_without_the_lock_writes_nothing(machine: Machine) -> None:
+    machine.plugin_dir.mkdir(parents=True)
+    content = (REPO / "tests/data/checkpoints/version_2/checkpoint.json").read_bytes()
+    machine.checkpoint.write_bytes(content)
+    store = machine.store()
+    assert set(store.checkpoint.look() or ()) == set(decode(content)[0])
+    assert store.may_have(uid(1))
+    assert not store.may_have(uid(99))
+    assert [path.name for path in machine.plugin_dir.iterdir()] == ["checkpoint.json"]
+    assert machine.checkpoint.read_bytes() == content
 
 
 def test_version_1_gave_gpus_whole(machine: Machine) -> None:
@@ -411,7 +425,7 @@ def test_a_corrupt_checkpoint_is_set_aside_and_rebuilt_from_the_cdi_specs(
         assert (report.set_aside is None) == (kind == "removed")
     after = machine.entries()
     assert {item.state for item in after.values()} == {"rebuilt"}
-    assert {key: item.model_copy(update={"state": "prepared"}) for key, item in after.items()} == before
+    assert {key: replace(item, state="prepared") for key, item in after.items()} == before
     aside = list(machine.plugin_dir.glob("checkpoint.json.corrupt-*"))
     assert len(aside) == (kind != "removed")
     # Devices stay taken, though nobody could ask the API server.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driver.api.resource_v1 import ClaimReference
+from driver.api.claim_reference import ClaimReference
 from driver.model.devices import DeviceName, DeviceType, MigPlacement
 from driver.plan import CdiDevice, CdiSpec, ClaimFile, GpuUse, Isolation, NicUse, PreparedDevice, PreparePlan
 from driver.plan.effects import (

@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,13 @@ def test_a_folder_that_is_not_there_is_an_empty_journal(journal: EffectJournal) 
 
 def test_own_partitions_are_those_of_all_claims(journal: EffectJournal) -> None:
     journal.write(CLAIM, EFFECTS)
-    journal.write(gpu_claim(2).reference, [MIG.model_copy(update={"start": 5})])
+    journal.write(gpu_claim(2).reference, [replace(MIG, start=5)])
     assert journal.own_partitions() == {("gpu-a", 19, 3), ("gpu-a", 19, 5)}
 
 
 @pytest.mark.parametrize("bad", ["../evil", "", "a/b"])
 def test_a_uid_that_is_none_never_becomes_a_path(journal: EffectJournal, bad: str) -> None:
-    for call in (journal.read, journal.remove, lambda item: journal.write(CLAIM.model_copy(update={"uid": item}), [])):
+    for call in (journal.read, journal.remove, lambda item: journal.write(replace(CLAIM, uid=item), [])):
         with pytest.raises(InputError):
             call(bad)
 
@@ -165,7 +166,7 @@ def test_a_journal_of_a_later_version_refuses_its_claim_and_is_never_written_ove
 def test_a_mig_device_in_a_journal_of_a_later_version_is_still_rootports_own(journal: EffectJournal) -> None:
     """An older Rootport that comes back must not give it to others as part of an administrator's static layout."""
     journal.write(CLAIM, EFFECTS)
-    journal.write(gpu_claim(2).reference, [MIG.model_copy(update={"start": 5})])
+    journal.write(gpu_claim(2).reference, [replace(MIG, start=5)])
 
     def as_later_version(content: dict[str, Any]) -> None:
         content.update(version=4, unknown={"of": "version 4"})

@@ -19,7 +19,6 @@ from driver.api.quantity import Quantity
 from driver.api.resource_v1 import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from driver.api.rootport_v1alpha1 import Device, NodeInventory
 from driver.api.validation.wording import in_words
-from driver.config.kinds import KINDS
 
 PYDANTIC = re.compile(
     r"input should|tuple|dictionary|instance of|value error|extra inputs|field required|parse", re.IGNORECASE
@@ -45,7 +44,6 @@ WRONG_VALUES: tuple[Any, ...] = (
 MODELS: list[type[BaseModel]] = [
     *(ResourceClaim, ResourceClaimTemplate, DeviceClass, ResourceSlice, AllocationProblem, GpuPolicies, NicPolicies),
     *(NodeInventory, Device),
-    *KINDS.values(),
 ]
 
 
