@@ -357,12 +357,13 @@ class Publisher:
             self._enqueue_all()
 
     def _check_layout(self) -> None:
-        if self._layout.take_change():
+        # At the start everything is due anyway.
+        if self._layout.take_change() and self._resynced is not None:
             self._enqueue_all()
 
     def _modes_follow_demand(self) -> bool:
         """Return whether each GPU can be had in any mode that the policies offer, at once or soon."""
-        return self._layout.now.layout is Layout.FULL or (self._explanations is not None and self._features.has_taints)
+        return self._layout.now.layout is Layout.FULL or (self._demand is not None and self._features.has_taints)
 
     def _use_changed(self, node: str) -> None:
         if self._modes.claims_changed(node):

@@ -1,0 +1,80 @@
+"""The layout in force, and when it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.modes.layout_in_force import LayoutInForce
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ApiServerError
+from driver.modes.rule import Layout
+from tests.support.scripted_api import Answer, ScriptedServer
+
+
+class Cluster:
+    def __init__(self, api: KubernetesApi, override: Layout | None = None) -> None:
+        self.nodes, self.has_counters = 16, True
+        self.layout = LayoutInForce(
+            api, has_counters=lambda: self.has_counters, nodes=lambda: self.nodes, override=override
+        )
+
+
+def version(minor: str) -> Answer:
+    return Answer({"major": "1", "minor": minor, "gitVersion": f"v1.{minor}.2"})
+
+
+def test_it_follows_the_number_of_nodes(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
+    scripted.answers.append(version("37"))
+    cluster = Cluster(scripted_api)
+    assert cluster.layout.last is Layout.FULL  # before anything is known
+    assert cluster.layout.now.layout is Layout.FULL
+    cluster.nodes = 17
+    assert cluster.layout.now.layout is Layout.LEAN
+    assert cluster.layout.last is Layout.LEAN
+    cluster.nodes = 13
+    assert cluster.layout.now.layout is Layout.LEAN
+    cluster.nodes = 12
+    assert cluster.layout.now.layout is Layout.FULL
+    assert scripted.requests == ["GET /version"]
+
+
+@pytest.mark.parametrize("minor", ["36", "36+"])
+def test_it_follows_the_version(scripted: ScriptedServer, scripted_api: KubernetesApi, minor: str) -> None:
+    scripted.answers += [version(minor), version("37")]
+    cluster = Cluster(scripted_api)
+    cluster.nodes = 100
+    assert cluster.layout.now.layout is Layout.ONE
+    cluster.layout.forget()
+    assert cluster.layout.now.layout is Layout.LEAN
+
+
+def test_a_change_is_noticed_once(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
+    scripted.answers.append(version("37"))
+    cluster = Cluster(scripted_api)
+    assert cluster.layout.take_change()
+    assert not cluster.layout.take_change()
+    cluster.nodes = 17
+    _ = cluster.layout.now  # a node that is reconciled first
+    assert cluster.layout.take_change()
+    assert not cluster.layout.take_change()
+    cluster.has_counters = False
+    assert cluster.layout.take_change()
+    assert cluster.layout.last is Layout.ONE
+
+
+def test_the_administrator_overrules_it(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
+    scripted.answers.append(version("37"))
+    assert Cluster(scripted_api, Layout.ONE).layout.now.layout is Layout.ONE
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer({"minor": "many"}), Answer({}), Answer({}, status=500)], ids=["odd", "none", "error"]
+)
+def test_without_a_version_there_is_no_layout(
+    scripted: ScriptedServer, scripted_api: KubernetesApi, answer: Answer
+) -> None:
+    scripted.answers += [answer, version("37")]
+    cluster = Cluster(scripted_api)
+    with pytest.raises(ApiServerError):
+        _ = cluster.layout.now
+    assert cluster.layout.now.layout is Layout.FULL  # asked again
