@@ -363,7 +363,7 @@ class Publisher:
 
     def _modes_follow_demand(self) -> bool:
         """Return whether each GPU can be had in any mode that the policies offer, at once or soon."""
-        return self._layout.now.layout is Layout.FULL or (self._explanations is not None and self._features.has_taints)
+        return self._layout.now.layout is Layout.FULL or (self._demand is not None and self._features.has_taints)
 
     def _use_changed(self, node: str) -> None:
         if self._modes.claims_changed(node):

@@ -46,8 +46,14 @@ class PublishableGpus:
 
     @property
     def layout(self) -> Layout:
-        """The cluster's layout."""
-        return self._layout.last
+        """The cluster's layout; ``full`` where modes cannot change, because the API server drops taints."""
+        layout = self._layout.last
+        if layout is not Layout.FULL:
+            try:
+                return layout if self._features.has_taints else Layout.FULL
+            except ApiServerError:
+                return Layout.FULL
+        return layout
 
     @property
     def rules(self) -> Sequence[object]:

@@ -23,6 +23,7 @@ from driver.api.resource_v1 import Node
 from driver.budget import check
 from driver.errors import InputError
 from driver.layout.conflicts import GpuModes
+from driver.memo import Memo
 from driver.model.devices import DeviceName
 from driver.modes.gpu import fitting
 from driver.modes.hypothesis import NodeNow, Waiting, is_for_gpus, would_hold
@@ -33,6 +34,8 @@ __all__ = ["DemandRound", "PodWish"]
 
 _CHANGING: Final = 4
 """On so many of the nodes that change anyway another change is tried for a pod."""
+_PLACES: Final = 32
+"""For pods of so many kinds of places it is remembered on which nodes they may be."""
 _FEWEST: Final = 3
 _MOST: Final = 16
 """On so many of the others one is tried in one round."""
@@ -101,7 +104,7 @@ class DemandRound:
         self._nothing_published: set[object] = set()
         self._nothing_possible: set[object] = set()
         self._last: dict[object, str] = {}
-        self._allowed: dict[object, dict[str, bool]] = {}
+        self._allowed: Memo[object, dict[str, bool]] = Memo(_PLACES)
         self._kinds: dict[object, list[str]] | None = None
 
     def __enter__(self) -> Self:
@@ -344,10 +347,8 @@ class DemandRound:
 
     def _set_of(self, now: NodeNow, node: str, gpu: GpuModes, chosen: frozenset[DeviceName]) -> frozenset[DeviceName]:
         """Return all that should be published of a GPU, of which pods have chosen some devices."""
-        if self._layout is not Layout.ONE:
-            return frozenset(gpu.names)
-        if any(gpu.mode_of(name) != "mig" for name in chosen):
-            return chosen
+        if self._layout is not Layout.ONE or any(gpu.mode_of(name) != "mig" for name in chosen):
+            return chosen  # beside what is published, where that is not one mode at a time
         former = self._former_set(node, gpu.gpu)
         preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
         partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
@@ -363,7 +364,7 @@ class DemandRound:
         return self._now[name]
 
     def _may_be_on(self, pod: Waiting, name: str) -> bool:
-        known = self._allowed.setdefault(pod.places, {})
+        known = self._allowed.of(pod.places, dict[str, bool])
         answer = known.get(name)
         if answer is None:
             check()

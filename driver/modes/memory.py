@@ -21,7 +21,7 @@ from driver.modes.hypothesis import NodeGpus, NodeNow
 
 __all__ = ["Case", "Cluster", "DemandMemory"]
 
-_CASES: Final = 64
+_CASES: Final = 32
 """For how many kinds of claims it is remembered which nodes have no room for them."""
 _LAID_OUT: Final = 64
 """After so many nodes were laid out, the answers of selectors about their devices are forgotten: they hold these."""

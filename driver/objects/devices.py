@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -27,6 +28,7 @@ __all__ = ["device_objects"]
 _Near: TypeAlias = tuple[NearDevice, ...]
 # The kernel's names: Documentation/admin-guide/devices.txt (195 nvidia, 226 dri); nodes of other vendors are not known.
 _GPU_NODES: Final[Mapping[str, str]] = {"nvidia": "/dev/nvidia{}", "amd": "/dev/dri/renderD{}"}
+_KINDS_OF_NODES: Final = 64
 _NOTHING_LEFT_OUT: Final[Mapping[model.DeviceName, str]] = MappingProxyType({})
 
 
@@ -140,9 +142,35 @@ def _network(device: model.RdmaFunction) -> dict[str, object]:
     }
 
 
-def _nearest(inventory: Inventory) -> dict[PciAddress, _Near]:
+def _nearest(inventory: Inventory) -> Mapping[PciAddress, _Near]:
     """Return for GPUs and FPGAs the nearest NICs, for NICs the nearest GPUs."""
-    rows = matrix(inventory).rows
+    return _nearest_of(_places(inventory))
+
+
+def _places(inventory: Inventory) -> Inventory:
+    """Return the devices with nothing but what decides about distances: the same for all nodes of a kind."""
+    return Inventory(
+        node="",
+        source=inventory.source,
+        gpus=tuple(model.Gpu(address=gpu.address, pcie=gpu.pcie, index=0, links=gpu.links) for gpu in inventory.gpus),
+        nics=tuple(
+            # A VF counts if it alone reports a NUMA node.
+            model.RdmaNic(address=nic.address, pcie=nic.pcie, index=0, vfs=_with_numa_node(nic))
+            for nic in inventory.nics
+        ),
+        fpgas=tuple(model.Fpga(address=fpga.address, pcie=fpga.pcie, index=0) for fpga in inventory.fpgas),
+    )
+
+
+def _with_numa_node(nic: model.RdmaNic) -> tuple[model.RdmaVf, ...]:
+    if nic.pcie.numa_node is not None:
+        return ()
+    return tuple(vf for vf in nic.vfs if vf.pcie.numa_node is not None)[:1]
+
+
+@lru_cache(maxsize=_KINDS_OF_NODES)
+def _nearest_of(places: Inventory) -> Mapping[PciAddress, _Near]:
+    rows = matrix(places).rows
     columns: dict[bool, list[int]] = {True: [], False: []}
     for at, row in enumerate(rows):
         if not isinstance(row.device, model.Fpga):

@@ -6,7 +6,6 @@ runtimes cache specs, so a name must never come to mean something else: every na
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from driver import DRIVER_NAME
 from driver.api.claim_reference import ClaimReference
 from driver.api.validation.errors import shown
 from driver.errors import InputError
+from driver.pretty_json import pretty_json
 
 __all__ = [
     "CDI_VERSION",
@@ -153,7 +153,7 @@ class CdiSpec:
         """Return the file's content: the same bytes for the same spec."""
         devices = [{"name": device.name, "containerEdits": device.edits()} for device in self.devices]
         spec = {"cdiVersion": CDI_VERSION, "kind": KIND, "devices": devices}
-        return json.dumps(spec, ensure_ascii=False, indent=2).encode() + b"\n"
+        return pretty_json(spec).encode() + b"\n"
 
 
 def cdi_device_name(claim_uid: str, request: str, device: str, share_id: str | None = None) -> str:

@@ -6,7 +6,6 @@ kubeletplugin/metadata.go. The API there is alpha; a file is a stream of the sam
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from driver.plan.decided import DecidedDevice
 from driver.plan.environment import pod_claim_name
 from driver.plan.host import host_folder
 from driver.plan.isolation.provider import ClaimFile
+from driver.pretty_json import pretty_json
 
 __all__ = ["RequestMetadata", "distances_of", "request_metadata"]
 
@@ -135,8 +135,7 @@ def _file(
         "requests": [{"name": request, "devices": [_device(pool, *device) for device in devices]}],
     }
     stream = b"".join(
-        json.dumps({"kind": "DeviceMetadata", "apiVersion": version, **body}, ensure_ascii=False, indent=2).encode()
-        + b"\n"
+        pretty_json({"kind": "DeviceMetadata", "apiVersion": version, **body}).encode() + b"\n"
         for version in _API_VERSIONS
     )
     return ClaimFile(relative_path=_relative_path(metadata.uid, request), content=stream)

@@ -45,7 +45,7 @@ class ClaimStatusPublisher:
     Args:
         api: The API server.
         entries: All prepared claims. A claim that was prepared anew must be another object than before, and one that
-            was not should be the same one, as :meth:`kubeletplugin.state.checkpoint.CheckpointFile.load` gives them.
+            was not should be the same one, as :meth:`kubeletplugin.state.checkpoint.CheckpointFile.look` gives them.
         network: Returns the interfaces that were moved into a claim's pod, by the function's name in the pool; called
             only for claims that have such.
         wall: Returns the time of the conditions.

@@ -31,7 +31,7 @@ class PreparedClaims:
         Raises:
             NodeError: The checkpoint cannot be used.
         """
-        return (self._store.checkpoint.load() or {}).values()
+        return (self._store.checkpoint.look() or {}).values()
 
     def holding(self) -> Collection[Entry]:
         """Return the entries of this boot: those of an earlier one hold nothing until they are prepared again.

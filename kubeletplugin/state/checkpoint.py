@@ -140,7 +140,7 @@ def _checksum(data: bytes) -> str:
 
 
 class CheckpointFile:
-    """The checkpoint on disk. Every call must be made under the plugin's lock.
+    """The checkpoint on disk. Every call but :meth:`look` must be made under the plugin's lock.
 
     Args:
         path: The file; its folder exists.
@@ -161,13 +161,27 @@ class CheckpointFile:
             CorruptCheckpointError: As for :func:`decode`; the file is untouched: see :meth:`set_aside`.
             NodeError: The file could not be read.
         """
+        return self._read(bring_up_to_date=True)
+
+    def look(self) -> dict[str, Entry] | None:
+        """As :meth:`load`, but nothing is written; may be called without the lock, from any thread.
+
+        Raises:
+            NewerCheckpointError: As for :meth:`load`.
+            CorruptCheckpointError: Likewise.
+            NodeError: Likewise.
+        """
+        return self._read(bring_up_to_date=False)
+
+    def _read(self, *, bring_up_to_date: bool) -> dict[str, Entry] | None:
         with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
                 self._known = None
                 return None
-            if self._known is not None and self._known[0] == signature:
-                return dict(self._known[1])
+            known = self._known
+            if known is not None and known[0] == signature:
+                return dict(known[1])
             content = read_regular_file(self.path, MAX_BYTES + 1)
         if content is None:
             raise CorruptCheckpointError(f"the checkpoint {self.path} cannot be used: it is not a file")
@@ -179,6 +193,8 @@ class CheckpointFile:
             found, written = decode(content)
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
+        if written != VERSION and not bring_up_to_date:
+            return found
         if written != VERSION:
             with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)

@@ -136,7 +136,7 @@ class ClaimStore:
     def may_have(self, claim_uid: str) -> bool:
         """Whether there may be an entry of a claim, as far as can be known without the lock."""
         try:
-            known = self.checkpoint.load()
+            known = self.checkpoint.look()
         except RootportError:
             return True  # see opened()
         return known is None or claim_uid in known

@@ -16,6 +16,7 @@ from driver.layout.conflicts import gpu_modes
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.modes.gpu import card_of
 from driver.objects import inventory_of, parse_node_inventory
+from tests.support.cluster.node import NODE_NAME
 from tests.support.cluster.pods import gpu_claim, manifest, pod
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import RunningRootport
@@ -44,7 +45,7 @@ class Watch:
     """Looks at the claims and the slices all the time."""
 
     def __init__(self, rootport: RunningRootport) -> None:
-        (wire,) = rootport.cluster.list(NODE_INVENTORIES)
+        (wire,) = rootport.cluster.list(NODE_INVENTORIES, field_selector=f"metadata.name={NODE_NAME}")
         inventory = inventory_of(parse_node_inventory(wire))
         self._gpus = {card_of(gpu.name): gpu_modes(gpu, GpuPolicy()) for gpu in inventory.gpus}
         self._rootport = rootport
@@ -80,7 +81,8 @@ class Watch:
                 if not is_closed and not device.get("consumesCounters"):
                     yield device["name"]
 
-    def _of_cards(self, names: Iterator[str]) -> Mapping[str, set[Any]]:
+    @staticmethod
+    def _of_cards(names: Iterator[str]) -> Mapping[str, set[Any]]:
         found: dict[str, set[Any]] = {}
         for name in names:
             card = card_of(name)

@@ -261,12 +261,16 @@ def test_in_the_full_layout_nothing_is_wished():
     assert world.wishes("p") == ({}, {})
 
 
-def test_in_the_lean_layout_partitions_of_a_free_gpu_are_added():
+@pytest.mark.parametrize(
+    ("request_", "count"), [(mig_request("1g.10gb", count=3), 3), (mig_request("7g.80gb"), 1)], ids=["three", "one"]
+)
+def test_in_the_lean_layout_what_a_claim_needs_is_added_to_a_free_gpu(request_: Json, count: int):
     world = World(gpus=2, layout=Layout.LEAN)
-    world.wait("p", mig_request("1g.10gb"))
+    world.wait("p", request_)
     gpu = world.gpu("n1", 1)
-    (wished,) = world.wishes("p")[0]["n1"].values()
-    assert names(gpu, "gpu", "gpu-ratio", *SEVEN, "3g-40gb-0") <= wished
+    wishes, own = world.wishes("p")
+    assert wishes == {"n1": {gpu.name: own["p"].gpus[gpu.name]}}
+    assert len(wishes["n1"][gpu.name]) == count
 
 
 def test_in_the_lean_layout_a_gpu_in_use_as_a_whole_is_left_alone():

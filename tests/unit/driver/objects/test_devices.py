@@ -221,3 +221,24 @@ def test_what_a_device_cannot_hold_is_told_with_device_and_field() -> None:
 def test_metadata_has_nothing_but_name_and_labels() -> None:
     (made,) = device_objects(node(gpu("01")))
     assert made.metadata == ObjectMeta(name=made.metadata.name, labels=made.metadata.labels)
+
+
+def test_what_is_near_is_that_of_the_inventory_and_of_no_equal_looking_one_before() -> None:
+    """What is near is worked out once for machines that are equal apart from names and identities."""
+    apart = node(gpu("01", 0, uuid="GPU-1"), gpu("02", 1), nic("03", 0), nic("04", 1))
+    assert near(apart, "gpu-0000-01-00-0") == [("rdma-0000-03-00-0", "NODE")]
+    renamed = replace(apart, node="other", gpus=(replace(apart.gpus[0], uuid="GPU-2"), apart.gpus[1]))
+    first, second = ({name: item.spec.near for name, item in by_name(one).items()} for one in (apart, renamed))
+    assert all(first[name] == second[name] for name in first)
+    moved = replace(apart, nics=(replace(apart.nics[0], pcie=apart.nics[1].pcie), apart.nics[1]))
+    assert [distance for _, distance in near(moved, "gpu-0000-01-00-0")] == ["SYS", "SYS"]
+
+
+@pytest.mark.parametrize("numa_node", [None, 1])
+def test_a_numa_node_that_a_vf_alone_reports_keeps_others_from_counting_as_on_one_node(numa_node: int | None) -> None:
+    card = nic("03", vfs=2)
+    vfs = (card.vfs[0], replace(card.vfs[1], pcie=replace(card.vfs[1].pcie, numa_node=numa_node)))
+    inventory = node(gpu("01"), replace(card, vfs=vfs))
+    wanted = str(distance(inventory, PciAddress("0000:01:00.0"), PciAddress("0000:03:00.0")))
+    assert near(inventory, "gpu-0000-01-00-0") == [("rdma-0000-03-00-0", wanted)]
+    assert wanted == ("NODE" if numa_node is None else "SYS")

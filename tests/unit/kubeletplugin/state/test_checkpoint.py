@@ -300,6 +300,18 @@ def test_an_older_version_is_migrated_on_disk_and_kept(machine: Machine, version
         assert [write(effect) for effect in item.effects] == old[key].get("effects", [])
 
 
+def test_a_look_without_the_lock_writes_nothing(machine: Machine) -> None:
+    machine.plugin_dir.mkdir(parents=True)
+    content = (REPO / "tests/data/checkpoints/version_2/checkpoint.json").read_bytes()
+    machine.checkpoint.write_bytes(content)
+    store = machine.store()
+    assert set(store.checkpoint.look() or ()) == set(decode(content)[0])
+    assert store.may_have(uid(1))
+    assert not store.may_have(uid(99))
+    assert [path.name for path in machine.plugin_dir.iterdir()] == ["checkpoint.json"]
+    assert machine.checkpoint.read_bytes() == content
+
+
 def test_version_1_gave_gpus_whole(machine: Machine) -> None:
     before(machine, 1)
     entries = machine.entries()
