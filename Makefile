@@ -13,9 +13,9 @@ PROTOS := $(wildcard kubeletplugin/protocol/*.proto)
 STUBS := $(PROTOS:.proto=_pb2.py)
 
 CLUSTER := $(BIN)/python -m tests.support.cluster
-COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator pairs simulation modes)
+COMPILED_TESTS := $(addprefix tests/unit/driver/,allocator explain lint pairs simulation modes)
 
-.PHONY: help venv run test test-compiled test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
+.PHONY: help venv run test compiled test-compiled test-cluster check fuzz bench cluster cluster-build cluster-down format lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,11 +44,13 @@ run: venv ## allocate the examples on two real machines (and an FPGA server), wi
 test: check ## format, lint, types, layers, and the tests that need no cluster: minutes
 	@$(BIN)/pytest -n $(JOBS) -m "not cluster and not slow"
 
-# The folder build/compiled comes first, and in it the extension modules before the Python files beside them.
-test-compiled: venv ## compile the allocator as for a wheel, and run the tests that depend on it on that (needs a C compiler)
+# As a wheel has it: where build/compiled comes before this folder, Python finds the extension modules first.
+compiled: venv
 	@rm -rf build
 	@ROOTPORT_COMPILE=required $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/compiled .
 	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
+
+test-compiled: compiled ## compile the allocator as for a wheel, and run the tests that depend on it on that (needs a C compiler)
 	@ROOTPORT_COMPILE=required $(BIN)/pytest -n $(JOBS) -o pythonpath="build/compiled ." -m "not cluster and not slow" $(COMPILED_TESTS)
 
 test-cluster: cluster-build ## the other tests, most on a real cluster; KUBERNETES=v1.36.3 takes another version
@@ -70,7 +72,7 @@ fuzz: venv ## give the readers made-up input, SECONDS_EACH seconds each; what fa
 	@echo "ROOTPORT_FUZZ_SEED=$(SEED)"
 	@ROOTPORT_FUZZ_SECONDS=$(SECONDS_EACH) ROOTPORT_FUZZ_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) -m fuzz
 
-bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
+bench: compiled cluster-build ## measure everything: offline tools, plugin, 1,000 nodes, kube-scheduler, explain
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.plugin_memory_bench
 	@KUBERNETES=v1.36.3 $(BIN)/python -m tests.bench.scheduler_bench
@@ -78,7 +80,8 @@ bench: venv cluster-build ## measure everything: offline tools, plugin, 1,000 no
 	@$(BIN)/python -m tests.bench.cluster_bench
 	@$(BIN)/python -m tests.bench.install_bench
 	@$(BIN)/python -m tests.bench.interface_bench
-	@$(BIN)/python -m tests.bench.allocator_bench
+	@PYTHONPATH=build/compiled:. $(BIN)/python -P -m tests.bench.allocator_bench
+	@$(BIN)/python -m tests.bench.allocator_bench --one-node
 	@$(BIN)/python -m tests.bench.explain_bench
 	@$(BIN)/python -m tests.bench.devices_bench
 	@$(BIN)/python -m tests.bench.start_bench

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllocatedClaim",
+    "Alternative",
     "AnyAlternative",
     "AnyClaim",
     "AnyConfiguration",
@@ -31,9 +32,9 @@ __all__ = [
     "Configuration",
     "DeviceClaim",
     "DeviceRequest",
+    "ExactRequest",
     "Metadata",
     "Opaque",
-    "Request",
     "Result",
 ]
 
@@ -42,8 +43,8 @@ AnyConfiguration: TypeAlias = "Configuration | resource_v1.DeviceAllocationConfi
 AnyMetadata: TypeAlias = "Metadata | resource_v1.ObjectMeta"
 AnyDeviceClaim: TypeAlias = "DeviceClaim | resource_v1.DeviceClaim"
 AnyDeviceRequest: TypeAlias = "DeviceRequest | resource_v1.DeviceRequest"
-AnyAlternative: TypeAlias = "Request | resource_v1.DeviceSubRequest"
-AnyRequest: TypeAlias = "Request | resource_v1.ExactDeviceRequest | resource_v1.DeviceSubRequest"
+AnyAlternative: TypeAlias = "Alternative | resource_v1.DeviceSubRequest"
+AnyRequest: TypeAlias = "ExactRequest | resource_v1.ExactDeviceRequest | AnyAlternative"
 AnyResult: TypeAlias = "Result | resource_v1.DeviceRequestAllocationResult"
 
 
@@ -79,8 +80,17 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request for devices of one class, or one alternative of a prioritized list, which has a name of its own."""
+class ExactRequest:
+    """A request for devices of one class."""
+
+    WIRE: ClassVar[bool] = True
+
+    capacity: Capacity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One alternative of a prioritized list."""
 
     WIRE: ClassVar[bool] = True
 
@@ -95,8 +105,8 @@ class DeviceRequest:
     WIRE: ClassVar[bool] = True
 
     name: str = ""
-    exactly: Request | None = None
-    first_available: tuple[Request, ...] = ()
+    exactly: ExactRequest | None = None
+    first_available: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

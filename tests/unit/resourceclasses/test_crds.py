@@ -15,6 +15,7 @@ import yaml
 from driver.objects.devices import device_objects
 from driver.objects.written_inventory import node_inventory
 from tests.support.inventories import MACHINES, machine
+from tests.support.machines import gpu, node
 from tests.support.paths import REPO
 
 TOOL = REPO / "tools" / "generate_crds.py"
@@ -57,6 +58,12 @@ def test_every_machine_fits_the_schema(name: str) -> None:
     validator("nodeinventories").validate(json.loads(json.dumps(node_inventory(inventory))))
     for made in device_objects(inventory):
         devices.validate(json.loads(json.dumps(made.to_wire())))
+
+
+def test_what_the_object_cannot_hold_is_refused_by_the_schema() -> None:
+    written = json.loads(json.dumps(node_inventory(node(gpu("01", memory_bytes=2**63)))))
+    (error,) = validator("nodeinventories").iter_errors(written)
+    assert list(error.absolute_path) == ["spec", "gpus", 0, "memoryBytes"]
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import Any
 import pytest
 
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.api import node_status
+from driver.api import rootport_v1alpha1 as api
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.objects.written_inventory import node_inventory
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType
 from kubeletplugin.publish.inventory import NodePublisher
+from tests.support.machines import gpu, node
 
 GPU = DeviceName("gpu-0000-13-00-0")
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -40,6 +44,7 @@ class OldApiServer(HTTPServer):
         self.stored: dict[str, Any] | None = None
         self.unknown: tuple[str, ...] = ()
         self.writes = 0
+        self.refuses_gpus = False
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -51,11 +56,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.server.refuses_gpus and body.get("spec", {}).get("gpus"):
+            message = "spec.gpus[0].memoryBytes: Invalid value"
+            return self._answer(422, {"kind": "Status", "reason": "Invalid", "code": 422, "message": message})
         self.server.writes += 1
         status = {name: value for name, value in body.get("status", {}).items() if name not in self.server.unknown}
         metadata = {"name": "n", "generation": 1, "uid": "u", "resourceVersion": str(self.server.writes)}
         self.server.stored = {**(self.server.stored or {}), **body, "metadata": metadata, "status": status}
-        self._answer(200, self.server.stored)
+        return self._answer(200, self.server.stored)
 
     def _answer(self, code: int, content: dict[str, Any]) -> None:
         body = json.dumps(content).encode()
@@ -109,3 +117,29 @@ def test_health_that_is_not_stored_is_told_once_and_not_written_again_and_again(
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     expected = "the API server does not store all of the status: update the CRDs to this version's"
     assert told == ([expected] if unknown else [])
+
+
+def test_an_inventory_that_is_refused_leaves_an_empty_one_and_a_condition(
+    publisher: NodePublisher, server: OldApiServer
+) -> None:
+    server.refuses_gpus = True
+    spec = node_inventory(node(gpu("01", memory_bytes=2**63), name="n"))["spec"]
+    reports: list[ConditionReport] = []
+    refused = NodePublisher(
+        publisher._api, node="n", spec=lambda: spec, reports=lambda: FINDINGS, report=reports.append, now=lambda: NOW
+    )
+    refused.publish()
+    assert server.stored is not None
+    assert server.stored["spec"]["counts"]["gpus"] == 0
+    assert server.stored["status"]["conditions"]
+    assert [(item.type, item.status) for item in reports] == [("InventoryAccepted", "False")]
+    assert "memoryBytes" in reports[0].message
+    server.refuses_gpus = False
+    refused.publish()
+    assert server.stored["spec"] == spec
+    assert reports[-1].status is ConditionStatus.TRUE
+
+
+@pytest.mark.parametrize("name", ["Condition", "DeviceFault", "NodeInventoryStatus"])
+def test_the_status_has_the_fields_of_its_model(name: str) -> None:
+    assert [item.name for item in fields(getattr(node_status, name))] == list(getattr(api, name).model_fields)
