@@ -10,12 +10,12 @@ told so is another version.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-
-from driver.api.validation.wording import field_errors
+from driver.api.strict import StrictError, read, rule
 from driver.bounded_json import JsonError, parse_foreign_json
 from driver.errors import InputError, RootportError
 
@@ -39,13 +39,14 @@ class CniErrorCode(IntEnum):
     BUG = 101
 
 
-def _plain_path(path: str) -> str:
+def _plain_path(path: str, _fields: Mapping[str, Any]) -> str:
     if path and (not path.startswith("/") or "\0" in path or ".." in path.split("/")):
         raise ValueError("must be an absolute path without '..'")
     return path
 
 
-class Call(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
     """One call of the container runtime.
 
     Attributes:
@@ -60,17 +61,15 @@ class Call(BaseModel):
         pod_name: As above.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
     version: Literal[1]
     command: Literal["ADD", "DEL", "CHECK"]
-    cni_version: Annotated[str, Field(alias="cniVersion", pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = _OLDEST
-    container_id: Annotated[str, Field(alias="containerID", max_length=256)] = ""
-    netns: Annotated[str, StringConstraints(max_length=4096), AfterValidator(_plain_path)] = ""
-    if_name: Annotated[str, Field(alias="ifName", max_length=256)] = ""
-    pod_uid: Annotated[str, Field(alias="podUID", pattern=r"^[0-9a-fA-F-]{1,64}$")]
-    pod_namespace: Annotated[str, Field(alias="podNamespace", max_length=256)] = ""
-    pod_name: Annotated[str, Field(alias="podName", max_length=256)] = ""
+    cni_version: str = rule(default=_OLDEST, name="cniVersion", pattern=r"[0-9]+\.[0-9]+\.[0-9]+")
+    container_id: str = rule(default="", name="containerID", longest=256)
+    netns: str = rule(default="", longest=4096, check=_plain_path)
+    if_name: str = rule(default="", name="ifName", longest=256)
+    pod_uid: str = rule(name="podUID", pattern=r"[0-9a-fA-F-]{1,64}")
+    pod_namespace: str = rule(default="", name="podNamespace", longest=256)
+    pod_name: str = rule(default="", name="podName", longest=256)
 
     @property
     def pod(self) -> str:
@@ -87,9 +86,9 @@ def read_call(content: bytes) -> Call:
     try:
         # A byte that is no UTF-8 is no reason to fail a DEL: where it matters, the rules below refuse it.
         call, _ = parse_foreign_json(content, max_bytes=MAX_CALL_BYTES)
-        return Call.model_validate(call)
-    except ValidationError as error:
-        problems = "; ".join(map(str, field_errors(error, path="call", with_input=False)))
+        return read(Call, call, path="call", ignore_unknown=True)
+    except StrictError as error:
+        problems = "; ".join(map(str, error.errors))
         raise InputError(f"the call of rootport-cni is not understood: {problems}") from error
     except JsonError as error:
         raise InputError("the call of rootport-cni is no JSON object") from error

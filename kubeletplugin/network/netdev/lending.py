@@ -7,6 +7,7 @@ interface that changes its namespace and takes its addresses away.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 from driver.adapters.host import HostRoot
@@ -82,7 +83,7 @@ class Lending:
             addresses = tuple(
                 f"{address.local}/{address.prefixlen}" for address in link.addresses if address.scope == "global"
             )
-            record = record.model_copy(update={"in_pod": InPod(name=link.name, mac=link.mac, addresses=addresses)})
+            record = replace(record, in_pod=InPod(name=link.name, mac=link.mac, addresses=addresses))
             self._records.write(record)
         return record
 
@@ -165,9 +166,7 @@ class Lending:
 
     def _written(self, record: Record, pod: Netns, link: FormerLink | None) -> Record:
         device, inode = pod.identity
-        record = record.model_copy(
-            update={"loan": Loan(netns=pod.path, device=device, inode=inode, link=link), "in_pod": None}
-        )
+        record = replace(record, loan=Loan(netns=pod.path, device=device, inode=inode, link=link), in_pod=None)
         self._records.write(record)
         return record
 

@@ -6,11 +6,11 @@ The names of the fields are iproute2's (ip/ipaddress.c, rdma/dev.c).
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
-from driver.api.validation.wording import first_error
+from driver.api.strict import read, rule
+from driver.bounded_json import JsonError, parse_json
 from driver.errors import NodeError
 
 __all__ = [
@@ -28,6 +28,7 @@ _T = TypeVar("_T")
 _FOREVER: Final = 2**32 - 1
 _NAME: Final = re.compile(r"[^\s/:%\x00-\x1f\x7f-][^\s/:%\x00-\x1f\x7f]*")
 _MAX_NAME: Final = 15
+_LONGEST: Final = 64 * 1024 * 1024  # characters
 
 
 def check_interface_name(name: str, doing: str) -> str:
@@ -41,18 +42,15 @@ def check_interface_name(name: str, doing: str) -> str:
     return name
 
 
-class _Printed(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
-
-
-class Address(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
     """An address of an interface.
 
     Attributes:
         family: ``inet`` or ``inet6``.
         local: The address.
         prefixlen: Of its network.
-        peer: The other end's, of a point-to-point address.
+        peer: The other end's, of a point-to-point address; ``address`` in what ``ip`` prints.
         broadcast: Where it has one.
         scope: Such as ``global``.
         label: IPv4's old way to name an address.
@@ -67,7 +65,7 @@ class Address(_Printed):
     family: str
     local: str
     prefixlen: int
-    peer: str | None = Field(default=None, alias="address")
+    peer: str | None = None
     broadcast: str | None = None
     scope: str = "global"
     label: str | None = None
@@ -109,11 +107,13 @@ class Address(_Printed):
         return words
 
 
-class _LinkInfo(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LinkInfo:
     info_kind: str | None = None
 
 
-class Link(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
     """An interface, as ``ip -json -details address show`` prints it.
 
     Attributes:
@@ -133,21 +133,21 @@ class Link(_Printed):
         addresses: All of them.
     """
 
-    name: str = Field(alias="ifname")
-    index: int = Field(alias="ifindex")
+    name: str = rule(name="ifname")
+    index: int = rule(name="ifindex")
     flags: tuple[str, ...] = ()
     mtu: int
     min_mtu: int = 0
     max_mtu: int = 0
-    mac: str = Field(default="", alias="address")
-    permanent_mac: str | None = Field(default=None, alias="permaddr")
+    mac: str = rule(default="", name="address")
+    permanent_mac: str | None = rule(default=None, name="permaddr")
     link_type: str = ""
     altnames: tuple[str, ...] = ()
     master: str | None = None
-    lower: str | None = Field(default=None, alias="link")
-    parent: str | None = Field(default=None, alias="parentdev")
-    info: _LinkInfo = Field(default=_LinkInfo(), alias="linkinfo")
-    addresses: tuple[Address, ...] = Field(default=(), alias="addr_info")
+    lower: str | None = rule(default=None, name="link")
+    parent: str | None = rule(default=None, name="parentdev")
+    info: _LinkInfo = rule(default=_LinkInfo(), name="linkinfo")
+    addresses: tuple[Address, ...] = rule(default=(), name="addr_info")
 
     @property
     def is_up(self) -> bool:
@@ -164,18 +164,21 @@ class Link(_Printed):
         return name == self.name or name in self.altnames
 
 
-class _VfVlan(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VfVlan:
     vlan: int = 0
     qos: int = 0
     protocol: str | None = None
 
 
-class _VfRate(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VfRate:
     max_tx: int = 0
     min_tx: int = 0
 
 
-class VfFacts(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VfFacts:
     """A VF in its PF's ``vfinfo_list``, as ``ip -json -details link show`` prints it. None: not reported.
 
     Attributes:
@@ -188,15 +191,15 @@ class VfFacts(_Printed):
         port_guid: InfiniBand's.
     """
 
-    index: int = Field(alias="vf")
-    vlans: tuple[_VfVlan, ...] = Field(default=(), alias="vlan_list")
+    index: int = rule(name="vf")
+    vlans: tuple[_VfVlan, ...] = rule(default=(), name="vlan_list")
     vlan: int = 0
     qos: int = 0
     rate: _VfRate = _VfRate()
-    spoof_check: bool | None = Field(default=None, alias="spoofchk")
+    spoof_check: bool | None = rule(default=None, name="spoofchk")
     trust: bool | None = None
-    node_guid: str | None = Field(default=None, alias="node guid")
-    port_guid: str | None = Field(default=None, alias="port guid")
+    node_guid: str | None = rule(default=None, name="node guid")
+    port_guid: str | None = rule(default=None, name="port guid")
 
     @property
     def tag(self) -> _VfVlan:
@@ -204,55 +207,64 @@ class VfFacts(_Printed):
         return self.vlans[0] if self.vlans else _VfVlan(vlan=self.vlan, qos=self.qos)
 
 
-class _Pf(_Printed):
-    vfs: tuple[VfFacts, ...] = Field(default=(), alias="vfinfo_list")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pf:
+    vfs: tuple[VfFacts, ...] = rule(default=(), name="vfinfo_list")
 
 
-class _NextHop(_Printed):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NextHop:
     dev: str = ""
 
 
-class _Route(_NextHop):
-    next_hops: tuple[_NextHop, ...] = Field(default=(), alias="nexthops")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Route:
+    dev: str = ""
+    next_hops: tuple[_NextHop, ...] = rule(default=(), name="nexthops")
 
 
-class _RdmaDevice(_Printed):
-    name: str = Field(alias="ifname")
-
-
-_OBJECTS: Final = TypeAdapter(list[dict[str, object]])
-_LINKS: Final = TypeAdapter(tuple[Link, ...])
-_PFS: Final = TypeAdapter(tuple[_Pf, ...])
-_ROUTES: Final = TypeAdapter(tuple[_Route, ...])
-_RDMA_DEVICES: Final = TypeAdapter(tuple[_RdmaDevice, ...])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RdmaDevice:
+    name: str = rule(name="ifname")
 
 
 def read_links(text: str, doing: str) -> tuple[Link, ...]:
     """Parse the interfaces of ``ip -json -details address show``; raise NodeError if it is something else."""
-    return _read(_LINKS, text, doing)
+    return _read(Link, text, doing)
 
 
 def read_vfs(text: str, doing: str) -> tuple[VfFacts, ...]:
     """Parse the VFs of ``ip -json -details link show dev PF``; raise NodeError if it is something else."""
-    return tuple(vf for pf in _read(_PFS, text, doing) for vf in pf.vfs)
+    return tuple(vf for pf in _read(_Pf, text, doing) for vf in pf.vfs)
 
 
 def read_routes(text: str, doing: str) -> frozenset[str]:
     """Parse the routes' interfaces of ``ip -json route show``; raise NodeError if it is something else."""
-    return frozenset(hop.dev for route in _read(_ROUTES, text, doing) for hop in (route, *route.next_hops))
+    return frozenset(hop.dev for route in _read(_Route, text, doing) for hop in (route, *route.next_hops))
 
 
 def read_rdma_devices(text: str, doing: str) -> frozenset[str]:
     """Parse the names of ``rdma -json dev show``; raise NodeError if it is something else."""
-    return frozenset(device.name for device in _read(_RDMA_DEVICES, text, doing))
+    return frozenset(device.name for device in _read(_RdmaDevice, text, doing))
 
 
-def _read(adapter: TypeAdapter[_T], text: str, doing: str) -> _T:
+def _read(cls: type[_T], text: str, doing: str) -> tuple[_T, ...]:
     try:
+        printed = parse_json(text or "[]", max_bytes=_LONGEST)
+        if not isinstance(printed, list):
+            raise JsonError("expected a list")
         # iproute2 prints an empty object in place of each one that it was asked to leave out.
-        printed = [entry for entry in _OBJECTS.validate_json(text or "[]") if entry]
-        return adapter.validate_python(printed)
-    except ValidationError as error:
-        first = first_error(error, with_input=False)
+        entries = ((at, _named(entry)) for at, entry in enumerate(printed) if entry != {})
+        return tuple(read(cls, entry, path=f"[{at}]", ignore_unknown=True) for at, entry in entries)
+    except ValueError as error:
         hint = "is iproute2 older than 5.0, or a stand-in?"
-        raise NodeError(f"{doing}: what iproute2 printed cannot be read: {first}", hint=hint) from error
+        raise NodeError(f"{doing}: what iproute2 printed cannot be read: {error}", hint=hint) from error
+
+
+def _named(entry: Any) -> Any:
+    """Return what was printed, with the other end of an address under the name that records have for it."""
+    found = entry.get("addr_info") if isinstance(entry, dict) else None
+    if not isinstance(found, list):
+        return entry
+    addresses = [item | {"peer": item.get("address")} if isinstance(item, dict) else item for item in found]
+    return entry | {"addr_info": addresses}

@@ -8,14 +8,14 @@ interface is where it belongs.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.files.durable_files import (
     entries,
@@ -26,7 +26,8 @@ from driver.adapters.files.durable_files import (
     replace_file,
     sync_folder,
 )
-from driver.api.validation.wording import first_error
+from driver.api.strict import read, write
+from driver.bounded_json import parse_json
 from driver.errors import NodeError
 from driver.plan.effects import LendInterface
 from kubeletplugin.network.netdev.link_facts import Address, Link
@@ -41,11 +42,8 @@ _POD_UID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 
 
-class _Written(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FormerLink(_Written):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerLink:
     """An interface as it was on the host.
 
     Attributes:
@@ -86,7 +84,8 @@ class FormerLink(_Written):
         )
 
 
-class Loan(_Written):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loan:
     """Written before anything is moved, and removed after all is back.
 
     Attributes:
@@ -107,7 +106,8 @@ class Loan(_Written):
         return (self.device, self.inode)
 
 
-class InPod(_Written):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPod:
     """The interface as the pod has it.
 
     Attributes:
@@ -121,7 +121,8 @@ class InPod(_Written):
     addresses: tuple[str, ...]
 
 
-class Record(_Written):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
     """A file of the lender's state.
 
     Attributes:
@@ -235,22 +236,21 @@ class Records:
             except (FileNotFoundError, NotADirectoryError):
                 return None
         try:
-            return Record.model_validate_json(content)
-        except ValidationError as error:
+            return read(Record, parse_json(content, max_bytes=_LIMIT))
+        except ValueError as error:
             if (version := newer_version(content, _VERSION)) is not None:
                 raise NodeError(
                     f"the record {path} of a lent interface has version {version}, and this Rootport knows version "
                     f"{_VERSION}",
                     hint="install the Rootport that wrote it, or a later one; or reboot the node, which ends all loans",
                 ) from None
-            first = first_error(error, with_input=False)
             hint = "move the interface back by hand, then remove that file"
-            raise NodeError(f"the record {path} of a lent interface cannot be read: {first}", hint=hint) from error
+            raise NodeError(f"the record {path} of a lent interface cannot be read: {error}", hint=hint) from error
 
     def _write(self, path: Path, record: Record) -> None:
         with os_errors_as_node_errors(f"{record.label}: {path} cannot be written"):
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_file(path, record.model_dump_json().encode(), mode=0o600)
+            replace_file(path, json.dumps(write(record)).encode(), mode=0o600)
             sync_folder(path.parent)
 
 

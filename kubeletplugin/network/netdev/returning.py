@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Final
 
 from driver.errors import NodeError
@@ -60,7 +61,7 @@ class Returning:
                 self._bring_rdma(record, record.effect.rdma_device, host, pod)
             if loan.link is not None:
                 self._bring_link(record, loan, loan.link, host, pod)
-        record = record.model_copy(update={"loan": None, "in_pod": None})
+        record = replace(record, loan=None, in_pod=None)
         self._records.write(record)
         return record
 

@@ -6,13 +6,13 @@ wherever the VF's own interface is, so that a pod cannot change them.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from driver.adapters.files.durable_files import (
     os_errors_as_node_errors,
@@ -22,6 +22,8 @@ from driver.adapters.files.durable_files import (
     sync_folder,
 )
 from driver.adapters.host import HostRoot
+from driver.api.strict import read, write
+from driver.bounded_json import parse_json
 from driver.errors import NodeError
 from driver.plan.effects import ConfigureVf, VfSettings
 from kubeletplugin.network.netdev.interfaces import sysfs_names
@@ -42,7 +44,8 @@ _FUNCTION: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,62}")
 _GUID: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}")
 
 
-class _Former(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Former:
     """What is written down: the effect, and the former settings.
 
     Attributes:
@@ -52,8 +55,6 @@ class _Former(BaseModel):
         vlan_protocol: Of the VLAN tag, where it is not 802.1Q.
         node_guid: As it was: a claim sets both GUIDs to one value.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1] = 1
     effect: ConfigureVf
@@ -159,8 +160,8 @@ class VfConfigurer:
             except FileNotFoundError:
                 return None
         try:
-            return _Former.model_validate_json(content)
-        except ValidationError as error:
+            return read(_Former, parse_json(content, max_bytes=_LIMIT))
+        except ValueError as error:
             if (version := newer_version(content, _VERSION)) is not None:
                 raise NodeError(
                     f"{_label(effect)}: {path} has version {version}, and this Rootport knows version {_VERSION}",
@@ -173,7 +174,7 @@ class VfConfigurer:
         path = self._path(former.effect)
         with os_errors_as_node_errors(f"{_label(former.effect)}: {path} cannot be written"):
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_file(path, former.model_dump_json().encode(), mode=0o600)
+            replace_file(path, json.dumps(write(former)).encode(), mode=0o600)
             sync_folder(self._folder)
 
     def _forget(self, effect: ConfigureVf) -> None:

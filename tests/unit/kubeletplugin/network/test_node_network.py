@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_what_is_lent_is_known_by_name_from_before_it_moves_until_it_is_back(nod
     assert network.lent() == {VF}
     assert network.lent_names() == {VF: LentNames(interface="ens1v0", rdma_device="mlx5_10")}
     assert network.of_claim("claim") == {}
-    records.write(record.model_copy(update={"in_pod": InPod(name="net1", mac="02:00:00:00:00:01", addresses=())}))
+    records.write(replace(record, in_pod=InPod(name="net1", mac="02:00:00:00:00:01", addresses=())))
     (told,) = network.of_claim("claim").values()
     assert (told.name, told.mac, told.addresses) == ("net1", "02:00:00:00:00:01", ())
     assert network.of_claim("another") == {}
