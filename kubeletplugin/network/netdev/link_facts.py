@@ -240,7 +240,8 @@ def read_vfs(text: str, doing: str) -> tuple[VfFacts, ...]:
 
 def read_routes(text: str, doing: str) -> frozenset[str]:
     """Parse the routes' interfaces of ``ip -json route show``; raise NodeError if it is something else."""
-    return frozenset(hop.dev for route in _read(_Route, text, doing) for hop in (route, *route.next_hops))
+    routes = _read(_Route, text, doing)
+    return frozenset(route.dev for route in routes) | {hop.dev for route in routes for hop in route.next_hops}
 
 
 def read_rdma_devices(text: str, doing: str) -> frozenset[str]:
