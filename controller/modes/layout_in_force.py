@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import ApiServerError
 from driver.modes.rule import Choice, Layout, choose
 
 __all__ = ["LayoutInForce"]
@@ -19,7 +20,7 @@ class LayoutInForce:
     """The layout by the rule of :mod:`driver.modes.rule`. Safe for several threads.
 
     Args:
-        api: The API server; its version is asked for once, and again after :meth:`forget`.
+        api: The API server; its version is asked for once where it decides, and again after :meth:`forget`.
         has_counters: Returns whether it keeps counters; may raise ApiServerError.
         nodes: Returns how many Nodes there are.
         override: The layout that the administrator has set; None for none.
@@ -39,6 +40,7 @@ class LayoutInForce:
         self._override = override
         self._lock = threading.Lock()
         self._minor: int | None = None
+        self._is_minor_fresh = False
         self._choice: Choice | None = None
         self._changed = False
 
@@ -50,11 +52,9 @@ class LayoutInForce:
             ApiServerError: The API server does not answer.
         """
         with self._lock:
-            if self._minor is None:
-                self._minor = self._api.server_minor()
             former = self._choice
             self._choice = choose(
-                minor=self._minor,
+                minor=self._server_minor,
                 has_counters=self._has_counters(),
                 nodes=self._nodes(),
                 former=former.layout if former else None,
@@ -75,9 +75,9 @@ class LayoutInForce:
 
     @property
     def last(self) -> Layout:
-        """The layout when it was last asked for: without a call to the API server."""
-        with self._lock:
-            return self._choice.layout if self._choice else Layout.FULL
+        """The layout when it was last asked for: without a call to the API server, or a wait for one."""
+        choice = self._choice
+        return choice.layout if choice else Layout.FULL
 
     def take_change(self) -> bool:
         """Return whether the choice is another one than at the last call, so that all nodes must be reconciled.
@@ -91,6 +91,21 @@ class LayoutInForce:
         return changed
 
     def forget(self) -> None:
-        """Forget the API server's version: it may have been upgraded since."""
+        """Ask for the API server's version again: it may have been upgraded since."""
         with self._lock:
-            self._minor = None
+            self._is_minor_fresh = False
+
+    def _server_minor(self) -> int:
+        """Return the minor version; the last one that is known where the API server does not answer."""
+        known = self._minor
+        if known is not None and self._is_minor_fresh:
+            return known
+        try:
+            self._minor = minor = self._api.server_minor()
+        except ApiServerError as error:
+            if known is None:
+                raise
+            _LOG.warning("the API server's version cannot be read: the last one holds", extra={"error": str(error)})
+            return known
+        self._is_minor_fresh = True
+        return minor

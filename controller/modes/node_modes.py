@@ -43,6 +43,7 @@ class NodePlan:
         again_s: Seconds until the node must be reconciled again; None if that is not needed.
         published: What is published once the plan is carried out.
         in_use: The devices that claims have.
+        withdrawn: Devices that have left without having been closed, so that nothing is known of them yet.
     """
 
     choice: Choice | None = None
@@ -51,6 +52,7 @@ class NodePlan:
     again_s: float | None = None
     published: Published = NOTHING
     in_use: frozenset[str] = frozenset()
+    withdrawn: frozenset[DeviceName] = _NONE
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class _Memory:
         use: What decided about that: :func:`decisive_use`.
         closed_since: Since when the devices with the taint are known to have it, in monotonic seconds.
         dropped_at: When modes that nobody needed were last taken away, in monotonic seconds.
+        withdrawn_since: Since when devices are withdrawn that were not closed before, in monotonic seconds.
+        is_new: Whether this process has not planned anything for the node yet.
         is_short: Whether fewer free GPUs than there should be are published in all modes: any that gets free counts.
     """
 
@@ -69,6 +73,8 @@ class _Memory:
     use: frozenset[str] = frozenset()
     closed_since: dict[DeviceName, float] = field(default_factory=dict)
     dropped_at: float | None = None
+    withdrawn_since: dict[DeviceName, float] = field(default_factory=dict)
+    is_new: bool = True
     is_short: bool = False
 
 
@@ -82,7 +88,8 @@ class NodeModes:
         in_use: Returns the names of a node's devices that claims have, as far as the watch shows.
         policies: Returns the GPU policies in force.
         has_taints: Returns whether the API server keeps taints; may raise ApiServerError. Without them no device can be
-            closed: no mode follows demand, and what the policies or the layout take away leaves at once.
+            closed: no mode follows demand, and what the policies or the layout take away leaves at once, together with
+            all that excludes it, which opens once that is known to be free.
         mig_gpus_ahead: As of :func:`driver.modes.wanted.wanted`.
         closed_s: How long a device stays closed before claims are listed.
         clock: Monotonic seconds.
@@ -134,8 +141,14 @@ class NodeModes:
         in_use = frozenset(self._in_use(node))
         memory.use = decisive_use(choice.layout, published, in_use)
         states = self._states(inventory, health, published, in_use)
-        steps, drop_s = self._steps(choice.layout, states, memory, self._free(node, memory, published.closed))
-        leave_s = self._leave_s(node, memory, [name for item in steps for name in item.leaving])
+        if memory.is_new and stored and not self._has_taints():
+            # Of what is not there, this process's predecessor may have withdrawn something a moment ago.
+            missing = [name for state in states if not state.opened | state.closed for name in state.modes.possible]
+            memory.withdrawn_since = dict.fromkeys(missing, self._clock())
+        memory.is_new = False
+        known_free = self._free(node, memory, published.closed)
+        steps, drop_s, withdrawn = self._steps(choice.layout, states, memory, known_free)
+        leave_s = self._leave_s(node, memory, {name for item in steps for name in item.leaving} | withdrawn)
         closed = frozenset(name for item in steps for name in item.closed)
         opened = frozenset(name for item in steps for name in item.published) - closed
         return NodePlan(
@@ -149,6 +162,7 @@ class NodeModes:
             again_s=_first(drop_s, leave_s),
             published=NOTHING | Published(opened=opened, closed=closed),
             in_use=in_use,
+            withdrawn=withdrawn,
         )
 
     def carried_out(self, node: str, plan: NodePlan) -> float | None:
@@ -160,7 +174,8 @@ class NodeModes:
         memory.use = decisive_use(plan.choice.layout, plan.published, plan.in_use)
         now = self._clock()
         memory.closed_since = {name: memory.closed_since.get(name, now) for name in plan.closed}
-        if not plan.closed:
+        memory.withdrawn_since = {name: memory.withdrawn_since.get(name, now) for name in plan.withdrawn}
+        if not plan.closed and not plan.withdrawn:
             self._lists.forget(node)
         # What changed while the slices were written was compared with what they were before.
         return 0.0 if frozenset(self._in_use(node)) != plan.in_use else plan.again_s
@@ -208,22 +223,31 @@ class NodeModes:
         return states
 
     def _free(self, node: str, memory: _Memory, closed: frozenset[DeviceName]) -> set[DeviceName]:
-        """Return the closed devices that no claim had when claims were listed, long enough after they were closed."""
+        """Return the devices that no claim had when claims were listed, long enough after they were closed.
+
+        Those that were withdrawn without that are forgotten once the same is known of them.
+        """
         now, listed = self._clock(), self._lists.of(node)
         # What this process has not closed itself is closed from the moment when it first saw that.
         memory.closed_since = {name: memory.closed_since.get(name, now) for name in closed}
         if listed is None:
             return set()
-        return {
-            name
-            for name, since in memory.closed_since.items()
-            if since + self._closed_s <= listed.began_at and name not in listed.used
-        }
+
+        def free(since_by_name: Mapping[DeviceName, float]) -> set[DeviceName]:
+            return {
+                name
+                for name, since in since_by_name.items()
+                if since + self._closed_s <= listed.began_at and name not in listed.used
+            }
+
+        verified = free(memory.withdrawn_since)
+        memory.withdrawn_since = {name: since for name, since in memory.withdrawn_since.items() if name not in verified}
+        return free(memory.closed_since)
 
     def _steps(
         self, layout: Layout, states: Sequence[GpuState], memory: _Memory, known_free: Collection[DeviceName]
-    ) -> tuple[list[GpuStep], float | None]:
-        """Return the step of each GPU, and seconds until modes that nobody needs may be taken away, if any are."""
+    ) -> tuple[list[GpuStep], float | None, frozenset[DeviceName]]:
+        """Return each GPU's step, seconds until modes that nobody needs may leave, if any, and what is withdrawn."""
         now = self._clock()
         wait_s = 0.0 if memory.dropped_at is None else max(memory.dropped_at + _DROP_EVERY_S - now, 0.0)
         may_drop = layout is not Layout.LEAN or not wait_s
@@ -232,9 +256,17 @@ class NodeModes:
             return wanted(layout, states, mig_gpus_ahead=self._mig_gpus_ahead, may_drop=may_drop)
 
         aims = aim(may_drop=may_drop)
-        if not self._has_taints():
-            states = [_closed_at_once(state, aims[state.modes.gpu]) for state in states]
+        withdrawn = _NONE
+        if memory.withdrawn_since or not self._has_taints():
+            with_counters = layout is not Layout.ONE
+            found = [
+                _withdrawal(state, aims[state.modes.gpu], memory.withdrawn_since.keys(), with_counters=with_counters)
+                for state in states
+            ]
+            aims = {state.modes.gpu: item.wanted for state, item in zip(states, found, strict=True)}
+            states = [item.gpu for item in found]
             known_free = {name for state in states for name in state.closed}
+            withdrawn = frozenset(name for item in found for name in item.withdrawn)
         steps = [
             step(state, aims[state.modes.gpu], free=known_free, with_counters=layout is not Layout.ONE)
             for state in states
@@ -245,12 +277,13 @@ class NodeModes:
         can = sum(len(state.modes.offered) > 1 for state in states)
         ahead = sum(state.is_healthy and _is_in_all_modes(state, item) for state, item in free)
         memory.is_short = layout is Layout.LEAN and ahead < min(self._mig_gpus_ahead, can)
-        return steps, wait_s if not may_drop and aim(may_drop=True) != aims else None
+        return steps, wait_s if not may_drop and aim(may_drop=True) != aims else None, withdrawn
 
-    def _leave_s(self, node: str, memory: _Memory, leaving: Sequence[DeviceName]) -> float | None:
+    def _leave_s(self, node: str, memory: _Memory, leaving: Collection[DeviceName]) -> float | None:
         """Return seconds until claims must be listed for devices to leave; ask for it where that is now."""
         now = self._clock()
-        waits = [memory.closed_since.get(name, now) + self._closed_s - now for name in leaving]
+        since = memory.closed_since | memory.withdrawn_since
+        waits = [since.get(name, now) + self._closed_s - now for name in leaving]
         if any(wait <= 0.0 for wait in waits):
             self._lists.ask(node)  # which enqueues the node
         return min((wait for wait in waits if wait > 0.0), default=None)
@@ -261,9 +294,40 @@ def _is_in_all_modes(gpu: GpuState, now: GpuStep) -> bool:
     return len(gpu.modes.offered) > 1 and opened.issuperset(gpu.modes.offered)
 
 
-def _closed_at_once(gpu: GpuState, aim: frozenset[DeviceName]) -> GpuState:
-    published = gpu.opened | gpu.closed
-    return replace(gpu, opened=published & aim, closed=published - aim)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Withdrawal:
+    """What of a GPU leaves where no taint can close it first.
+
+    Attributes:
+        gpu: The GPU, with what leaves as if it had been closed and were free.
+        wanted: What may be published beside what has left.
+        withdrawn: What has left, or does so now, and may still be allocated by a scheduler that has not noticed.
+    """
+
+    gpu: GpuState
+    wanted: frozenset[DeviceName]
+    withdrawn: frozenset[DeviceName]
+
+
+def _withdrawal(
+    gpu: GpuState, wanted: frozenset[DeviceName], before: Collection[DeviceName], *, with_counters: bool
+) -> _Withdrawal:
+    """Withdraw what is not wanted, and what excludes that, until it is known that no claim has got it.
+
+    Counters do not charge what has left. So where there are any, nothing leaves but what the policies take away.
+    """
+    published, possible = gpu.opened | gpu.closed, gpu.modes.possible
+    if with_counters:
+        wanted |= published & set(gpu.modes.names)
+    unsure = {name for name in before if name in possible} | (published - wanted)
+    unsure -= gpu.in_use  # it stays
+    if unsure:
+        wanted = frozenset(name for name in wanted if gpu.modes.fit({*unsure, name}))
+    return _Withdrawal(
+        gpu=replace(gpu, opened=published & wanted, closed=published - wanted),
+        wanted=wanted,
+        withdrawn=frozenset(unsure | (published - wanted)) - gpu.in_use - wanted,
+    )
 
 
 def _by_card(names: Collection[str]) -> dict[str | None, frozenset[DeviceName]]:

@@ -60,6 +60,11 @@ class AcceptedLoss:
     sent: ResourceSliceSpec
     stored: ResourceSliceSpec
 
+    @property
+    def has_counters(self) -> bool:
+        """Whether counters are among what was dropped."""
+        return _counted(self.sent) != _counted(self.stored)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceDeletion:
@@ -189,6 +194,11 @@ def loss(write: SliceWrite, answer: JsonObject) -> AcceptedLoss | None:
     if has_content(stored, write.spec) or (got := read(stored)) is None:
         return None
     return AcceptedLoss(sent=write.spec, stored=got)
+
+
+def _counted(spec: ResourceSliceSpec) -> tuple[set[str], set[str]]:
+    """Return which sets of counters there are, and which devices consume any."""
+    return {of.name for of in spec.shared_counters}, {item.name for item in spec.devices if item.consumes_counters}
 
 
 def _names(node: str, node_uid: str, count: int, stored: Iterable[str], other_names: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ devices, and the controller can only report that.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 from typing import Final
@@ -37,6 +38,7 @@ _PROBES: Final[dict[str, object]] = {
     _SHARES: True,
     _TAINTS: [{"key": f"{DRIVER_NAME}/dry-run", "effect": "NoSchedule"}],
 }
+_OF_CONSUMPTION: Final = re.compile(r"spec\.devices\[0\]\.consumesCounters\b[^:]*: ")
 _NO_TAINTS: Final = (
     "unhealthy devices and NICs without a link are given as well, and no GPU changes its mode for a claim: the API "
     "server drops the taints of devices; its feature gate DRADeviceTaints is off"
@@ -49,6 +51,8 @@ _NO_SHARES: Final = (
 
 class SliceFeatures:
     """Asks the API server once, and again after :meth:`forget`. Thread-safe.
+
+    Where it refuses the question, nothing is known: that is an error, since what it keeps decides about safety.
 
     Args:
         api: The API server.
@@ -64,7 +68,7 @@ class SliceFeatures:
         """Whether it keeps counters as Rootport uses them: consumed in one slice, shared in another (Kubernetes 1.35).
 
         Raises:
-            ApiServerError: It does not answer.
+            ApiServerError: It does not answer, or refuses the dry run.
         """
         return _COUNTERS in self._kept_fields()
 
@@ -73,7 +77,7 @@ class SliceFeatures:
         """Whether it keeps the field that makes a device shareable.
 
         Raises:
-            ApiServerError: It does not answer.
+            ApiServerError: It does not answer, or refuses the dry run.
         """
         return _SHARES in self._kept_fields()
 
@@ -82,7 +86,7 @@ class SliceFeatures:
         """Whether it keeps the taints of devices.
 
         Raises:
-            ApiServerError: It does not answer.
+            ApiServerError: It does not answer, or refuses the dry run.
         """
         return _TAINTS in self._kept_fields()
 
@@ -91,7 +95,7 @@ class SliceFeatures:
         """What users lose, apart from the devices that the layout leaves out without counters; for a person.
 
         Raises:
-            ApiServerError: It does not answer.
+            ApiServerError: It does not answer, or refuses the dry run.
         """
         kept = self._kept_fields()
         return tuple(note for name, note in ((_SHARES, _NO_SHARES), (_TAINTS, _NO_TAINTS)) if name not in kept)
@@ -117,8 +121,12 @@ class SliceFeatures:
     def _is_kept(self, name: str) -> bool:
         try:
             answer = self._api.create(RESOURCE_SLICES, _slice(name), dry_run=True)
-        except InvalidError:
-            return False  # Kubernetes 1.34 wants counters and their consumers in one slice
+        except InvalidError as error:
+            # Kubernetes 1.34 wants counters and their consumers in one slice. Any other refusal, such as that of a
+            # ValidatingAdmissionPolicy, does not say what the API server keeps.
+            if name == _COUNTERS and error.causes and all(_OF_CONSUMPTION.match(cause) for cause in error.causes):
+                return False
+            raise
         return name in answer["spec"]["devices"][0]
 
 

@@ -15,7 +15,7 @@ from controller.slices.decision import Action, NodeFacts, decide
 from controller.slices.features import SliceFeatures
 from controller.slices.published_condition import SILENT, PublishedCondition
 from controller.slices.taints import foreign_taints
-from controller.slices.writer import NameTakenError, SliceWriter
+from controller.slices.writer import CountersLostError, NameTakenError, SliceWriter
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, InvalidError, NotFoundError
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
@@ -155,6 +155,9 @@ class SliceReconciler:
         except (InvalidError, ForbiddenError) as error:
             self._condition.put(reported, ok=False, reason="SlicesRefused", message=str(error))
             raise
+        except CountersLostError:
+            self._features.forget()  # so that the next attempt lays the node out without counters
+            raise
         except NameTakenError as error:
             self._condition.put(reported, ok=False, reason="NameTaken", message=str(error))
             raise
@@ -171,12 +174,14 @@ class SliceReconciler:
         if isinstance(inventory, Unreadable):
             return inventory
         plan = self._modes.plan(inventory, health, stored)
+        # What the plan goes by: asked again, the API server might give another answer.
+        has_counters = self._features.has_counters if plan.choice is None else plan.choice.has_counters
         try:
             slices = resource_slices(
                 inventory,
                 policies=self._policies(),
                 nic_policies=self._nic_policies(),
-                has_counters=self._features.has_counters,
+                has_counters=has_counters,
                 has_shares=self._features.has_shares,
                 only=plan.only,
                 closed=plan.closed,

@@ -30,11 +30,17 @@ from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
 from driver.api.resource_v1 import ResourceSlice
 from driver.layout.names import slice_name
 
-__all__ = ["NameTakenError", "SliceWriter"]
+__all__ = ["CountersLostError", "NameTakenError", "SliceWriter"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_TAKEN: Final = 4096
 _END_BYTES: Final = 5
+
+
+class CountersLostError(ApiServerError):
+    """The API server dropped counters that keep devices of one GPU apart: this must not stay as it is."""
+
+    retry_helps = True
 
 
 class NameTakenError(ApiServerError):
@@ -70,6 +76,7 @@ class SliceWriter:
             node_uid: The Node's UID.
 
         Raises:
+            CountersLostError: A write lost its counters; those after it are not done.
             NameTakenError: A foreign object has a name; the next attempt uses another name.
             ApiServerError: A write was refused or could not be done; those before it are done.
         """
@@ -174,6 +181,13 @@ class SliceWriter:
         if lost is None:
             self._losses.pop(write.name, None)
             return
+        if lost.has_counters:
+            self._losses.pop(write.name, None)
+            raise CountersLostError(
+                f"the API server dropped the counters of ResourceSlice {write.name}",
+                hint="turn on its feature gate DRAPartitionableDevices, in all its replicas; until then each GPU is "
+                "published in one mode",
+            )
         self._losses[write.name] = lost
         _LOG.warning(
             "the API server dropped fields of a slice: a feature gate that Rootport uses is off there",

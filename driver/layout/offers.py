@@ -63,6 +63,16 @@ class GpuOffer:
     def __bool__(self) -> bool:
         return bool(self.is_whole or self.ratio or self.partitions)
 
+    @property
+    def names(self) -> frozenset[DeviceName]:
+        """The names of all its devices."""
+        names = {partition.name for partition in self.partitions}
+        if self.is_whole:
+            names.add(self.gpu.name)
+        if self.ratio is not None:
+            names.add(self.ratio.name)
+        return frozenset(names)
+
     def only(self, names: Collection[DeviceName]) -> GpuOffer:
         """Return the offer with these devices alone, and with the counters that they need among themselves."""
         is_whole = self.is_whole and self.gpu.name in names

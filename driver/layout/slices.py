@@ -81,7 +81,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them none is
-            published, and ``only`` should name devices that can all be in use at once.
+            published, and the devices of ``only`` that are not closed must be such that all can be in use at once.
         has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
             pool of VFs would be given once, so they are published by name.
         only: By the GPU's name, the devices of it that are published, of all that its hardware can be given as, whether
@@ -95,8 +95,11 @@ def resource_slices(  # noqa: PLR0913 - all by name
     Raises:
         InputError: The node's name is not one that Kubernetes allows, two devices have one PCI address, or the node
             would have more devices or counters in its slices than any machine.
+        ValueError: Open devices of a GPU exclude each other, and there are no counters to keep them apart.
     """
     _check(inventory)
+    if not has_counters:
+        _check_apart(inventory, policies, only, frozenset(closed))
     nic_rules = _nic_rules(inventory, nic_policies, has_shares=has_shares)
     gpus, nics, identities = without_identities(
         inventory.gpus, (on_rail_by(policy, nic) for nic, policy in zip(inventory.nics, nic_rules, strict=True))
@@ -146,6 +149,21 @@ def _check(inventory: Inventory) -> None:
     twice = [address for address, times in Counter(d.address for d in inventory.devices()).items() if times > 1]
     if twice:
         raise InputError(f"node {inventory.node} has two devices with the PCI address {min(twice)}")
+
+
+def _check_apart(
+    inventory: Inventory,
+    policies: GpuPolicies,
+    only: Mapping[DeviceName, frozenset[DeviceName]],
+    closed: frozenset[DeviceName],
+) -> None:
+    for gpu, policy in zip(inventory.gpus, _rules(inventory, policies), strict=True):
+        if not gpu.device_nodes_known and names_device_nodes(inventory):
+            continue
+        names = only.get(gpu.name)
+        offer = gpu_offer(gpu, policy.modes) if names is None else all_modes(gpu).only(names)
+        if offer.counters is not None and all_modes(gpu).only(offer.names - closed).counters is not None:
+            raise ValueError(f"devices of {gpu.name} that exclude each other would be published without counters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ grows with the bytes of the slices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -45,20 +46,27 @@ class Choice:
         layout: The layout.
         reason: Why, in one CamelCase word.
         message: Why, for a person.
+        has_counters: Whether the API server keeps counters: what is published by this choice has to go by that.
     """
 
     layout: Layout
     reason: str
     message: str
+    has_counters: bool = True
 
 
 def choose(
-    *, minor: int, has_counters: bool, nodes: int, former: Layout | None = None, override: Layout | None = None
+    *,
+    minor: Callable[[], int],
+    has_counters: bool,
+    nodes: int,
+    former: Layout | None = None,
+    override: Layout | None = None,
 ) -> Choice:
     """Choose the layout.
 
     Args:
-        minor: The API server's minor version: 37 of Kubernetes 1.37.
+        minor: Returns the API server's minor version: 37 of Kubernetes 1.37. Called only where that decides.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices).
         nodes: How many Nodes the cluster has.
         former: The layout until now; None at the start.
@@ -71,6 +79,7 @@ def choose(
             reason=_DROPPED,
             message="the API server drops the counters that would keep the modes of a GPU apart; its feature gate "
             f"DRAPartitionableDevices is off{ignored}",
+            has_counters=False,
         )
     if override is not None:
         return Choice(layout=override, reason="Configured", message=f"--gpu-layout is {override}")
@@ -80,7 +89,7 @@ def choose(
             layout=Layout.FULL, reason="SmallCluster", message=f"the cluster has at most {MOST_NODES_FULL} Nodes"
         )
     size = f"the cluster has, or had, more than {MOST_NODES_FULL} Nodes"
-    if minor >= _FIRST_LEAN:
+    if minor() >= _FIRST_LEAN:
         return Choice(
             layout=Layout.LEAN,
             reason="LargeCluster",

@@ -53,7 +53,7 @@ HALF: Final = 4
 MOST_PODS: Final = 80
 CPU_A_ROUND_S: Final = 3.0
 IS_OLD: Final = KUBERNETES_MINOR < 37  # what has counters costs it the square of the nodes
-DEFAULT: Final = choose(minor=KUBERNETES_MINOR, has_counters=True, nodes=SIZES[0]).layout
+DEFAULT: Final = choose(minor=lambda: KUBERNETES_MINOR, has_counters=True, nodes=SIZES[0]).layout
 LIMIT: Final = 2.0 if IS_OLD else 3.0
 NO_LIMIT: Final = float("inf")
 GROWTH_LIMIT: Final = 3.3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from controller.modes.layout_in_force import LayoutInForce
@@ -63,8 +65,8 @@ def test_a_change_is_noticed_once(scripted: ScriptedServer, scripted_api: Kubern
 
 
 def test_the_administrator_overrules_it(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
-    scripted.answers.append(version("37"))
     assert Cluster(scripted_api, Layout.ONE).layout.now.layout is Layout.ONE
+    assert scripted.requests == []
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,43 @@ def test_without_a_version_there_is_no_layout(
 ) -> None:
     scripted.answers += [answer, version("37")]
     cluster = Cluster(scripted_api)
+    cluster.nodes = 17
     with pytest.raises(ApiServerError):
         _ = cluster.layout.now
-    assert cluster.layout.now.layout is Layout.FULL  # asked again
+    assert cluster.layout.now.layout is Layout.LEAN  # asked again
+
+
+def test_the_last_version_holds_while_the_next_cannot_be_read(
+    scripted: ScriptedServer, scripted_api: KubernetesApi
+) -> None:
+    scripted.answers += [version("36"), Answer({}, status=500), version("37")]
+    cluster = Cluster(scripted_api)
+    cluster.nodes = 100
+    assert cluster.layout.now.layout is Layout.ONE
+    cluster.layout.forget()
+    assert cluster.layout.now.layout is Layout.ONE
+    assert cluster.layout.now.layout is Layout.LEAN
+
+
+def test_the_version_is_read_only_where_it_decides(scripted: ScriptedServer, scripted_api: KubernetesApi) -> None:
+    assert Cluster(scripted_api).layout.now.layout is Layout.FULL
+    large = Cluster(scripted_api)
+    large.nodes, large.has_counters = 100, False
+    assert (large.layout.now.layout, large.layout.now.has_counters) == (Layout.ONE, False)
+    assert scripted.requests == []
+
+
+def test_the_last_layout_is_there_while_the_next_is_found_out(
+    scripted: ScriptedServer, scripted_api: KubernetesApi
+) -> None:
+    seen = []
+
+    def has_counters() -> bool:
+        with ThreadPoolExecutor(1) as other:
+            seen.append(other.submit(lambda: layout.last).result(timeout=10))
+        return True
+
+    layout = LayoutInForce(scripted_api, has_counters=has_counters, nodes=lambda: 1)
+    assert layout.now.layout is Layout.FULL
+    assert seen == [Layout.FULL]
+    assert scripted.requests == []

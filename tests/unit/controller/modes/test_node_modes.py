@@ -355,12 +355,113 @@ def test_without_taints_no_mode_follows_demand_and_a_policy_holds_at_once() -> N
     world.reconcile()
     assert world.opened == {GPU}
     world.offer("mig")
-    world.reconcile()
+    assert world.reconcile() == 30.0
+    assert not world.opened
+    world.passes(30.0)
     assert world.opened == SMALL
     world.in_use = {PARTITION}
     world.offer("gpu")
     world.reconcile()
     assert world.opened == {PARTITION}
+
+
+class TestWithoutTaints:
+    """Nothing can be closed: what is taken away leaves, and what excludes it opens once it is known to be free."""
+
+    @pytest.mark.parametrize("layout", Layout)
+    def test_the_other_mode_comes_after_the_wait_and_a_list(self, layout: Layout) -> None:
+        world = World(layout, modes=("gpu",))
+        world.has_taints = False
+        world.reconcile()
+        assert world.opened == {GPU}
+        world.offer("mig")
+        assert world.reconcile() == 30.0
+        assert not world.opened
+        assert world.passes(29.0) == 1.0
+        assert not world.opened
+        world.unseen = {GPU}  # it was allocated just before it left
+        for _ in range(2):
+            world.passes(10.0)
+            assert not world.opened
+        world.in_use, world.unseen = {GPU}, set()
+        assert world.modes.claims_changed("node-a")
+        world.reconcile()
+        assert GPU in world.opened
+        assert world.opened == {GPU} or any(wire["spec"].get("sharedCounters") for wire in world.stored)
+        world.in_use = set()
+        world.reconcile()
+        assert not world.opened
+        world.passes(30.0)
+        assert world.opened
+        assert all(name.startswith("mig-") for name in world.opened)
+
+    def test_from_all_modes_to_one(self) -> None:
+        world = World(Layout.FULL)
+        world.has_taints = False
+        world.reconcile()
+        assert world.opened > {GPU, RATIO, PARTITION}
+        world.layout.last = Layout.ONE
+        assert world.reconcile() == 30.0
+        assert not world.opened
+        world.passes(29.0)
+        assert not world.opened
+        world.passes(1.0)
+        assert world.opened == {GPU}
+
+    def test_another_gpu_is_left_alone(self) -> None:
+        world = World(Layout.ONE, "10", "11", modes=("gpu",))
+        world.has_taints = False
+        world.reconcile()
+        world.in_use = {"gpu-0000-11-00-0"}
+        world.offer("mig")
+        world.reconcile()
+        assert world.opened == {"gpu-0000-11-00-0"}
+
+    def test_a_mode_that_is_offered_again_at_once_comes_back_at_once(self) -> None:
+        world = World(Layout.ONE, modes=("gpu",))
+        world.has_taints = False
+        for modes in ("mig", "gpu"):
+            world.reconcile()
+            world.offer(modes)  # type: ignore[arg-type]
+        world.reconcile()
+        assert world.opened == {GPU}
+
+    @pytest.mark.parametrize("taints", [False, True])
+    def test_a_new_controller_or_taints_do_not_end_the_wait(self, *, taints: bool) -> None:
+        world = World(Layout.ONE, modes=("gpu",))
+        world.has_taints = False
+        world.reconcile()
+        world.offer("mig")
+        world.reconcile()
+        if taints:
+            world.has_taints = True
+        else:
+            world.restart()
+        world.time += 5.0
+        world.reconcile()
+        assert not world.opened
+        world.passes(29.0 if taints else 30.0)
+        assert world.opened == SMALL
+
+    def test_a_controller_that_starts_waits_only_where_nothing_is_published(self) -> None:
+        world = World(Layout.FULL)
+        world.has_taints = False
+        assert world.reconcile() is None
+        before = world.opened
+        assert before
+        world.restart()
+        assert world.reconcile() is None
+        assert world.opened == before
+
+    def test_nothing_leaves_while_counters_charge_it(self) -> None:
+        world = World(Layout.FULL, "10", "11")
+        world.has_taints = False
+        world.reconcile()
+        before = world.opened
+        world.layout.last = Layout.LEAN
+        world.in_use = {PARTITION}
+        assert world.reconcile() is None
+        assert world.opened == before
 
 
 def test_a_gpu_without_device_nodes_has_no_plan() -> None:

@@ -210,11 +210,18 @@ def test_nodes_of_which_the_same_is_published_share_their_devices() -> None:
     assert of("node-1", 3) != of("node-2", 4)
 
 
-def test_where_the_api_server_keeps_no_counters_none_are_written_whatever_is_published() -> None:
+def test_where_the_api_server_keeps_no_counters_nothing_open_excludes_another() -> None:
     one = mig_gpu("0a")
     only = names("1g-10gb-0 1g-10gb-1")
     slices = resource_slices(node(one), only={one.name: only}, has_counters=False)
     assert {device.name for device in devices(slices)} == only
-    slices = resource_slices(node(one), only={one.name: only | {one.name}}, has_counters=False)
+    both = {one.name: only | {one.name}}
+    for closed in ((), (DeviceName("mig-0000-0a-00-0-1g-10gb-0"),)):
+        with pytest.raises(ValueError, match="gpu-0000-0a-00-0 that exclude each other"):
+            resource_slices(node(one), only=both, closed=closed, has_counters=False)
+    with pytest.raises(ValueError, match="without counters"):
+        resource_slices(node(one), has_counters=False)
+    slices = resource_slices(node(one), only=both, closed=(one.name,), has_counters=False)
+    assert {device.name for device in devices(slices)} == both[one.name]
     assert not any(device.consumes_counters for device in devices(slices))
     assert not any(item.spec.shared_counters for item in slices)

@@ -30,7 +30,7 @@ from driver.modes.rule import Choice, Layout, choose
 def test_version_and_size_choose_the_layout(
     minor: int, nodes: int, former: str | None, layout: str, reason: str
 ) -> None:
-    chosen = choose(minor=minor, has_counters=True, nodes=nodes, former=Layout(former) if former else None)
+    chosen = choose(minor=lambda: minor, has_counters=True, nodes=nodes, former=Layout(former) if former else None)
     assert (chosen.layout, chosen.reason) == (layout, reason)
 
 
@@ -38,13 +38,13 @@ def test_version_and_size_choose_the_layout(
 @pytest.mark.parametrize("nodes", [1, 1000])
 @pytest.mark.parametrize("minor", [36, 37])
 def test_an_administrator_overrules_it(override: Layout, nodes: int, minor: int) -> None:
-    chosen = choose(minor=minor, has_counters=True, nodes=nodes, override=override)
+    chosen = choose(minor=lambda: minor, has_counters=True, nodes=nodes, override=override)
     assert chosen == Choice(layout=override, reason="Configured", message=f"--gpu-layout is {override}")
 
 
 @pytest.mark.parametrize("override", [None, *Layout])
 @pytest.mark.parametrize("minor", [34, 36, 37])
 def test_without_counters_a_gpu_has_one_mode_whatever_is_wanted(override: Layout | None, minor: int) -> None:
-    chosen = choose(minor=minor, has_counters=False, nodes=1, override=override)
+    chosen = choose(minor=lambda: minor, has_counters=False, nodes=1, override=override)
     assert (chosen.layout, chosen.reason) == ("one", "CountersDropped")
     assert ("is ignored" in chosen.message) is (override in ("full", "lean"))

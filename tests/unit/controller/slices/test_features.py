@@ -1,0 +1,80 @@
+"""What the answers to a dry run say about the API server, and which of its refusals say nothing."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from controller.slices.features import SliceFeatures
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.resources import JsonObject, Resource
+
+# Kubernetes 1.34, pkg/apis/resource/validation
+IN_ANOTHER_SLICE = (
+    'spec.devices[0].consumesCounters[0].counterSet: Invalid value: "g0": must reference a counterSet defined in the '
+    "ResourceSlice sharedCounters"
+)
+
+
+class Server:
+    """Keeps the fields of a device, drops them, or refuses the slice with these causes."""
+
+    def __init__(self, **answers: bool | tuple[str, ...]) -> None:
+        self.answers = answers
+
+    def create(self, _resource: Resource, body: JsonObject, *, dry_run: bool) -> JsonObject:
+        assert dry_run
+        (device,) = body["spec"]["devices"]
+        (name,) = device.keys() - {"name"}
+        answer = self.answers.get(name, True)
+        if isinstance(answer, tuple):
+            raise InvalidError("refused", status=422, reason="Invalid", causes=answer)
+        return body if answer else body | {"spec": body["spec"] | {"devices": [{"name": device["name"]}]}}
+
+
+def features(server: Server) -> SliceFeatures:
+    return SliceFeatures(cast("KubernetesApi", server))
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (Server(), (True, True, True)),
+        (Server(consumesCounters=False), (False, True, True)),
+        (Server(consumesCounters=(IN_ANOTHER_SLICE,)), (False, True, True)),
+        (Server(taints=False), (True, True, False)),
+        (Server(allowMultipleAllocations=False), (True, False, True)),
+    ],
+)
+def test_what_is_dropped(server: Server, expected: tuple[bool, bool, bool]) -> None:
+    found = features(server)
+    assert (found.has_counters, found.has_shares, found.has_taints) == expected
+
+
+@pytest.mark.parametrize("name", ["consumesCounters", "allowMultipleAllocations", "taints"])
+@pytest.mark.parametrize(
+    "causes",
+    [
+        (),
+        ("failed expression: object.spec.nodeName != 'dry-run'",),
+        ("spec.nodeName: Invalid value: is not a node of ours",),
+        (IN_ANOTHER_SLICE, "failed expression: object.spec.nodeName != 'dry-run'"),
+    ],
+)
+def test_another_refusal_says_nothing(name: str, causes: tuple[str, ...]) -> None:
+    server = Server(**{name: causes})
+    found = features(server)
+    for _ in range(2):
+        with pytest.raises(InvalidError):
+            _ = found.has_counters
+    server.answers.clear()
+    assert found.has_counters
+    assert found.has_taints
+
+
+@pytest.mark.parametrize("name", ["allowMultipleAllocations", "taints"])
+def test_causes_about_counters_say_nothing_about_other_fields(name: str) -> None:
+    with pytest.raises(InvalidError):
+        _ = features(Server(**{name: (IN_ANOTHER_SLICE,)})).has_taints
