@@ -12,11 +12,13 @@ import logging
 import re
 import secrets
 import threading
+import time
+from collections.abc import Callable
 from typing import Final
 
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import InvalidError
+from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, InvalidError
 from driver.adapters.kubernetes.resources import RESOURCE_SLICES, JsonObject
 from driver.api.resource_v1 import API_VERSION
 from driver.layout.names import slice_name
@@ -38,6 +40,7 @@ _PROBES: Final[dict[str, object]] = {
     _SHARES: True,
     _TAINTS: [{"key": f"{DRIVER_NAME}/dry-run", "effect": "NoSchedule"}],
 }
+_REFUSED_S: Final = 10.0  # every node asks, and a policy that refuses goes on refusing
 _OF_CONSUMPTION: Final = re.compile(r"spec\.devices\[0\]\.consumesCounters\b[^:]*: ")
 _NO_TAINTS: Final = (
     "unhealthy devices and NICs without a link are given as well, and no GPU changes its mode for a claim: the API "
@@ -56,10 +59,13 @@ class SliceFeatures:
 
     Args:
         api: The API server.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: KubernetesApi, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
+        self._clock = clock
+        self._refused: tuple[float, ApiServerError] | None = None
         self._lock = threading.Lock()
         self._kept: frozenset[str] | None = None
 
@@ -103,12 +109,18 @@ class SliceFeatures:
     def forget(self) -> None:
         """Forget the answer: the API server may have been upgraded since."""
         with self._lock:
-            self._kept = None
+            self._kept = self._refused = None
 
     def _kept_fields(self) -> frozenset[str]:
         with self._lock:
             if self._kept is None:
-                self._kept = frozenset(name for name in _PROBES if self._is_kept(name))
+                if self._refused is not None and self._clock() < self._refused[0] + _REFUSED_S:
+                    raise self._refused[1].with_traceback(None)
+                try:
+                    self._kept = frozenset(name for name in _PROBES if self._is_kept(name))
+                except (ForbiddenError, InvalidError) as error:
+                    self._refused = self._clock(), error
+                    raise
                 if lost := _PROBES.keys() - self._kept:
                     _LOG.error(
                         "the API server drops fields that Rootport needs: turn on its feature gates %s, on the "

@@ -23,9 +23,12 @@ class Server:
 
     def __init__(self, **answers: bool | tuple[str, ...]) -> None:
         self.answers = answers
+        self.asked = 0
+        self.time = 1000.0
 
     def create(self, _resource: Resource, body: JsonObject, *, dry_run: bool) -> JsonObject:
         assert dry_run
+        self.asked += 1
         (device,) = body["spec"]["devices"]
         (name,) = device.keys() - {"name"}
         answer = self.answers.get(name, True)
@@ -35,7 +38,7 @@ class Server:
 
 
 def features(server: Server) -> SliceFeatures:
-    return SliceFeatures(cast("KubernetesApi", server))
+    return SliceFeatures(cast("KubernetesApi", server), clock=lambda: server.time)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,11 @@ def test_another_refusal_says_nothing(name: str, causes: tuple[str, ...]) -> Non
     for _ in range(2):
         with pytest.raises(InvalidError):
             _ = found.has_counters
+        asked = server.asked
+        with pytest.raises(InvalidError):  # remembered for a while
+            _ = found.has_counters
+        assert server.asked == asked
+        server.time += 10.0
     server.answers.clear()
     assert found.has_counters
     assert found.has_taints
