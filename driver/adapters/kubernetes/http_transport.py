@@ -169,11 +169,12 @@ class _Answer:
             self.close()  # where nobody read to the end
 
     def set_silence(self, seconds: float) -> None:
-        if self._socket is not None:
+        if self._socket is not None and not self._is_over:
             self._socket.settimeout(seconds)
 
     def shut_down(self) -> None:
-        if self._socket is not None:
+        # Once all was read, the connection is in the pool, or another request's.
+        if self._socket is not None and not self._is_over:
             self._socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
