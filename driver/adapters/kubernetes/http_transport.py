@@ -100,7 +100,7 @@ class HttpTransport:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 raise TlsError(str(error)) from error
-            raise TransportError(_said(error)) from error
+            raise TransportError(_text(error)) from error
         return connection
 
 
@@ -195,12 +195,12 @@ class _Answer:
 def _failure(error: Exception) -> TransportError:
     """Return the error for a request that was sent, or begun to be."""
     if isinstance(error, ConnectionError | HTTPException | ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return DroppedError(_said(error))
+        return DroppedError(_text(error))
     # With TLS 1.3 the server refuses a client's certificate only after the handshake.
     kind = TlsError if isinstance(error, ssl.SSLError) else TransportError
-    return kind(_said(error))
+    return kind(_text(error))
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return "timed out" if isinstance(error, TimeoutError) else text
