@@ -26,8 +26,8 @@ EVERY_S: Final = 10.0
 _REST: Final = 20
 """The pause is so many times as long as the list took, if that is more: a list of many claims costs the API server
 much."""
-_LONGEST_PAUSE_S: Final = 300.0
-"""Also where a list failed after a long time, which says little about the next one."""
+_LONGEST_PAUSE_S: Final = 120.0
+"""A GPU changes its mode only after a list, and a wish for that ends after five minutes."""
 
 _LOG: Final = logging.getLogger(__name__)
 _USED: Final = "used"
