@@ -197,6 +197,7 @@ class DemandRound:
                 if now is None
                 else self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
                 for name, chosen in of_gpus.items()
+                if now is None or name in by_name  # a wish may be older than the inventory
             }
         self._memory.sets = found
         return found

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from driver.api.gpu_policies import GpuPolicies
@@ -389,3 +391,20 @@ class TestKeeping:
         wishes, _ = world.wishes("p", "q", kept=own)
         assert list(wishes["n1"]) == [gpu.name]
         assert len(wishes["n1"][gpu.name] & names(gpu, "3g-40gb-0", "3g-40gb-4")) == 1
+
+
+def test_a_wish_for_a_gpu_that_is_gone_harms_no_other():
+    """When time runs out a wish is kept without another look, though the node's inventory may have changed."""
+    world = World(gpus=3)
+    for name in ("a", "b"):
+        world.wait(name, mig_request("7g.80gb"))
+    _, own = world.wishes("a", "b")
+    (gone,) = own["a"].gpus
+    inventory = world.inventories["n1"]
+    world.inventories["n1"] = replace(inventory, gpus=tuple(gpu for gpu in inventory.gpus if gpu.name != gone))
+    world.publish_again("n1")
+    with world.round() as this:
+        this._node_now("n1")
+        for name in ("a", "b"):
+            this.assume(f"uid-of-{name}", own[name])
+        assert this.wishes() == {"n1": own["b"].gpus}
