@@ -20,7 +20,7 @@ from driver.explain.known.cluster import ClaimState, PodState
 from driver.explain.known.published import with_rules
 from driver.explain.known.state import ClusterState
 from driver.modes.demand import DemandRound, PodWish
-from driver.modes.hypothesis import NodeGpus, Waiting, is_for_gpus
+from driver.modes.hypothesis import NodeGpus, Waiting
 from driver.modes.memory import DemandMemory
 from driver.modes.rule import Layout
 from driver.modes.supply import InventoryGpus
@@ -229,7 +229,7 @@ class DemandFollower:
         known = self._remembered(state, pod)
         if known is None:
             waiting = waiting_pod(state, pod)
-            if waiting is not None and not is_for_gpus(waiting.demands):
+            if waiting is not None and not waiting.may_need_gpus:
                 waiting = None
             known = self._known[pod.uid] = (pod, _claims(state, pod), waiting)
         return known[2]
