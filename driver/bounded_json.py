@@ -106,6 +106,13 @@ def _read(data: bytes | bytearray | str, *, allow_nan: bool = True) -> Any:
     return (_LENIENT if allow_nan else _STRICT).decode(encoded.decode())
 
 
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # which advises to change a setting of Python
+        raise ValueError(f"number of {len(digits)} digits") from None
+
+
 def _depth(data: bytes | bytearray) -> int:
     """Return how many levels deep brackets nest outside of strings."""
     steps = _STRING.sub(b"", data).translate(_STEPS, _NO_BRACKETS)
@@ -116,8 +123,8 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-_LENIENT: Final = json.JSONDecoder()
-_STRICT: Final = json.JSONDecoder(parse_constant=_refuse)
+_LENIENT: Final = json.JSONDecoder(parse_int=_integer)
+_STRICT: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
 
 
 def _check_length(data: bytes | bytearray | str, max_bytes: int) -> None:

@@ -34,6 +34,8 @@ _ON_THE_WALL: Final = 2.5
 _MOST_QUEUED: Final = 1000
 """Changes of the cluster; more are applied in pieces by the thread that explains."""
 
+_Known = tuple[PodState, Sequence[ClaimState | None], Waiting | None]
+
 
 class GpuSupply(Protocol):
     """What the nodes' GPUs are, and could be, published as."""
@@ -79,7 +81,7 @@ class DemandFollower:
         self._memory: DemandMemory | None = None
         self._rules: Sequence[object] = ()
         self._classes: Sequence[object] = ()
-        self._known: dict[str, tuple[PodState, Sequence[ClaimState | None], Waiting | None]] = {}
+        self._known: dict[str, _Known] = {}
 
     def start(
         self, stop: threading.Event, *, supply: GpuSupply, wishes: Wishes, yield_to_slices: Callable[[], None]
@@ -155,20 +157,25 @@ class DemandFollower:
             except SpentError:
                 this.assume(item.pod.uid, wish)
                 kept = wish
+            except Exception:  # noqa: BLE001 - one pod's failure must not end the work on the others
+                self._failed(item, now)
+                continue
             self._turns.wished(item, kept, now)
 
     def _find(self, state: ClusterState, this: DemandRound, now: float, budget: Budget) -> None:
         """Find wishes for other pods. Namespaces that have used their share of the time come after the others."""
         used: defaultdict[str, float] = defaultdict(float)
+        in_time = False
         try:
-            self._take_turns(state, this, now, budget, used)
+            in_time = self._take_turns(state, this, now, budget, used)
         finally:
-            self._turns.charge(used)
+            self._turns.end_round(used, in_time=in_time)
 
     def _take_turns(
         self, state: ClusterState, this: DemandRound, now: float, budget: Budget, used: defaultdict[str, float]
-    ) -> None:
-        groups = self._turns.without_wish(now)
+    ) -> bool:
+        """Return whether there was time for all."""
+        groups = self._turns.without_wish(now, is_beyond_help=lambda item: self._is_beyond_help(state, item.pod))
         share_s = self._pace.round_s / max(1, len({item.pod.namespace for group in groups for item in group}))
         unserved: list[TrackedPod] = []
 
@@ -186,10 +193,11 @@ class DemandFollower:
             for pods, look in ((group, fits), (unserved, find)):
                 for item in _in_turn(pods, used, share_s):
                     if budget.is_spent:
-                        return
+                        return False
                     began = self._cpu_clock()
                     self._turn(state, item, look, now, budget)
                     used[item.pod.namespace] += self._cpu_clock() - began
+        return True
 
     def _turn(
         self,
@@ -200,22 +208,39 @@ class DemandFollower:
         budget: Budget,
     ) -> None:
         left_s = budget.left_s
+        item.looked_at = now
         try:
             with budget.part(self._pace.pod_s).in_force():
                 waiting = self._waiting(state, item.pod)
-                if waiting is not None:
+                if waiting is not None and self._turns.may_look(item, waiting.kind, now):
                     look(waiting, item)
         except SpentError:
             if left_s >= self._pace.pod_s:
                 self._turns.took_too_long(item, now)
+        except Exception:  # noqa: BLE001 - one pod's failure must not end the work on the others
+            self._failed(item, now)
+
+    def _failed(self, item: TrackedPod, now: float) -> None:
+        _LOG.exception("unexpected error; the modes of GPUs follow this pod again later", extra={"pod": item.pod.key})
+        self._turns.put_off(item, now)
 
     def _waiting(self, state: ClusterState, pod: PodState) -> Waiting | None:
-        """Return what a pod waits for, remembered until the pod or a claim of it changes."""
-        claims = [state.claim(f"{pod.namespace}/{entry.claim}") for entry in pod.claims]
-        known = self._known.get(pod.uid)
-        if known is None or known[0] is not pod or not _are_same(known[1], claims):
-            known = self._known[pod.uid] = (pod, claims, waiting_pod(state, pod))
+        """Return what a pod waits for, remembered until that changes; None where no devices of ours would help."""
+        known = self._remembered(state, pod)
+        if known is None:
+            waiting = waiting_pod(state, pod)
+            if waiting is not None and not waiting.may_need_gpus:
+                waiting = None
+            known = self._known[pod.uid] = (pod, _claims(state, pod), waiting)
         return known[2]
+
+    def _is_beyond_help(self, state: ClusterState, pod: PodState) -> bool:
+        known = self._remembered(state, pod)
+        return known is not None and known[2] is None
+
+    def _remembered(self, state: ClusterState, pod: PodState) -> _Known | None:
+        known = self._known.get(pod.uid)
+        return known if known and known[0] is pod and _are_same(known[1], _claims(state, pod)) else None
 
     def _forget_old(self, state: ClusterState, supply: GpuSupply) -> None:
         rules, classes = supply.rules, tuple(state.classes.values())
@@ -235,9 +260,15 @@ class DemandFollower:
 
 
 def _waiting(state: ClusterState) -> list[PodState]:
-    """Return the pods that wait for a node, and name claims or extended resources."""
+    """Return the pods that kube-scheduler tries to place, and that name claims or extended resources."""
     pods = (state.pod(key) for key in state.pod_keys())
-    return [pod for pod in pods if pod is not None and is_waiting(pod) and (pod.claims or pod.containers)]
+    return [
+        pod for pod in pods if pod is not None and is_waiting(pod) and not pod.gates and (pod.claims or pod.containers)
+    ]
+
+
+def _claims(state: ClusterState, pod: PodState) -> Sequence[ClaimState | None]:
+    return [state.claim(f"{pod.namespace}/{entry.claim}") for entry in pod.claims]
 
 
 def _in_turn(pods: Sequence[TrackedPod], used: Mapping[str, float], share_s: float) -> Iterator[TrackedPod]:

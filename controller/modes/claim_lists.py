@@ -23,6 +23,11 @@ __all__ = ["EVERY_S", "ClaimLists", "Listed"]
 
 EVERY_S: Final = 10.0
 """The time from one list of all claims to the next, at least."""
+_REST: Final = 20
+"""The pause is so many times as long as the list took, if that is more: a list of many claims costs the API server
+much."""
+_LONGEST_PAUSE_S: Final = 120.0
+"""A GPU changes its mode only after a list, and a wish for that ends after five minutes."""
 
 _LOG: Final = logging.getLogger(__name__)
 _USED: Final = "used"
@@ -90,8 +95,9 @@ class ClaimLists:
         while not stop.is_set():
             if not self._due.wait(min(self._every_s, 0.5)):
                 continue
+            began = self._clock()
             self.list_once()
-            stop.wait(self._every_s)
+            stop.wait(max(self._every_s, min(_REST * (self._clock() - began), _LONGEST_PAUSE_S)))
 
     def list_once(self) -> None:
         """Make a list for the nodes that wait, if there are any; they go on waiting if it fails."""

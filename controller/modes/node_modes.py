@@ -11,16 +11,15 @@ from typing import Final
 
 from controller.modes.claim_lists import ClaimLists
 from controller.modes.layout_in_force import LayoutInForce
-from controller.modes.published import NOTHING, Published, decisive_use, read_published
+from controller.modes.published import NOTHING, Published, decisive_use, read_published, shared
 from controller.modes.wishes import Wishes
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.gpu_policies import GpuPolicies
-from driver.layout.neighbours import link_domains
-from driver.layout.order import gpus_in_order
+from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.modes.gpu import GpuState, card_of, known_modes
+from driver.modes.gpu import GpuState, card_of, modes_in_order
 from driver.modes.rule import Choice, Layout
 from driver.modes.transition import CLOSED_S, GpuStep, step
 from driver.modes.wanted import Wanted, wanted
@@ -132,7 +131,8 @@ class NodeModes:
             ApiServerError: The API server does not say what decides about the layout.
         """
         node = inventory.node
-        if not any(gpu.device_nodes_known for gpu in inventory.gpus):
+        gpus = modes_in_order(inventory, self._policies())
+        if not gpus:
             self.forget(node)
             return NodePlan()
         choice = self._layout.now
@@ -140,7 +140,7 @@ class NodeModes:
         published = read_published(stored) | memory.published
         in_use = frozenset(self._in_use(node))
         memory.use = decisive_use(choice.layout, published, in_use)
-        states = self._states(inventory, health, published, in_use)
+        states = self._states(node, gpus, health, published, in_use)
         if memory.is_new and stored and not self._has_taints():
             # Of what is not there, this process's predecessor may have withdrawn something a moment ago.
             missing = [name for state in states if not state.opened | state.closed for name in state.modes.possible]
@@ -160,7 +160,7 @@ class NodeModes:
             },
             closed=closed,
             again_s=_first(drop_s, leave_s),
-            published=NOTHING | Published(opened=opened, closed=closed),
+            published=shared(opened, closed),
             in_use=in_use,
             withdrawn=withdrawn,
         )
@@ -201,25 +201,24 @@ class NodeModes:
             return self._nodes.setdefault(node, _Memory())
 
     def _states(
-        self, inventory: Inventory, health: NodeHealth, published: Published, in_use: frozenset[str]
+        self, node: str, gpus: Sequence[GpuModes], health: NodeHealth, published: Published, in_use: frozenset[str]
     ) -> list[GpuState]:
-        """Return the GPUs of a node that can be given, in their order of allocation."""
-        policies, wishes = self._policies(), self._wishes.of(inventory.node) if self._has_taints() else {}
+        """Return what there is of each of a node's GPUs."""
+        wishes = self._wishes.of(node) if self._has_taints() else {}
         unhealthy = health.taints().keys()
         opened, closed, used = (_by_card(names) for names in (published.opened, published.closed, in_use))
         states = []
-        for gpu in gpus_in_order(inventory.gpus, inventory.nics, link_domains(inventory.gpus)):
-            if gpu.device_nodes_known:
-                card = card_of(gpu.name)
-                state = GpuState(
-                    modes=known_modes(gpu, policies.of(model=gpu.model, node=inventory.node)),
-                    opened=opened.get(card, _NONE),
-                    closed=closed.get(card, _NONE),
-                    in_use=used.get(card, _NONE),
-                    wish=wishes.get(gpu.name, _NONE),
-                    is_healthy=gpu.name not in unhealthy,
-                )
-                states.append(state)
+        for modes in gpus:
+            card = card_of(modes.gpu)
+            state = GpuState(
+                modes=modes,
+                opened=opened.get(card, _NONE),
+                closed=closed.get(card, _NONE),
+                in_use=used.get(card, _NONE),
+                wish=wishes.get(modes.gpu, _NONE),
+                is_healthy=modes.gpu not in unhealthy,
+            )
+            states.append(state)
         return states
 
     def _free(self, node: str, memory: _Memory, closed: frozenset[DeviceName]) -> set[DeviceName]:

@@ -13,7 +13,7 @@ from driver.model.devices import DeviceName
 from driver.modes.gpu import card_of
 from driver.modes.rule import Layout
 
-__all__ = ["NOTHING", "Published", "decisive_use", "read_published"]
+__all__ = ["NOTHING", "Published", "decisive_use", "read_published", "shared"]
 
 _KINDS_OF_NODES: Final = 1024
 _OTHER_MODES: Final = ("mig-", "gpu-ratio-")
@@ -34,7 +34,18 @@ class Published:
     def __or__(self, other: Published) -> Published:
         """Return what may be published if either of the two is so: what is open in one of them counts as open."""
         opened = self.opened | other.opened
-        return _shared(opened, (self.closed | other.closed) - opened)
+        return shared(opened, (self.closed | other.closed) - opened)
+
+
+@lru_cache(maxsize=_KINDS_OF_NODES)
+def shared(opened: frozenset[DeviceName], closed: frozenset[DeviceName]) -> Published:
+    """Return what is published, as one object for all nodes of which the same is published.
+
+    Args:
+        opened: As the attribute.
+        closed: Likewise.
+    """
+    return Published(opened=opened, closed=closed)
 
 
 def read_published(stored: Iterable[JsonObject]) -> Published:
@@ -53,7 +64,7 @@ def read_published(stored: Iterable[JsonObject]) -> Published:
             if card_of(name) is not None:
                 is_closed = any(taint["key"] == MODE_CHANGE_TAINT for taint in device.get("taints") or ())
                 (closed if is_closed else opened).add(name)
-    return _shared(frozenset(opened), frozenset(closed - opened))
+    return shared(frozenset(opened), frozenset(closed - opened))
 
 
 def decisive_use(layout: Layout, published: Published, in_use: Collection[str]) -> frozenset[str]:
@@ -79,10 +90,4 @@ def decisive_use(layout: Layout, published: Published, in_use: Collection[str]) 
     return frozenset(found)
 
 
-@lru_cache(maxsize=_KINDS_OF_NODES)
-def _shared(opened: frozenset[DeviceName], closed: frozenset[DeviceName]) -> Published:
-    """Return one object for all nodes of which the same is published."""
-    return Published(opened=opened, closed=closed)
-
-
-NOTHING: Final = read_published(())
+NOTHING: Final = shared(frozenset(), frozenset())

@@ -22,12 +22,9 @@ from driver.modes.rule import MOST_NODES_FULL, Layout
 
 __all__ = ["command"]
 
-# `make bench` measures it (tests/bench/scheduler_bench.py); docs/dev/performance.md has the run that these are from.
 _MEASURED: Final = (
-    "kube-scheduler's CPU for a pod with a claim for one GPU was measured with 100 nodes of 8 H100, without NICs and "
-    "with no GPU in use. Compared with a driver that publishes 8 devices without counters, it was on Kubernetes 1.37.2 "
-    "7 to 9 times as much with the layout full, 1.5 to 1.7 with lean and 1.5 with one. On 1.36.3, where counters cost "
-    "the square of the number of nodes, it was 314 times as much with full, 25 with lean and 1.5 with one"
+    'what kube-scheduler takes for a pod with each layout was measured: "What the modes cost" in '
+    "docs/operator/gpu-modes.md"
 )
 
 

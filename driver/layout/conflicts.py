@@ -51,19 +51,10 @@ class GpuModes:
         """Return the mode that a device belongs to; None where the GPU could not publish it."""
         return self.possible.get(device)
 
-    def conflict(self, one: DeviceName, other: DeviceName) -> bool:
-        """Return whether two devices cannot be in use at once.
-
-        Args:
-            one: One of :attr:`possible`.
-            other: Another one; a device does not conflict with itself.
-        """
-        return not self.fit({one, other})
-
     def fit(self, devices: Collection[DeviceName]) -> bool:
         """Return whether some devices can all be in use at once, so that they need no counters.
 
-        More than whether any two of them conflict: three partitions may want more engines than the GPU has, though any
+        More than whether any two of them can: three partitions may want more engines than the GPU has, though any
         two of them would have enough.
 
         Args:

@@ -81,7 +81,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
         policies: What the administrator lets be given of GPUs.
         nic_policies: Likewise of RDMA NICs.
         has_counters: Whether the API server keeps counters (feature gate DRAPartitionableDevices). Without them none is
-            published, and the devices of ``only`` that are not closed must be such that all can be in use at once.
+            published, and devices that are not closed must be such that all can be in use at once.
         has_shares: Whether it keeps the fields by which a device can be shared (DRAConsumableCapacity). Without that a
             pool of VFs would be given once, so they are published by name.
         only: By the GPU's name, the devices of it that are published, of all that its hardware can be given as, whether

@@ -26,7 +26,7 @@ from driver.layout.conflicts import GpuModes
 from driver.memo import Memo
 from driver.model.devices import DeviceName
 from driver.modes.gpu import fitting
-from driver.modes.hypothesis import NodeNow, Waiting, is_for_gpus, would_hold
+from driver.modes.hypothesis import NodeNow, Waiting, would_hold
 from driver.modes.memory import Case, DemandMemory
 from driver.modes.rule import Layout
 
@@ -159,7 +159,7 @@ class DemandRound:
         Raises:
             SpentError: The budget in force is spent.
         """
-        if self._layout is Layout.FULL or not is_for_gpus(pod.demands) or pod.kind in self._nothing_possible:
+        if self._layout is Layout.FULL or not pod.may_need_gpus or pod.kind in self._nothing_possible:
             return None
         case = self._memory.case(pod.demands, nodes=len(self._nodes))
         best: _Attempt | None = None
@@ -197,6 +197,7 @@ class DemandRound:
                 if now is None
                 else self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
                 for name, chosen in of_gpus.items()
+                if now is None or name in by_name  # a wish may be older than the inventory
             }
         self._memory.sets = found
         return found

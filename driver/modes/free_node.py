@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from driver.api.gpu_policies import GpuPolicies
-from driver.layout.neighbours import link_domains
-from driver.layout.order import gpus_in_order
 from driver.model.inventory import Inventory
-from driver.modes.gpu import GpuState, known_modes
+from driver.modes.gpu import GpuState, modes_in_order
 from driver.modes.rule import Layout
 from driver.modes.wanted import Wanted, wanted
 
@@ -24,6 +22,4 @@ def free_node(layout: Layout, inventory: Inventory, policies: GpuPolicies) -> Wa
     Returns:
         As ``only`` of :func:`driver.layout.resource_slices`.
     """
-    order = gpus_in_order(inventory.gpus, inventory.nics, link_domains(inventory.gpus))
-    states = [GpuState(modes=known_modes(gpu, policies.of(model=gpu.model, node=inventory.node))) for gpu in order]
-    return wanted(layout, states)
+    return wanted(layout, [GpuState(modes=modes) for modes in modes_in_order(inventory, policies)])

@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from driver.api.gpu_policies import GpuPolicy
+from driver.api.gpu_policies import GpuPolicies, GpuPolicy
 from driver.layout.conflicts import GpuModes, gpu_modes
+from driver.layout.left_out import names_device_nodes
+from driver.layout.neighbours import link_domains
+from driver.layout.order import gpus_in_order
 from driver.model.devices import DeviceName, Gpu
+from driver.model.inventory import Inventory
 from driver.model.pci import PciePath
 
-__all__ = ["GpuState", "card_of", "fitting", "known_modes", "partitions_of"]
+__all__ = ["GpuState", "card_of", "fitting", "known_modes", "modes_in_order"]
 
 _GPUS: Final = 1024
 _CARD: Final = re.compile(r"(?:gpu-ratio|gpu|mig)-([0-9a-f]+-[0-9a-f]+-[0-9a-f]+-[0-9a-f]+)(?![0-9a-z])")
@@ -62,9 +66,23 @@ def _modes(gpu: Gpu, policy: GpuPolicy) -> GpuModes:
     return gpu_modes(gpu, policy)
 
 
-def partitions_of(modes: GpuModes, names: Iterable[DeviceName]) -> frozenset[DeviceName]:
-    """Return those of the devices that are MIG partitions of this GPU."""
-    return frozenset(name for name in names if modes.mode_of(name) == "mig")
+def modes_in_order(inventory: Inventory, policies: GpuPolicies) -> list[GpuModes]:
+    """Return what a node's GPUs could publish, in the order in which whole ones are allocated.
+
+    A GPU without the device nodes that a container would need is left out, as it is by
+    :func:`driver.layout.resource_slices`.
+
+    Args:
+        inventory: The node.
+        policies: What the administrator lets be given of GPUs.
+    """
+    gpus = inventory.gpus
+    if names_device_nodes(inventory):
+        gpus = tuple(gpu for gpu in gpus if gpu.device_nodes_known)
+    return [
+        known_modes(gpu, policies.of(model=gpu.model, node=inventory.node))
+        for gpu in gpus_in_order(gpus, inventory.nics, link_domains(inventory.gpus))
+    ]
 
 
 def fitting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Final, Protocol
 
 from driver import DRIVER_NAME
 from driver.allocator.candidates import Scene, gather_requests
-from driver.allocator.demands import ClaimDemand
+from driver.allocator.demands import ClaimDemand, Demand
 from driver.allocator.errors import AllocationError
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Holding, holding
@@ -22,7 +23,7 @@ from driver.budget import check
 from driver.layout.conflicts import GpuModes
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.memo import Memo
-from driver.model.devices import DeviceName
+from driver.model.devices import DeviceName, DeviceType
 from driver.modes.gpu import card_of
 
 __all__ = ["NodeGpus", "NodeNow", "Waiting", "is_for_gpus", "would_hold"]
@@ -30,6 +31,11 @@ __all__ = ["NodeGpus", "NodeNow", "Waiting", "is_for_gpus", "would_hold"]
 _MAX_STEPS: Final = 20_000
 """Of one search, a tenth of what the allocator allows itself: many nodes are asked about."""
 _VIEWS: Final = 16
+_OTHER_TYPES: Final = f"{DeviceType.RDMA}|{DeviceType.RDMA_VF}|{DeviceType.FPGA}"
+# Without what could make it true of a device of another type: ||, !, ?: and calls.
+_OF_ANOTHER_TYPE: Final = re.compile(
+    rf'[^|?!()/]*\["{re.escape(DRIVER_NAME)}"\]\.type == "(?:{_OTHER_TYPES})"\s*(?:&&[^|?!()/]*)?'
+)
 
 
 class NodeGpus(Protocol):
@@ -76,20 +82,25 @@ class Waiting:
         return self.key.partition("/")[0]
 
     @property
+    def may_need_gpus(self) -> bool:
+        """Whether some request of its claims may be for GPUs of this driver."""
+        requests = (request for claim in self.demands for request in claim.requests)
+        return any(is_for_gpus(demand) for request in requests for demand in request.alternatives)
+
+    @property
     def kind(self) -> object:
         """Equal for pods that the same devices of the same nodes serve."""
         return self.demands, self.places
 
 
-def is_for_gpus(demands: Sequence[ClaimDemand]) -> bool:
-    """Whether some request may be for devices of this driver: a selector names its domain."""
-    return any(
-        DRIVER_NAME in expression
-        for claim in demands
-        for request in claim.requests
-        for demand in request.alternatives
-        for expression in (*demand.class_selectors, *demand.selectors)
-    )
+def is_for_gpus(demand: Demand) -> bool:
+    """Whether a demand may be for GPUs of this driver, by the text of its selectors.
+
+    They name the driver's domain, and none of them asks for another type of device and nothing else instead.
+    """
+    expressions = (*demand.class_selectors, *demand.selectors)
+    names_driver = any(DRIVER_NAME in expression for expression in expressions)
+    return names_driver and not any(_OF_ANOTHER_TYPE.fullmatch(expression) for expression in expressions)
 
 
 def would_hold(

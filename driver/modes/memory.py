@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from driver import DRIVER_NAME
 from driver.allocator.demands import ClaimDemand
-from driver.allocator.errors import AllocationError
 from driver.allocator.identity import PoolId
 from driver.allocator.likeness import KnownDevices, Likeness
 from driver.allocator.selection import Selections
 from driver.api.resource_v1 import Node
+from driver.errors import RootportError
 from driver.memo import Memo
 from driver.model.devices import DeviceName
 from driver.modes.gpu import card_of
@@ -100,14 +100,14 @@ class DemandMemory:
             self._selections = Selections(self.cluster.features)
         try:
             return NodeNow(node, self.cluster, supply, self._selections)
-        except AllocationError:
+        except RootportError:
             return None
 
     def room(self, node: Node) -> int:
         """Return how many of a node's GPUs are not in use, or are so in partitions; remembered for equal use."""
         try:
             view = self.cluster.index.view(node)
-        except AllocationError:
+        except RootportError:
             return 0
         pool_id = PoolId(DRIVER_NAME, node.metadata.name)
         pool = next((pool for pool in view.pools if pool.id == pool_id), None)

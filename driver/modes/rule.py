@@ -3,7 +3,7 @@
 Where the figures come from: docs/dev/performance.md. In Kubernetes 1.36 and older, kube-scheduler's cost for a pod
 grows with the square of the nodes once any slice has counters (k8s.io/dynamic-resource-allocation v0.36.3,
 structured/internal/incubating: GatherPools takes slices with counters as relevant for every node). From 1.37 on it
-grows with the bytes of the slices.
+grows with the devices of the slices and the counters that they consume.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ def choose(
         return Choice(
             layout=Layout.LEAN,
             reason="LargeCluster",
-            message=f"{size}, and kube-scheduler's cost grows with the size of the slices",
+            message=f"{size}, and kube-scheduler's cost grows with the devices and counters in the slices",
         )
     return Choice(
         layout=Layout.ONE,
         reason="CountersSlowScheduler",
-        message=f"{size}, and the cost of counters to kube-scheduler grows with their square before Kubernetes 1.37",
+        message=f"{size}; before Kubernetes 1.37 what counters cost kube-scheduler grows with the square of the Nodes",
     )

@@ -9,13 +9,11 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceTaint, ResourceSlice
 from driver.layout.conflicts import GpuModes
-from driver.layout.neighbours import link_domains
-from driver.layout.order import gpus_in_order
 from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
-from driver.modes.gpu import known_modes
+from driver.modes.gpu import modes_in_order
 
 __all__ = ["InventoryGpus"]
 
@@ -45,9 +43,7 @@ class InventoryGpus:
     @property
     def gpus(self) -> Sequence[GpuModes]:
         """Its GPUs, in the order in which whole ones are allocated."""
-        gpus, node = self.inventory.gpus, self.inventory.node
-        ordered = gpus_in_order(gpus, self.inventory.nics, link_domains(gpus))
-        return [known_modes(gpu, self.policies.of(model=gpu.model, node=node)) for gpu in ordered]
+        return modes_in_order(self.inventory, self.policies)
 
     def slices(
         self, only: Mapping[DeviceName, frozenset[DeviceName]], closed: Collection[DeviceName]

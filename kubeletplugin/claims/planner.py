@@ -23,6 +23,7 @@ from kubeletplugin.node.hami_core_library import HamiCoreFile
 from kubeletplugin.node.roots import Roots
 
 if TYPE_CHECKING:
+    from driver.adapters.files.no_policies import NoPolicies
     from driver.adapters.files.policies_in_force import PoliciesInForce
     from driver.api.gpu_policies import GpuPolicies
 
@@ -66,6 +67,7 @@ class ClaimPlanner:
         self._roots = roots
         self._policy_file = gpu_policies
         self._policies: PoliciesInForce[GpuPolicies] | None = None
+        self._no_policies: NoPolicies | None = None
         self._metadata_dir = metadata_dir
         self._runtime_root = runtime_root
         self._hami_core = HamiCoreFile(roots.host, hami_core) if hami_core else None
@@ -128,7 +130,13 @@ class ClaimPlanner:
         """Return the policies in force; a file that became invalid changes nothing."""
         if self._policy_file is None:
             return None
-        # Not before: it reads YAML, and not every node shares GPUs.
+        # Here, because of the memory: not every node has GPUs, and few clusters have policies.
+        from driver.adapters.files.no_policies import NoPolicies  # noqa: PLC0415
+
+        with self._lock:
+            self._no_policies = self._no_policies or NoPolicies(self._policy_file, "GpuPolicies")
+            if self._policies is None and self._no_policies.holds():
+                return None  # by default all is allowed
         from driver.adapters.files.policies_in_force import PoliciesInForce  # noqa: PLC0415
         from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: PLC0415
 

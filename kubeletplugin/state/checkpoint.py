@@ -177,7 +177,8 @@ class CheckpointFile:
         with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
-                self._known = None
+                if bring_up_to_date:
+                    self._known = None
                 return None
             known = self._known
             if known is not None and known[0] == signature:
@@ -193,8 +194,8 @@ class CheckpointFile:
             found, written = decode(content)
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
-        if written != VERSION and not bring_up_to_date:
-            return found
+        if not bring_up_to_date:
+            return found  # not remembered: without the lock, a save may have come between
         if written != VERSION:
             with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)

@@ -48,7 +48,8 @@ class OpenStore:
     Attributes:
         set_aside: Where a corrupt checkpoint was kept when this was opened, if one was found.
         failed: By UID, why a claim's change is not in the checkpoint; what it had written is undone.
-        is_shared: Whether somebody else waits for what is done now: see :meth:`before_long_work`.
+        for_another: Whether the work under way is another caller's, which this thread does for it: see
+            :meth:`before_long_work`.
     """
 
     def __init__(self, store: StoreFiles, entries: dict[str, Entry], set_aside: Path | None) -> None:
@@ -58,7 +59,7 @@ class OpenStore:
         self._changed: dict[str, ClaimReference] = {}
         self.set_aside = set_aside
         self.failed: dict[str, RootportError] = {}
-        self.is_shared = False
+        self.for_another = False
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -80,7 +81,7 @@ class OpenStore:
         Raises:
             HandedBack: This is done for a caller that waits for its own turn: it is to do it itself.
         """
-        if self.is_shared:
+        if self.for_another:
             raise HandedBack
         self.commit()
 

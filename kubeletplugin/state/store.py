@@ -126,7 +126,7 @@ class ClaimStore:
 
         def do(state: OpenStore) -> None:
             nonlocal answers, failed
-            state.is_shared = threading.get_ident() != caller
+            state.for_another = threading.get_ident() != caller
             failed = state.failed
             answers = work(state)
 

@@ -55,7 +55,7 @@ class Turns(Generic[_State]):
     """Gives callers their turns; safe to call from several threads.
 
     Args:
-        opened: Opens the state for a turn; given whether the leader's own work is done, at first, or others'.
+        opened: Opens the state for a turn, under its lock.
         timeout_s: Seconds that a caller waits for those before it.
         late: Returns what is raised after that.
     """

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 import grpc
+import yaml
 
 from kubeletplugin.protocol import dra_v1_pb2, dra_v1_pb2_grpc
 from tests.bench.figure import Figure, report
@@ -30,12 +31,12 @@ from tests.support.cluster.cni_program import build_cni_program
 from tests.support.cluster.hardware import FakeHost, make_host
 from tests.support.cluster.processes import wait_until
 from tests.support.paths import REPO
+from tests.support.ports import free_port
 from tests.support.stub_nvml import build as build_stub
 
 NODE: Final = "node-1"
 PODS: Final = 80
 AT_ONCE: Final = 4
-METRICS_PORT: Final = 18_082
 LIMIT_MIB: Final = 58.7
 """1.45 times the Go peer's 40.5 MiB; ``cluster_bench`` has both in one run."""
 PARAMETERS: Final[Mapping[str, Any]] = {
@@ -83,6 +84,7 @@ class Node:
         self._free: SimpleQueue[str] = SimpleQueue()
         for address in self.host.gpus:
             self._free.put(address)
+        self._metrics_port = free_port()
         self._process = self._start(python)
 
     @property
@@ -108,7 +110,8 @@ class Node:
             f"--cni-conf-dir={folder / 'net.d'}",
             f"--cni-bin-dir={folder / 'cni-bin'}",
             f"--cni-program={program}",
-            f"--health-port={METRICS_PORT}",
+            f"--gpu-policies={installed_policies(folder)}",
+            f"--health-port={self._metrics_port}",
         ]
         with (folder / "plugin.log").open("wb") as log:
             return subprocess.Popen(
@@ -162,6 +165,12 @@ class Node:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def scrape(self) -> None:
+        """Read the plugin's metrics, as Prometheus does."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self._metrics_port}/metrics", timeout=10) as answer:
+            answer.read()
+
     def stop(self) -> None:
         """End the plugin and the API server."""
         self._process.terminate()
@@ -169,11 +178,13 @@ class Node:
         self.api.stop()
 
 
-def scrape() -> None:
-    """Read the plugin's metrics, as Prometheus does."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"http://127.0.0.1:{METRICS_PORT}/metrics", timeout=10) as answer:
-        answer.read()
+def installed_policies(folder: Path) -> Path:
+    """The file of GpuPolicies that an installation has, in this folder."""
+    manifests = yaml.safe_load_all((REPO / "resourceclasses" / "workloads" / "controller.yaml").read_text())
+    (text,) = (item["data"]["gpu-policies.yaml"] for item in manifests if "gpu-policies.yaml" in item.get("data", ()))
+    path = folder / "gpu-policies.yaml"
+    path.write_text(text)
+    return path
 
 
 def _environment(host: FakeHost, folder: Path) -> dict[str, str]:
@@ -218,17 +229,17 @@ def phases(node: Node) -> Iterator[tuple[str, Memory]]:
     """The memory in each phase of a plugin's life."""
     node.wait_serving()
     yield "started", node.memory()
-    scrape()
+    node.scrape()
     yield "after the first scrape", node.memory()
     node.claims_come_and_go(1, None)
     yield "after the first claim", node.memory()
     for _ in range(4):
         node.claims_come_and_go(PODS // 4, None)
-        scrape()
+        node.scrape()
     yield f"after {PODS} claims without parameters", node.memory()
     for _ in range(4):
         node.claims_come_and_go(PODS // 4, PARAMETERS)
-        scrape()
+        node.scrape()
     yield f"after {PODS} more with parameters", node.memory()
 
 

@@ -309,5 +309,7 @@ def test_what_is_no_http2_ends_its_own_connection_alone(
             connection.sendall(session)
             answered = b""
             while answered.count(b"application/grpc") + answered.count(b"\n\x01c") < 1:
-                answered += connection.recv(65536)
+                chunk = connection.recv(65536)
+                assert chunk, "the server closed the connection"
+                answered += chunk
         Target(name="http2", make=make, check=check, examples=300).run()

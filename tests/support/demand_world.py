@@ -13,11 +13,11 @@ from driver.api.resource_v1 import AllocationResult
 from driver.explain.judge.waiting import waiting_pod
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
-from driver.layout.conflicts import gpu_modes
 from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, Gpu
 from driver.model.inventory import Inventory
 from driver.modes.demand import DemandRound, PodWish
+from driver.modes.free_node import free_node
 from driver.modes.hypothesis import Waiting
 from driver.modes.memory import DemandMemory
 from driver.modes.rule import Layout
@@ -106,14 +106,8 @@ class World:
         cards = tuple(replace(gpu, uuid=f"{gpu.uuid}-{name}") for gpu in whole.gpus[:gpus])
         self.inventories[name] = replace(whole, gpus=cards)
         self.state.put(Kind.NODE, {"kind": "Node", "metadata": {"name": name, "labels": dict(labels or {})}})
-        self.only[name] = {}
+        self.only[name] = free_node(self.layout, self.inventories[name], self.policies)
         self.closed[name] = frozenset()
-        for gpu in cards:
-            modes = gpu_modes(gpu, self.policies.of(model=gpu.model, node=name))
-            first = next(iter(modes.offered.values()), ())
-            self.only[name][gpu.name] = frozenset(first)
-            if self.layout is Layout.LEAN:
-                self.only[name][gpu.name] = frozenset(names(gpu, "gpu", "gpu-ratio"))
         self.publish_again(name)
 
     def remove_node(self, name: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from driver.adapters.files.input_file import path_name, read_text
+from driver.adapters.files.no_policies import MAX_BYTES
 from driver.adapters.files.validated import validated
 from driver.adapters.files.yaml_documents import read_documents
 from driver.api import API_VERSION
@@ -15,9 +16,6 @@ from driver.errors import InputError
 __all__ = ["parse_policies", "read_policies"]
 
 P = TypeVar("P", bound=PoliciesDocument)
-
-# The API server's own limit for a ConfigMap.
-_LIMIT: Final = 1024**2
 
 
 def read_policies(path: Path, kind: type[P]) -> P:
@@ -31,7 +29,7 @@ def read_policies(path: Path, kind: type[P]) -> P:
         InputError: The file cannot be read, is not YAML, or is not a valid object of that kind: all mistakes, each with
             file, line and field.
     """
-    return parse_policies(read_text(path, _LIMIT, f"a file of {kind.KIND}"), path_name(path), kind)
+    return parse_policies(read_text(path, MAX_BYTES, f"a file of {kind.KIND}"), path_name(path), kind)
 
 
 def parse_policies(text: str, source: str, kind: type[P]) -> P:

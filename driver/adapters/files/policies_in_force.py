@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from driver.adapters.files.input_file import path_name
+from driver.adapters.files.no_policies import file_version
 from driver.adapters.files.policies_file import read_policies
 from driver.api.policies import PoliciesDocument
 from driver.errors import InputError
@@ -51,7 +52,7 @@ class PoliciesInForce(Generic[P]):
         if path is not None:
             if not path.parent.is_dir():
                 raise InputError(f"{flag} {path_name(path)}: there is no folder {path_name(path.parent)}")
-            self._mark = _mark(path)
+            self._mark = file_version(path)
             self._now = self._read(path)
 
     @property
@@ -70,7 +71,7 @@ class PoliciesInForce(Generic[P]):
         """
         if self._path is None:
             return False
-        mark, now = _mark(self._path), self._clock()
+        mark, now = file_version(self._path), self._clock()
         if mark == self._mark and now - self._read_at < _RELOAD_ANYWAY_S:
             return False
         self._mark, self._read_at = mark, now
@@ -95,12 +96,3 @@ class PoliciesInForce(Generic[P]):
             _LOG.warning("no policies file: the defaults hold", extra=self._fields | {"file": str(path)})
             return self._default
         return read_policies(path, type(self._default))
-
-
-def _mark(path: Path) -> object:
-    """Identify a file's version; a ConfigMap's file is a link to a folder that is swapped."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size

@@ -100,7 +100,7 @@ class HttpTransport:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 raise TlsError(str(error)) from error
-            raise TransportError(_said(error)) from error
+            raise TransportError(_text(error)) from error
         return connection
 
 
@@ -169,11 +169,12 @@ class _Answer:
             self.close()  # where nobody read to the end
 
     def set_silence(self, seconds: float) -> None:
-        if self._socket is not None:
+        if self._socket is not None and not self._is_over:
             self._socket.settimeout(seconds)
 
     def shut_down(self) -> None:
-        if self._socket is not None:
+        # Once all was read, the connection is in the pool, or another request's.
+        if self._socket is not None and not self._is_over:
             self._socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
@@ -194,12 +195,12 @@ class _Answer:
 def _failure(error: Exception) -> TransportError:
     """Return the error for a request that was sent, or begun to be."""
     if isinstance(error, ConnectionError | HTTPException | ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return DroppedError(_said(error))
+        return DroppedError(_text(error))
     # With TLS 1.3 the server refuses a client's certificate only after the handshake.
     kind = TlsError if isinstance(error, ssl.SSLError) else TransportError
-    return kind(_said(error))
+    return kind(_text(error))
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return "timed out" if isinstance(error, TimeoutError) else text

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from driver import DRIVER_NAME
 from driver.allocator.demands import Demand
 from driver.allocator.pools import PooledDevice
 from driver.explain.known.state import ClusterState
 from driver.explain.reasons import Reason
 from driver.explain.texts import device_names
 from driver.layout.taints import MODE_CHANGE_TAINT
-from driver.model.devices import DeviceType
+from driver.modes.hypothesis import is_for_gpus
 from driver.wording import short
 
 __all__ = ["modes_text"]
@@ -27,7 +26,6 @@ _CONCERNED: Final = frozenset(
         Reason.CAPACITY_IN_USE,
     }
 )
-_KINDS: Final = tuple(f'"{kind.value}"' for kind in (DeviceType.GPU, DeviceType.GPU_RATIO, DeviceType.MIG))
 
 
 def modes_text(
@@ -43,7 +41,7 @@ def modes_text(
         devices: All devices of the node.
     """
     why = state.modes_remark(node)
-    if not why or reason not in _CONCERNED or not _is_for_gpus(demand):
+    if not why or reason not in _CONCERNED or not is_for_gpus(demand):
         return ""
     changing = [device for device in devices if any(taint.key == MODE_CHANGE_TAINT for taint in device.device.taints)]
     text = (
@@ -51,9 +49,3 @@ def modes_text(
         " that is free where pending claims need that"
     )
     return f"{text}; under way there: {device_names(changing)}" if changing else text
-
-
-def _is_for_gpus(demand: Demand) -> bool:
-    """Whether a demand may be for GPUs of this driver, by the text of its selectors."""
-    texts = (*demand.class_selectors, *demand.selectors)
-    return any(DRIVER_NAME in text for text in texts) and any(kind in text for text in texts for kind in _KINDS)

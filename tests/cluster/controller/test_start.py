@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
@@ -41,8 +41,8 @@ def test_a_controller_leads_at_once_where_no_name_can_be_looked_up(installed: Co
         controller = start_controller(
             installed,
             processes,
-            f"--health-port={_free_port()}",
-            f"--https-port={_free_port()}",
+            f"--health-port={free_port()}",
+            f"--https-port={free_port()}",
             env={"PYTHONPATH": path, "LOOKUPS": str(lookups)},
         )
         eventually("a leader", lambda: "elected" in controller.log.read_text())
@@ -51,9 +51,3 @@ def test_a_controller_leads_at_once_where_no_name_can_be_looked_up(installed: Co
         assert controller.stop() == 0
     finally:
         processes.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

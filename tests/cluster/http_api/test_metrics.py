@@ -12,6 +12,7 @@ from tests.support.api_client import Client
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
@@ -52,7 +53,7 @@ def test_a_controller_can_keep_them_off_its_plain_port(
     installed: ControlPlane, token_with: Callable[..., str], tmp_path: object
 ) -> None:
     processes = Processes(tmp_path)  # type: ignore[arg-type]
-    plain, secure = (_free_port() for _ in range(2))
+    plain, secure = (free_port() for _ in range(2))
     try:
         start_controller(
             installed, processes, f"--health-port={plain}", f"--https-port={secure}", "--metrics-readers=nobody"
@@ -63,12 +64,6 @@ def test_a_controller_can_keep_them_off_its_plain_port(
         assert _plain(plain, "/healthz").startswith("HTTP/1.1 200")
     finally:
         processes.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _text(client: Client) -> str:

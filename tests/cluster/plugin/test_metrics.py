@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.request
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cluster.processes import wait_until
 from tests.support.plugin_process import GPUS, NICS, Cluster, PluginNode, PluginProcess
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
 
@@ -27,13 +27,6 @@ def scraped(port: int) -> dict[str, list[tuple[dict[str, str], float]]]:
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def settled_mib(process: PluginProcess) -> float:

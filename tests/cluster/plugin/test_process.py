@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +25,7 @@ from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registrati
 from tests.support.cluster.driver import NAMESPACE
 from tests.support.cluster.processes import wait_until
 from tests.support.plugin_process import GPUS, NICS, Cluster, PluginNode, PluginProcess, node_info
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
 
@@ -72,13 +72,6 @@ def probe(port: int, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def started(cluster: Cluster, node: PluginNode, *options: str, status: dict[str, Any] | None = None) -> PluginProcess:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -18,6 +17,7 @@ from driver.adapters.kubernetes.resources import DEVICE_TAINT_RULE_VERSIONS
 from tests.support.cluster.binaries import KUBERNETES_MINOR, Binaries
 from tests.support.cluster.machine import Machine
 from tests.support.cluster.processes import Process, Processes, wait_until
+from tests.support.ports import free_port
 
 __all__ = ["ADMIN_TOKEN", "TAINT_RULES", "ControlPlane", "KubectlError", "gates_off"]
 
@@ -74,8 +74,8 @@ class ControlPlane:
         self._machine = machine
         self._address = machine.address if machine else "127.0.0.1"
         # Pods reach the API server by its service's port, and there is no kube-proxy here to translate it.
-        self._port = 443 if machine else _free_port()
-        self._etcd_ports = (2379, 2380) if machine else (_free_port(), _free_port())
+        self._port = 443 if machine else free_port()
+        self._etcd_ports = (2379, 2380) if machine else (free_port(), free_port())
         self.server = f"https://{self._address}:{self._port}"
         self.kubeconfig = folder / "admin.kubeconfig"
         self._keys = folder / "keys"
@@ -304,10 +304,3 @@ class ControlPlane:
 
 class KubectlError(RuntimeError):
     """What kubectl said."""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

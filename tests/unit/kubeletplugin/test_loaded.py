@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.plugin_memory_bench import PARAMETERS, Node, scrape
+from tests.bench.plugin_memory_bench import PARAMETERS, Node
 
 pytestmark = [pytest.mark.needs_cc]
 
@@ -32,7 +32,7 @@ def test_a_plugin_that_has_served_claims_has_loaded_no_library_that_it_can_do_wi
         node = Node(folder, "-c", _LIST_AT_END, str(listed))
         try:
             node.wait_serving()
-            scrape()
+            node.scrape()
             node.claims_come_and_go(2, None)
             node.claims_come_and_go(2, PARAMETERS)
         finally:

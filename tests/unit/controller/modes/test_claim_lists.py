@@ -104,3 +104,27 @@ def test_a_thread_makes_the_lists_that_are_asked_for(scripted: ScriptedServer, a
         stop.set()
         thread.join()
     assert len(scripted.requests) == 3
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.1, 10.0), (0.5, 10.0), (2.0, 40.0), (60.0, 120.0)])
+def test_the_pause_grows_with_what_a_list_takes(
+    scripted_api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, took_s: float, pause_s: float
+) -> None:
+    now = [100.0]
+    pauses: list[float] = []
+    lists = ClaimLists(scripted_api, enqueue=lambda _: None, clock=lambda: now[0])
+
+    def list_once() -> None:
+        now[0] += took_s
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            pauses.append(timeout)
+            self.set()
+            return True
+
+    monkeypatch.setattr(lists, "list_once", list_once)
+    lists.ask("node-a")
+    lists.run(Stop())
+    assert pauses == pytest.approx([pause_s])

@@ -84,7 +84,7 @@ def test_empty_lines_are_no_problems(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param("{", ".jsonl:2: not valid JSON: EOF", id="json"),
+        pytest.param("{", ".jsonl:2: not valid JSON: Expecting property name", id="json"),
         pytest.param("[" * 100_000, ".jsonl:2: not valid JSON: recursion limit", id="deep"),
         pytest.param("[]", ".jsonl:2: is not a problem", id="list"),
         pytest.param('{"id": "\\ud800"}', ".jsonl:2: not valid JSON: ", id="half a surrogate pair"),

@@ -80,7 +80,8 @@ def test_slices_price_is_how_much_there_is_in_each_layout(rootport: Run) -> None
     prices = json.loads(ran.out)
     assert list(prices) == ["full", "lean", "one"]
     assert yaml.safe_load(rootport(*given).out) == prices
-    assert "note: kube-scheduler's CPU for a pod" in ran.err
+    assert "note: what kube-scheduler takes for a pod with each layout" in ran.err
+    assert "docs/operator/gpu-modes.md" in ran.err
     for layout, price in prices.items():
         items = slices_of(rootport, "--gpu-layout", layout)
         devices = [device for item in items for device in item["spec"].get("devices", ())]

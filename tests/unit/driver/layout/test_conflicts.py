@@ -89,7 +89,7 @@ def test_whatever_is_published_the_scheduler_gives_at_once_exactly_what_fits(kin
 def test_what_fits_is_not_only_a_matter_of_two() -> None:
     modes = gpu_modes(GPUS["three-too-many"], GpuPolicy())
     three = names("1g-1gb-0 1g-1gb-1 1g-1gb-gfx-2")
-    assert not any(modes.conflict(one, other) for one, other in itertools.combinations(three, 2))
+    assert all(modes.fit({one, other}) for one, other in itertools.combinations(three, 2))
     assert not modes.fit(three)
     assert any(item.spec.shared_counters for item in published(GPUS["three-too-many"], three))
 
@@ -101,16 +101,15 @@ def test_a_mode_excludes_the_others_and_partitions_those_that_they_overlap(kind:
     for one, other in itertools.combinations(modes.possible, 2):
         kinds = {modes.mode_of(one), modes.mode_of(other)}
         if kinds != {"mig"}:
-            assert modes.conflict(one, other)
+            assert not modes.fit({one, other})
         elif kind == "static":
-            assert not modes.conflict(one, other)
+            assert modes.fit({one, other})
         else:
             places = [parts[name].placement for name in (one, other)]  # type: ignore[union-attr]
             profiles = [parts[name].profile for name in (one, other)]  # type: ignore[union-attr]
             is_second = profiles[0] == profiles[1] and profiles[0].max_instances == 1  # such as the one "+me"
-            assert modes.conflict(one, other) is (places[0].overlaps(places[1]) or is_second)
-        assert modes.conflict(one, other) is modes.conflict(other, one)
-        assert not modes.conflict(one, one)
+            assert modes.fit({one, other}) is not (places[0].overlaps(places[1]) or is_second)
+        assert modes.fit({one})
 
 
 @pytest.mark.parametrize("modes", MODES, ids="+".join)

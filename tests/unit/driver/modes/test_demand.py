@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from driver.api.gpu_policies import GpuPolicies
@@ -261,16 +263,31 @@ def test_in_the_full_layout_nothing_is_wished():
     assert world.wishes("p") == ({}, {})
 
 
-@pytest.mark.parametrize(
-    ("request_", "count"), [(mig_request("1g.10gb", count=3), 3), (mig_request("7g.80gb"), 1)], ids=["three", "one"]
-)
-def test_in_the_lean_layout_what_a_claim_needs_is_added_to_a_free_gpu(request_: Json, count: int):
+def test_in_the_lean_layout_what_a_claim_needs_is_added_to_a_free_gpu():
     world = World(gpus=2, layout=Layout.LEAN)
-    world.wait("p", request_)
+    world.wait("p", mig_request("1g.10gb", count=3))
     gpu = world.gpu("n1", 1)
     wishes, own = world.wishes("p")
     assert wishes == {"n1": {gpu.name: own["p"].gpus[gpu.name]}}
-    assert len(wishes["n1"][gpu.name]) == count
+    assert len(wishes["n1"][gpu.name]) == 3
+
+
+@pytest.mark.parametrize("request_", [mig_request("7g.80gb"), ratio_request(percent=30)], ids=["mig", "percent"])
+def test_in_the_lean_layout_one_gpu_serves_a_claim_for_any_mode_without_a_change(request_: Json):
+    world = World(gpus=2, layout=Layout.LEAN)
+    world.wait("p", request_)
+    assert world.wishes("p") == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "device"), [(mig_request("7g.80gb"), "7g-80gb-0"), (ratio_request(percent=30), "gpu-ratio")]
+)
+def test_in_the_lean_layout_the_next_claim_gets_another_gpu(request_: Json, device: str):
+    world = World(gpus=2, layout=Layout.LEAN)
+    world.hold("other", "n1", 1, "7g-80gb-0")
+    world.wait("p", request_)
+    gpu = world.gpu("n1", 0)
+    assert world.wishes("p")[0] == {"n1": {gpu.name: names(gpu, device)}}
 
 
 def test_in_the_lean_layout_a_gpu_in_use_as_a_whole_is_left_alone():
@@ -374,3 +391,20 @@ class TestKeeping:
         wishes, _ = world.wishes("p", "q", kept=own)
         assert list(wishes["n1"]) == [gpu.name]
         assert len(wishes["n1"][gpu.name] & names(gpu, "3g-40gb-0", "3g-40gb-4")) == 1
+
+
+def test_a_wish_for_a_gpu_that_is_gone_harms_no_other():
+    """When time runs out a wish is kept without another look, though the node's inventory may have changed."""
+    world = World(gpus=3)
+    for name in ("a", "b"):
+        world.wait(name, mig_request("7g.80gb"))
+    _, own = world.wishes("a", "b")
+    (gone,) = own["a"].gpus
+    inventory = world.inventories["n1"]
+    world.inventories["n1"] = replace(inventory, gpus=tuple(gpu for gpu in inventory.gpus if gpu.name != gone))
+    world.publish_again("n1")
+    with world.round() as this:
+        this._node_now("n1")
+        for name in ("a", "b"):
+            this.assume(f"uid-of-{name}", own[name])
+        assert this.wishes() == {"n1": own["b"].gpus}

@@ -49,9 +49,9 @@ def fill(world: World, data: st.DataObject) -> dict[str, frozenset[DeviceName]]:
         for index, gpu in enumerate(inventory.gpus):
             mode = data.draw(MODES)
             published = drawn_set(modes_of(world, node, gpu), data) if mode == "mig" else names(gpu, mode)
+            in_use = sorted(published)
             if world.layout is Layout.LEAN:
-                published = names(gpu, "gpu", "gpu-ratio") | (published if mode == "mig" else frozenset())
-            in_use = sorted(published - names(gpu, "gpu", "gpu-ratio")) if mode == "mig" else sorted(names(gpu, mode))
+                published |= world.only[node][gpu.name]  # as of a node whose GPUs are free
             in_use = data.draw(st.lists(st.sampled_from(in_use), unique=True, max_size=2)) if in_use else []
             world.only[node][gpu.name] = published
             world.hold_names(f"held-{node}-{index}", node, in_use)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from driver.api.gpu_policies import GpuPolicy
+from dataclasses import replace
+
+import pytest
+
+from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicy
+from driver.api.nic_policies import DEFAULT_NIC_POLICIES
+from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
-from driver.modes.gpu import fitting, known_modes, partitions_of
+from driver.model.inventory import InventorySource
+from driver.modes.free_node import free_node
+from driver.modes.gpu import fitting, known_modes, modes_in_order
+from driver.modes.rule import Layout
+from driver.modes.supply import InventoryGpus
+from tests.support.machines import node
 from tests.support.mig_machines import H100, mig_gpu
 
 MODES = known_modes(mig_gpu("1b", H100), GpuPolicy())
@@ -27,12 +38,33 @@ def test_what_the_policies_do_not_offer_is_passed_over() -> None:
     assert fitting(only_whole, named("1g-10gb-0", "gpu")) == {*named("gpu")}
 
 
-def test_partitions_are_told_from_the_other_modes() -> None:
-    assert partitions_of(MODES, named("gpu", "gpu-ratio", "1g-10gb-0")) == {*named("1g-10gb-0")}
-    assert len(partitions_of(MODES, MODES.possible)) == 25
-
-
 def test_equal_gpus_share_one_answer() -> None:
     assert known_modes(mig_gpu("1b", H100, uuid="GPU-1"), GpuPolicy()) is known_modes(
         mig_gpu("1b", H100, uuid="GPU-2"), GpuPolicy()
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        (InventorySource.SYSFS, ["gpu-0000-1b-00-0"]),
+        (InventorySource.NCCL_TOPOLOGY, ["gpu-0000-1b-00-0", "gpu-0000-43-00-0"]),
+    ],
+)
+def test_a_gpu_without_device_nodes_is_left_out_where_the_source_names_them(
+    source: InventorySource, left: list[str]
+) -> None:
+    inventory = replace(node(mig_gpu("1b", H100), mig_gpu("43", H100, minor=None)), source=source)
+    assert [modes.gpu for modes in modes_in_order(inventory, DEFAULT_POLICIES)] == left
+    supply = InventoryGpus(inventory=inventory, policies=DEFAULT_POLICIES, nic_policies=DEFAULT_NIC_POLICIES)
+    assert [modes.gpu for modes in supply.gpus] == left
+    slices = resource_slices(inventory)
+    names = [device.name for item in slices for device in item.spec.devices]
+    assert [name for name in names if name.startswith("gpu-0000")] == left
+
+
+def test_the_gpu_that_is_published_in_all_modes_ahead_of_demand_has_device_nodes() -> None:
+    inventory = node(mig_gpu("1b", H100), mig_gpu("43", H100), mig_gpu("52", H100, minor=None))
+    only = free_node(Layout.LEAN, inventory, DEFAULT_POLICIES)
+    names = [device.name for item in resource_slices(inventory, only=only) for device in item.spec.devices]
+    assert {name[:16] for name in names if name.startswith("mig-")} == {"mig-0000-43-00-0"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from driver.api.gpu_modes import GpuMode
 from driver.api.gpu_policies import GpuPolicy
 from driver.layout.conflicts import GpuModes
 from driver.model.devices import DeviceName, Gpu
-from driver.modes.gpu import GpuState, known_modes, partitions_of
+from driver.modes.gpu import GpuState, known_modes
 from driver.modes.rule import Layout
 from driver.modes.wanted import wanted
 from tests.support.machines import gpu
@@ -23,13 +24,17 @@ def modes_of(bus: str = "1b", *modes: GpuMode, card: Gpu | None = None) -> GpuMo
     return known_modes(card or mig_gpu(bus, H100), GpuPolicy(modes=modes) if modes else GpuPolicy())
 
 
+def partitions(of: GpuModes, names: Iterable[DeviceName]) -> frozenset[DeviceName]:
+    return frozenset(name for name in names if of.mode_of(name) == "mig")
+
+
 def named(of: GpuModes, *texts: str) -> frozenset[DeviceName]:
     """Short names to names: ``gpu``, ``gpu-ratio``, ``mig`` for all partitions, or one as ``1g-10gb-4``."""
     bus = of.gpu.removeprefix("gpu-")
     names: set[DeviceName] = set()
     for text in texts:
         if text == "mig":
-            names |= partitions_of(of, of.possible)
+            names |= partitions(of, of.possible)
         else:
             names.add(DeviceName(f"{text}-{bus}" if text.startswith("gpu") else f"mig-{bus}-{text}"))
     return frozenset(names)
@@ -105,7 +110,7 @@ def test_lean_takes_nothing_away_from_a_free_gpu_unless_it_may() -> None:
     assert kept == {item.gpu: frozenset(item.possible) for item in of}
     states = [state(item, opened="gpu gpu-ratio", closed="mig") for item in of]
     found = wanted(Layout.LEAN, states, may_drop=False)
-    assert [bool(partitions_of(item, found[item.gpu])) for item in of] == [False, False, False, True]  # closed go on
+    assert [bool(partitions(item, found[item.gpu])) for item in of] == [False, False, False, True]  # closed go on
 
 
 def test_lean_follows_a_wish() -> None:
@@ -118,7 +123,7 @@ def test_lean_does_not_count_on_an_unhealthy_gpu() -> None:
     of = [modes_of(bus) for bus in BUSES]
     states = [*map(state, of[:3]), replace(state(of[3], opened="mig"), is_healthy=False)]
     found = wanted(Layout.LEAN, states)
-    assert [bool(partitions_of(item, found[item.gpu])) for item in of] == [False, False, True, False]
+    assert [bool(partitions(item, found[item.gpu])) for item in of] == [False, False, True, False]
 
 
 def test_lean_publishes_a_gpu_in_the_only_mode_that_it_has() -> None:

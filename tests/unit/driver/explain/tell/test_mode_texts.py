@@ -64,3 +64,24 @@ def test_a_claim_for_other_devices_is_told_nothing_of_gpus():
     request = gpu_request("nic")
     request["exactly"]["deviceClassName"] = "rdma.rootport.dev"
     assert "mode" not in message(world(), request)[1]
+
+
+# Only the first one cannot be a GPU.
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ('device.driver == "rootport.dev" && device.attributes["rootport.dev"].type == "fpga" && true', False),
+        ('device.attributes["rootport.dev"].type == "fpga" || device.driver == "x"', True),
+        ('!(device.attributes["rootport.dev"].type == "rdma") && device.driver == "x"', True),
+        ('device.attributes["rootport.dev"].type != "rdma" && device.driver == "x"', True),
+        ("device.attributes['rootport.dev'].model == 'A30'", True),
+    ],
+)
+def test_a_claim_that_may_be_for_gpus_is_told_and_followed(expression: str, told: bool):
+    made = world()
+    selectors = [{"cel": {"expression": expression}}]
+    made.state.put(Kind.CLASS, {"kind": "DeviceClass", "metadata": {"name": "own"}, "spec": {"selectors": selectors}})
+    request = gpu_request()
+    request["exactly"]["deviceClassName"] = "own"
+    assert ("not every mode" in message(made, request)[1]) is told
+    assert made.waiting("p").may_need_gpus is told
