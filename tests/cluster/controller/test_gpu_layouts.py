@@ -185,7 +185,7 @@ def test_the_next_controller_goes_on_with_a_change(
         first.kill()
         assert nodes.closed("node-a") == [GPU]
         start(*options)
-        eventually("partitions", lambda: sorted(opened(nodes)) == SMALL, timeout_s=40)
+        eventually("partitions", lambda: sorted(opened(nodes)) == SMALL, timeout_s=150)
 
 
 def test_slices_that_kubelet_wipes_come_back_in_the_same_mode(
@@ -251,17 +251,17 @@ def test_what_is_in_use_stays_published_under_every_layout(
             controller.stop()
             controller = start(f"--gpu-layout={layout}", option)
             if layout == "one":
-                eventually("one mode", lambda: sorted(nodes.visible("node-a")) == SMALL, timeout_s=40)
+                eventually("one mode", lambda: sorted(nodes.visible("node-a")) == SMALL, timeout_s=150)
             elif layout == "lean":
-                eventually("its mode", lambda: len(opened(nodes)) > len(SMALL), timeout_s=40)
-                eventually("it alone", lambda: {GPU, RATIO}.isdisjoint(nodes.visible("node-a")), timeout_s=40)
+                eventually("its mode", lambda: len(opened(nodes)) > len(SMALL), timeout_s=150)
+                eventually("it alone", lambda: {GPU, RATIO}.isdisjoint(nodes.visible("node-a")), timeout_s=150)
             else:
-                eventually("all modes", lambda: {GPU, RATIO, *SMALL} <= set(opened(nodes)), timeout_s=40)
+                eventually("all modes", lambda: {GPU, RATIO, *SMALL} <= set(opened(nodes)), timeout_s=150)
             assert used in nodes.visible("node-a")
         policies("gpu")
-        eventually("it alone", lambda: nodes.visible("node-a") == nodes.closed("node-a") == [used], timeout_s=40)
+        eventually("it alone", lambda: nodes.visible("node-a") == nodes.closed("node-a") == [used], timeout_s=150)
         release(nodes, "used")
-        eventually("the GPU", lambda: opened(nodes) == [GPU], timeout_s=40)
+        eventually("the GPU", lambda: opened(nodes) == [GPU], timeout_s=150)
 
 
 def test_the_layout_follows_the_number_of_nodes(nodes: Nodes, start: Callable[..., Controller]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_a_claim_without_limits_and_one_that_is_not_planned_yet_cost_no_call(
     claims.add("status-nic", prepared("rdma-0000-14-00-0", isolation=None, share=None))
     made = claims.add("status-rebuilt", prepared())
     uid = made["metadata"]["uid"]
-    claims.entries[uid] = claims.entries[uid].model_copy(update={"state": "rebuilt"})
+    claims.entries[uid] = replace(claims.entries[uid], state="rebuilt")
     publisher.publish()
     assert api.calls == []
     claims.prepare(made, prepared())
