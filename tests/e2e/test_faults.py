@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -139,6 +140,7 @@ def test_a_full_disk_is_told_leaves_nothing_and_heals(
     if folder != CDI_DIRECTORY:  # which is a small file system already: the runtime would not see another one over it
         small_disk(folder)
     faulty.start_plugin()
+    time.sleep(10)  # its first check of the host is over: it would take the node out of use, and come again much later
     filler = faulty.cluster.machine.path(folder) / "filler.bin"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:

@@ -321,7 +321,9 @@ def test_answers_that_nobody_takes_do_not_pile_up(serve: Serve) -> None:
         reader = stack.enter_context(connected(server.port, KUBELET))
         reader.sendall(b"GET /big HTTP/1.1\r\n\r\n")
         assert len(response_to(reader)) > size
-        assert resident() - before < 80_000_000
+        assert (
+            resident() - before < 120_000_000
+        )  # of 240 that were asked for; what else this process does shows as well
 
 
 def resident() -> int:
