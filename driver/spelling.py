@@ -1,4 +1,4 @@
-"""Finds the name that is meant by one that is nearly right."""
+"""Finds the name that is meant by one that is nearly right, and writes names as JSON has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-__all__ = ["alike", "close_matches", "is_one_domain", "is_part", "nearest", "nearest_name", "plain", "unlikeness"]
+__all__ = [
+    "alike",
+    "camel_case",
+    "close_matches",
+    "is_one_domain",
+    "is_part",
+    "nearest",
+    "nearest_name",
+    "plain",
+    "unlikeness",
+]
 
 _SEPARATORS: Final = re.compile(r"[^0-9a-z]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -16,6 +26,12 @@ _SAME_DOMAIN: Final = 0.75
 _AS_NEAR: Final = 16
 _SHORTEST_PART: Final = 3
 _LONGEST: Final = 80  # characters of a text that are compared
+
+
+def camel_case(name: str) -> str:
+    """Return a field's name of Python as Kubernetes' API writes it: ``plugin_version`` as ``pluginVersion``."""
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
 
 
 def plain(text: str) -> str:

@@ -22,14 +22,13 @@ from functools import cache
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from driver.api.quantity import Quantity
-from driver.api.validation.errors import FieldError, shown_value
-from driver.spelling import nearest_name
+from driver.api.validation.errors import FieldError, path_step, shown_value, unknown_field, unknown_value
+from driver.spelling import camel_case
 
-__all__ = ["StrictError", "read", "rule", "unknown_field", "write"]
+__all__ = ["StrictError", "read", "rule", "write"]
 
 _T = TypeVar("_T")
 _RULE: Final = "rule"
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _KIND: Final = "kind"
 
 
@@ -144,14 +143,6 @@ def write(value: object) -> Any:
     return str(value)
 
 
-def unknown_field(name: object, known: Sequence[str]) -> str:
-    """Return the message for a field that is not among the ``known`` ones of its object, which may be none."""
-    meant = nearest_name(str(name), known)
-    if meant:
-        return f"unknown field; did you mean {meant}?"
-    return f"unknown field; known are {', '.join(known)}" if known else "unknown field"
-
-
 class _Bad:
     """Stands for what could not be read: its error is known."""
 
@@ -187,11 +178,6 @@ class _Field:
     rule: _Rule | None
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
 @cache
 def _names(cls: type) -> dict[str, str]:
     """Return the fields' names in JSON, by their names in the class."""
@@ -200,7 +186,7 @@ def _names(cls: type) -> dict[str, str]:
     for item in fields(cls):
         bounds: _Rule | None = item.metadata.get(_RULE)
         own = bounds.name if bounds else None
-        found[item.name] = own or (_camel(item.name) if is_camel else item.name)
+        found[item.name] = own or (camel_case(item.name) if is_camel else item.name)
     return found
 
 
@@ -246,7 +232,7 @@ def _class(cls: Any, value: Any, path: str, reading: _Reading) -> Any:
         names = [item.name for item in known]
         for name in value.keys() - set(names):
             text = unknown_field(name, names) if reading.for_people else "unknown field"
-            reading.refuse(f"{path}{_step(name)}", text)
+            reading.refuse(f"{path}{path_step(name)}", text)
     if len(reading.errors) > before:
         return _BAD
     return cls(**found)
@@ -279,11 +265,6 @@ def _bounded(value: Any, bounds: _Rule, path: str, reading: _Reading, found: Map
         return bounds.check(value, found)
     except ValueError as error:
         return reading.refuse(path, str(error))
-
-
-def _step(name: object) -> str:
-    """Return a step of a path; what is no field's name is quoted and cut, since anybody may have written it."""
-    return f".{name}" if _PLAIN_NAME.fullmatch(str(name)) else f"[{shown_value(name)}]"
 
 
 @cache
@@ -362,10 +343,7 @@ def _one_of(known: Mapping[Any, Any]) -> _Reader:
             return known[value]
         if not (reading.for_people and isinstance(value, str | int | float)):
             return reading.refuse(path, f"expected {expected}")
-        # Of a single one it is sure what is expected, not what was meant.
-        meant = nearest_name(str(value), [str(each) for each in known]) if len(known) > 1 else None
-        wanted = f"did you mean {meant}?" if meant else f"expected {expected}"
-        return reading.refuse(path, f"{shown_value(value)} is not known: {wanted}")
+        return reading.refuse(path, unknown_value(value, [str(each) for each in known], expected))
 
     return reads
 
@@ -408,7 +386,7 @@ def _mapping(read_item: _Reader) -> _Reader:
     def reads(value: Any, path: str, reading: _Reading) -> Any:
         if not isinstance(value, dict):
             return reading.refuse(path, "expected an object")
-        found = {key: read_item(item, f"{path}{_step(key)}", reading) for key, item in value.items()}
+        found = {key: read_item(item, f"{path}{path_step(key)}", reading) for key, item in value.items()}
         return _BAD if any(item is _BAD for item in found.values()) else found
 
     return reads

@@ -19,6 +19,7 @@ from driver.api.validation.names import subdomain
 from driver.errors import InputError
 from driver.model.devices import Fpga, Gpu, RdmaNic
 from driver.model.inventory import Inventory
+from driver.spelling import camel_case
 
 if TYPE_CHECKING:
     from driver.api.rootport_v1alpha1 import NodeInventorySpec
@@ -129,16 +130,13 @@ def _written(value: Any) -> Any:
 @cache
 def _fields(cls: Any) -> tuple[tuple[str, str, bool], ...]:
     """Return each field's name, its name in the object, and whether it is left out where it is 0."""
-    return tuple((item.name, _wire_name(item.name), _is_zero(item.default)) for item in fields(cls))
+    return tuple(
+        (item.name, _INITIALS.get(item.name) or camel_case(item.name), _is_zero(item.default)) for item in fields(cls)
+    )
 
 
 def _is_zero(default: object) -> bool:
     return default is not MISSING and type(default) is int and default == 0
-
-
-def _wire_name(name: str) -> str:
-    first, *others = name.split("_")
-    return _INITIALS.get(name) or first + "".join(part.capitalize() for part in others)
 
 
 def _notes(notes: tuple[str, ...]) -> list[str]:

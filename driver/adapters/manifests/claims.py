@@ -33,8 +33,8 @@ from driver.api.pod_templates import pod_specs
 from driver.api.resource_v1 import API_VERSION, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from driver.api.validation.claims import validate_claim, validate_claim_template, validate_device_class
 from driver.api.validation.defaults import with_defaults
-from driver.api.validation.errors import FieldError
-from driver.api.validation.wording import in_words, known_fields, unknown_field
+from driver.api.validation.errors import FieldError, unknown_field
+from driver.api.validation.wording import in_words, known_fields
 from driver.errors import InputError
 from driver.spelling import close_matches
 

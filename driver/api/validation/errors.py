@@ -1,17 +1,21 @@
-"""Validation errors, and the rules for lists that every part of the API shares."""
+"""Validation errors, their words, and the rules for lists that every part of the API shares."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
-__all__ = ["FieldError", "each", "joined_errors", "shown", "shown_value"]
+from driver.spelling import nearest_name
+
+__all__ = ["FieldError", "each", "joined_errors", "path_step", "shown", "shown_value", "unknown_field", "unknown_value"]
 
 _Item = TypeVar("_Item")
 _SHOWN_LENGTH = 64
 _ERRORS_SHOWN = 20
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,34 @@ def shown_value(value: object) -> str:
         return shown(value)
     text = json.dumps(value)
     return text if len(text) <= _SHOWN_LENGTH else f"{text[: _SHOWN_LENGTH - 3]}..."
+
+
+def path_step(name: object) -> str:
+    """Return a step of a path; what is no field's name is quoted and cut, since anybody may have written it."""
+    return f".{name}" if _PLAIN_NAME.fullmatch(str(name)) else f"[{shown_value(name)}]"
+
+
+def unknown_field(name: object, known: Sequence[str]) -> str:
+    """Return the message for a field that is not among the ``known`` ones of its object, which may be none."""
+    meant = nearest_name(str(name), known)
+    if meant:
+        return f"unknown field; did you mean {meant}?"
+    return f"unknown field; known are {', '.join(known)}" if known else "unknown field"
+
+
+def unknown_value(value: object, known: Sequence[str], expected: str, *, may_guess: bool = True) -> str:
+    """Return the message for a value that is none of the known ones.
+
+    Args:
+        value: The value.
+        known: The known ones.
+        expected: These in words.
+        may_guess: Whether to say which one may have been meant.
+    """
+    # Of a single one it is sure what is expected, not what was meant.
+    meant = nearest_name(str(value), known) if may_guess and len(known) > 1 else None
+    wanted = f"did you mean {meant}?" if meant else f"expected {expected}"
+    return f"{shown_value(value)} is not known: {wanted}"
 
 
 def each(

@@ -13,15 +13,13 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
-from driver.api.validation.errors import FieldError, shown_value
-from driver.spelling import nearest_name
+from driver.api.validation.errors import FieldError, path_step, shown_value, unknown_field, unknown_value
 
-__all__ = ["PLAIN_ERROR", "field_errors", "first_error", "in_words", "known_fields", "unknown_field"]
+__all__ = ["PLAIN_ERROR", "field_errors", "first_error", "in_words", "known_fields"]
 
 PLAIN_ERROR: Final = "plain"
 """The type of a validation error whose message says all."""
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _QUOTED: Final = re.compile(r"'([^']+)'")
 _NO_NAMES: Final[Mapping[str, str]] = {}
 
@@ -136,24 +134,13 @@ def in_words(details: ErrorDetails, model: type[BaseModel] | None = None) -> str
     context = details.get("ctx", {})
     if kind in {"literal_error", "enum"}:
         expected = str(context["expected"])
-        value = _scalar(details)
-        known = _QUOTED.findall(expected)
-        # Of a single one it is sure what is expected, not what was meant.
-        meant = nearest_name(str(details["input"]), known) if value and model is not None and len(known) > 1 else None
-        wanted = f"did you mean {meant}?" if meant else f"expected {expected}"
-        return f"{value} is not known: {wanted}" if value else wanted
+        if not _scalar(details):
+            return f"expected {expected}"
+        return unknown_value(details["input"], _QUOTED.findall(expected), expected, may_guess=model is not None)
     made = _WITH_CONTEXT.get(kind)
     message = made(context) if made is not None else _WITH_VALUE.get(kind, "is not valid here")
     value = "" if kind in _VALUE_NOT_SHOWN else _scalar(details)
     return f"{message}, not {value}" if value else message
-
-
-def unknown_field(name: object, known: Sequence[str]) -> str:
-    """Return the message for a field that is not among the ``known`` ones of its object, which may be none."""
-    meant = nearest_name(str(name), known)
-    if meant:
-        return f"unknown field; did you mean {meant}?"
-    return f"unknown field; known are {', '.join(known)}" if known else "unknown field"
 
 
 def known_fields(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
@@ -180,10 +167,9 @@ def known_fields(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
 
 
 def _path(loc: Sequence[str | int], names: Mapping[str, str], path: str) -> str:
-    """Return a field's path; what is no field's name is quoted and cut, since anybody may have written it."""
+    """Return a field's path."""
     steps = (names.get(step, step) if isinstance(step, str) else step for step in loc)
-    written = (f".{step}" if _PLAIN_NAME.fullmatch(str(step)) else f"[{shown_value(step)}]" for step in steps)
-    return (path + "".join(written)).removeprefix(".")
+    return (path + "".join(map(path_step, steps))).removeprefix(".")
 
 
 def _at_least(count: int, what: str) -> str:
