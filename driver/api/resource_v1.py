@@ -62,7 +62,6 @@ __all__ = [
     "ResourcePool",
     "ResourceSlice",
     "ResourceSliceSpec",
-    "StrictWire",
     "Wire",
 ]
 
@@ -107,12 +106,6 @@ class Wire(BaseModel):
     def to_wire(self) -> dict[str, Any]:
         """Return the object as JSON types, without the fields that are absent or empty (Go's ``omitempty``)."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-
-
-class StrictWire(Wire):
-    """A :class:`Wire` object that is read strictly: no text where a number belongs, no field by another spelling."""
-
-    model_config = ConfigDict(strict=True, populate_by_name=False)
 
 
 class ObjectMeta(Wire):
