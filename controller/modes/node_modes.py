@@ -140,14 +140,16 @@ class NodeModes:
         published = read_published(stored) | memory.published
         in_use = frozenset(self._in_use(node))
         memory.use = decisive_use(choice.layout, published, in_use)
-        states = self._states(node, gpus, health, published, in_use)
-        if memory.is_new and stored and not self._has_taints():
+        has_taints = self._has_taints()  # once: another answer in the middle of a plan would be an unsafe one
+        wishes = self._wishes.of(node) if has_taints else {}
+        states = _states(gpus, health, published, in_use, wishes)
+        if memory.is_new and stored and not has_taints:
             # Of what is not there, this process's predecessor may have withdrawn something a moment ago.
             missing = [name for state in states if not state.opened | state.closed for name in state.modes.possible]
             memory.withdrawn_since = dict.fromkeys(missing, self._clock())
         memory.is_new = False
         known_free = self._free(node, memory, published.closed)
-        steps, drop_s, withdrawn = self._steps(choice.layout, states, memory, known_free)
+        steps, drop_s, withdrawn = self._steps(choice.layout, states, memory, known_free, has_taints=has_taints)
         leave_s = self._leave_s(node, memory, {name for item in steps for name in item.leaving} | withdrawn)
         closed = frozenset(name for item in steps for name in item.closed)
         opened = frozenset(name for item in steps for name in item.published) - closed
@@ -200,27 +202,6 @@ class NodeModes:
         with self._lock:
             return self._nodes.setdefault(node, _Memory())
 
-    def _states(
-        self, node: str, gpus: Sequence[GpuModes], health: NodeHealth, published: Published, in_use: frozenset[str]
-    ) -> list[GpuState]:
-        """Return what there is of each of a node's GPUs."""
-        wishes = self._wishes.of(node) if self._has_taints() else {}
-        unhealthy = health.taints().keys()
-        opened, closed, used = (_by_card(names) for names in (published.opened, published.closed, in_use))
-        states = []
-        for modes in gpus:
-            card = card_of(modes.gpu)
-            state = GpuState(
-                modes=modes,
-                opened=opened.get(card, _NONE),
-                closed=closed.get(card, _NONE),
-                in_use=used.get(card, _NONE),
-                wish=wishes.get(modes.gpu, _NONE),
-                is_healthy=modes.gpu not in unhealthy,
-            )
-            states.append(state)
-        return states
-
     def _free(self, node: str, memory: _Memory, closed: frozenset[DeviceName]) -> set[DeviceName]:
         """Return the devices that no claim had when claims were listed, long enough after they were closed.
 
@@ -244,7 +225,13 @@ class NodeModes:
         return free(memory.closed_since)
 
     def _steps(
-        self, layout: Layout, states: Sequence[GpuState], memory: _Memory, known_free: Collection[DeviceName]
+        self,
+        layout: Layout,
+        states: Sequence[GpuState],
+        memory: _Memory,
+        known_free: Collection[DeviceName],
+        *,
+        has_taints: bool,
     ) -> tuple[list[GpuStep], float | None, frozenset[DeviceName]]:
         """Return each GPU's step, seconds until modes that nobody needs may leave, if any, and what is withdrawn."""
         now = self._clock()
@@ -256,7 +243,7 @@ class NodeModes:
 
         aims = aim(may_drop=may_drop)
         withdrawn = _NONE
-        if memory.withdrawn_since or not self._has_taints():
+        if memory.withdrawn_since or not has_taints:
             with_counters = layout is not Layout.ONE
             found = [
                 _withdrawal(state, aims[state.modes.gpu], memory.withdrawn_since.keys(), with_counters=with_counters)
@@ -286,6 +273,30 @@ class NodeModes:
         if any(wait <= 0.0 for wait in waits):
             self._lists.ask(node)  # which enqueues the node
         return min((wait for wait in waits if wait > 0.0), default=None)
+
+
+def _states(
+    gpus: Sequence[GpuModes],
+    health: NodeHealth,
+    published: Published,
+    in_use: frozenset[str],
+    wishes: Mapping[DeviceName, frozenset[DeviceName]],
+) -> list[GpuState]:
+    """Return what there is of each of a node's GPUs."""
+    unhealthy = health.taints().keys()
+    opened, closed, used = (_by_card(names) for names in (published.opened, published.closed, in_use))
+    return [
+        GpuState(
+            modes=modes,
+            opened=opened.get(card, _NONE),
+            closed=closed.get(card, _NONE),
+            in_use=used.get(card, _NONE),
+            wish=wishes.get(modes.gpu, _NONE),
+            is_healthy=modes.gpu not in unhealthy,
+        )
+        for modes in gpus
+        for card in (card_of(modes.gpu),)
+    ]
 
 
 def _is_in_all_modes(gpu: GpuState, now: GpuStep) -> bool:
