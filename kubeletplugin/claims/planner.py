@@ -130,17 +130,16 @@ class ClaimPlanner:
         """Return the policies in force; a file that became invalid changes nothing."""
         if self._policy_file is None:
             return None
-        # Here, because of the memory: not every node has GPUs, and few clusters have policies.
+        # All of this not before, because of the memory: not every node has GPUs, and few clusters have policies.
         from driver.adapters.files.no_policies import NoPolicies  # noqa: PLC0415
 
         with self._lock:
             self._no_policies = self._no_policies or NoPolicies(self._policy_file, "GpuPolicies")
             if self._policies is None and self._no_policies.holds():
                 return None  # by default all is allowed
-        from driver.adapters.files.policies_in_force import PoliciesInForce  # noqa: PLC0415
-        from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: PLC0415
+            from driver.adapters.files.policies_in_force import PoliciesInForce  # noqa: PLC0415
+            from driver.api.gpu_policies import DEFAULT_POLICIES  # noqa: PLC0415
 
-        with self._lock:
             try:
                 if self._policies is None:
                     self._policies = PoliciesInForce(

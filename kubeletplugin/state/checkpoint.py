@@ -161,7 +161,7 @@ class CheckpointFile:
             CorruptCheckpointError: As for :func:`decode`; the file is untouched: see :meth:`set_aside`.
             NodeError: The file could not be read.
         """
-        return self._read(bring_up_to_date=True)
+        return self._read(is_locked=True)
 
     def look(self) -> dict[str, Entry] | None:
         """As :meth:`load`, but nothing is written; may be called without the lock, from any thread.
@@ -171,13 +171,13 @@ class CheckpointFile:
             CorruptCheckpointError: Likewise.
             NodeError: Likewise.
         """
-        return self._read(bring_up_to_date=False)
+        return self._read(is_locked=False)
 
-    def _read(self, *, bring_up_to_date: bool) -> dict[str, Entry] | None:
+    def _read(self, *, is_locked: bool) -> dict[str, Entry] | None:
         with os_errors_as_node_errors(f"the checkpoint {self.path} cannot be read"):
             signature = file_signature(self.path)
             if signature is None:
-                if bring_up_to_date:
+                if is_locked:
                     self._known = None
                 return None
             known = self._known
@@ -194,8 +194,8 @@ class CheckpointFile:
             found, written = decode(content)
         except (NewerCheckpointError, CorruptCheckpointError) as error:
             raise type(error)(f"the checkpoint {self.path} cannot be used: {error.message}", hint=error.hint) from error
-        if not bring_up_to_date:
-            return found  # not remembered: without the lock, a save may have come between
+        if not is_locked:
+            return found  # neither remembered nor brought up to date: a save may have come between
         if written != VERSION:
             with os_errors_as_node_errors(f"the checkpoint {self.path} of version {written} cannot be kept"):
                 replace_file(self.path.with_name(f"{self.path.name}.v{written}"), content, mode=0o600)
