@@ -14,8 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicies
-from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta, ResourceClaim
-from driver.api.validation.defaults import with_defaults
+from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta
 from driver.layout.slices import resource_slices
 from driver.model.devices import Gpu
 from driver.model.inventory import Inventory
@@ -23,26 +22,13 @@ from driver.model.parts import GpuRatio, MigPartition, allocatable_devices
 from driver.modes.free_node import free_node
 from driver.modes.rule import Layout
 from resourceclasses import device_classes_text
+from tests.support.class_claims import class_claim
 from tests.support.machines import gpu, node
 from tests.support.mig_machines import A30, A100, H100, MIB, instance, mig_gpu
 
 CLASSES = [m.device_class for m in read_manifest_text(device_classes_text(), "device-classes.yaml").classes]
 NODE = Node(metadata=ObjectMeta(name="node-a"))
 CARD = 80 << 30
-
-
-def claim(kind: str, *, profile: str = "", **amounts: Any) -> ResourceClaim:
-    exactly: dict[str, Any] = {"deviceClassName": f"{kind}.rootport.dev"}
-    if amounts:
-        exactly["capacity"] = {"requests": {name: str(amount) for name, amount in amounts.items()}}
-    if profile:
-        expression = f'device.attributes["rootport.dev"].profile == "{profile}"'
-        exactly["selectors"] = [{"cel": {"expression": expression}}]
-    wire = {
-        "metadata": {"name": "c", "namespace": "default", "uid": "u"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
-    return with_defaults(ResourceClaim.model_validate(wire))
 
 
 class Cluster:
@@ -55,7 +41,7 @@ class Cluster:
         self.allocator = Allocator(resource_slices(inventory, policies=policies), CLASSES)
 
     def give(self, kind: str, **wanted: Any) -> AllocationResult | None:
-        results = self.allocator.allocate(NODE, [claim(kind, **wanted)])
+        results = self.allocator.allocate(NODE, [class_claim(kind, **wanted)])
         if results is None:
             return None
         self.allocator.commit(results)

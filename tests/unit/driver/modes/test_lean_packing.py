@@ -10,8 +10,7 @@ import pytest
 from driver.adapters.manifests.claims import read_manifest_text
 from driver.allocator import Allocator
 from driver.api.gpu_policies import GpuPolicy
-from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta, ResourceClaim
-from driver.api.validation.defaults import with_defaults
+from driver.api.resource_v1 import AllocationResult, Node, ObjectMeta
 from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName
 from driver.modes.gpu import GpuState, card_of, known_modes
@@ -19,6 +18,7 @@ from driver.modes.rule import Layout
 from driver.modes.transition import step
 from driver.modes.wanted import wanted
 from resourceclasses import device_classes_text
+from tests.support.class_claims import class_claim
 from tests.support.machines import node
 from tests.support.mig_machines import mig_gpu
 
@@ -26,20 +26,6 @@ CLASSES = [m.device_class for m in read_manifest_text(device_classes_text(), "de
 BUSES = ("1b", "43", "52", "61")
 MACHINE = node(*(mig_gpu(bus) for bus in BUSES))
 NODE = Node(metadata=ObjectMeta(name="node-a"))
-
-
-def claim(kind: str, *, profile: str = "", **amounts: int) -> ResourceClaim:
-    exactly: dict[str, Any] = {"deviceClassName": f"{kind}.rootport.dev"}
-    if amounts:
-        exactly["capacity"] = {"requests": {name: str(amount) for name, amount in amounts.items()}}
-    if profile:
-        expression = f'device.attributes["rootport.dev"].profile == "{profile}"'
-        exactly["selectors"] = [{"cel": {"expression": expression}}]
-    wire = {
-        "metadata": {"name": "c", "namespace": "default", "uid": "u"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
-    return with_defaults(ResourceClaim.model_validate(wire))
 
 
 class LeanNode:
@@ -55,7 +41,7 @@ class LeanNode:
         """Place one claim, and return the bus of the GPU that it got; None where nothing is free."""
         allocator = Allocator(self._slices, CLASSES)
         allocator.commit(self.results)
-        results = allocator.allocate(NODE, [claim(kind, **asked)])
+        results = allocator.allocate(NODE, [class_claim(kind, **asked)])
         if results is None:
             return None
         self.results += results
