@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from driver.adapters.kubernetes.resources import EVENTS, RESOURCE_CLAIMS
+from driver.model.health import CANNOT_PREPARE_TAINT
 from tests.support.cluster.pods import claim, manifest, pod, template
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import CDI_DIRECTORY, PLUGIN_DIRECTORY, RunningRootport
@@ -135,23 +135,27 @@ def test_an_api_server_that_is_away_during_prepare_is_waited_for(faulty: Running
 
 @pytest.mark.parametrize("folder", [CDI_DIRECTORY, PLUGIN_DIRECTORY], ids=["CDI folder", "plugin's folder"])
 def test_a_full_disk_is_told_leaves_nothing_and_heals(
-    faulty: RunningRootport, folder: str, small_disk: Callable[[str], None]
+    faulty: RunningRootport, folder: str, small_disk: Callable[[str], None], request: pytest.FixtureRequest
 ) -> None:
     if folder != CDI_DIRECTORY:  # which is a small file system already: the runtime would not see another one over it
         small_disk(folder)
     faulty.start_plugin()
-    time.sleep(10)  # its first check of the host is over: it would take the node out of use, and come again much later
     filler = faulty.cluster.machine.path(folder) / "filler.bin"
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(4096))
-    apply(faulty, template("gpu"), pod("hungry", template="gpu"))
-    wait_until("the pod's event tells", lambda: "No space left" in events(faulty, "hungry"), timeout_s=60)
-    # The kubelet goes on trying: what an attempt under way has there for the moment is no leftover.
-    wait_until("nothing is left", lambda: set(faulty.leftovers()) <= {"filler.bin"}, timeout_s=20)
+    # The plugin reports so small a disk, full or not, and the pod is to come to the node all the same. Events outlive
+    # their pod: each has a name of its own.
+    stubborn, name = template("stubborn"), f"hungry-{request.node.callspec.indices['folder']}"
+    stubborn["spec"]["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = [
+        {"key": CANNOT_PREPARE_TAINT, "operator": "Exists"}
+    ]
+    apply(faulty, stubborn, pod(name, template="stubborn"))
+    wait_until("the pod's event tells", lambda: "No space left" in events(faulty, name), timeout_s=60)
+    assert [left for left in faulty.leftovers() if left != "filler.bin"] == []
 
     filler.unlink()
-    faulty.cluster.wait_for_pod("hungry", "Running", timeout_s=120)
+    faulty.cluster.wait_for_pod(name, "Running", timeout_s=120)
     faulty.delete_all()
     faulty.wait_until_clean()
 
