@@ -39,6 +39,7 @@ def controller(rootport: RunningRootport) -> Iterator[Callable[[str], None]]:
     assert rootport.controller is not None
     rootport.controller.stop()
     rootport.start_controller()
+    rootport.wait_until_controller_is_ready()
 
 
 class Watch:

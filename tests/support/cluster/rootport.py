@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections import Counter
 from collections.abc import Iterable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,6 +82,20 @@ class RunningRootport:
             module=module,
         )
         return self.controller
+
+    def wait_until_controller_is_ready(self) -> None:
+        """Wait until the controller leads, has read everything and serves all that it serves."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        url = f"http://{self.cluster.machine.address}:{CONTROLLER_HEALTH_PORT}/readyz"
+
+        def is_ready() -> bool:
+            try:
+                with opener.open(url, timeout=5) as answer:
+                    return bool(answer.status == HTTPStatus.OK)
+            except OSError:  # it does not listen yet, or answers 503
+                return False
+
+        wait_until("the controller is ready", is_ready, timeout_s=60)
 
     def start_plugin(
         self, *, options: Iterable[str] = (), instance: str = "local", module: tuple[str, ...] = ("-m", "kubeletplugin")
