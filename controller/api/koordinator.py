@@ -27,7 +27,7 @@ from controller.serving.callers import Caller
 from driver.adapters.http.exchange import Request, Response
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts
-from driver.status.overview import ReadyState, is_offered
+from driver.status.overview import ReadyState, has_rival, is_offered
 
 __all__ = ["PREFIX", "node_device_summary", "summaries_answer"]
 
@@ -143,7 +143,7 @@ def _minor(device: Device) -> int:
 
 def _total(device: Device) -> _Resources:
     is_unhealthy = device.status is not None and device.status.state == "Unhealthy"
-    if is_unhealthy or not is_offered(device):
+    if is_unhealthy or has_rival(device) or not is_offered(device):
         return {}
     if device.spec.type != "gpu":
         return {device.spec.type: Quantity.of(_ALL)}

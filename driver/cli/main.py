@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "explain": "Say why a claim is pending, and what would make it fit.",
     "status": "Show what is free, allocated and unhealthy, by node; one node as a tree.",
     "top": "Show what the GPUs do now, and who has them.",
+    "migrate": "Show how far a node is on its way from device plugins to Rootport, and the next command.",
     "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
     "pairs": "Print a claim for GPUs and the RDMA NICs next to them.",
@@ -91,7 +92,8 @@ description in YAML.
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    status, top and explain ask a cluster, status and explain also a dump of one, and lint can ask either. The others
+    status, top, explain and migrate ask a cluster, status and explain also a dump of one, and lint can ask
+    either. The others
     need none: they show what the driver sees, publishes and prepares.
     """
 
