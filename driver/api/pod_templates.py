@@ -112,7 +112,7 @@ def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
 
 
 def field_path(steps: Steps) -> str:
-    """Return a field as Kubernetes writes it, ``containers[0].resources.limits[nvidia.com/gpu]``; long names are cut."""
+    """Return a field as Kubernetes writes it, ``containers[0].resources.limits[nvidia.com/gpu]``; long names cut."""
     path = ""
     for step in steps:
         if isinstance(step, str) and len(step) > _LONGEST_NAME:
