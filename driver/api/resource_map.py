@@ -1,0 +1,89 @@
+"""The resource map: which extended resources of device plugins stand for which RDMA NICs.
+
+An administrator writes it, because a device plugin's configuration is on the nodes: a pod says
+``openshift.io/mlnxnics: 1`` and nothing of what that is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from driver import DRIVER_NAME
+from driver.api.policies import PolicyObject
+from driver.api.quantity import Quantity
+from driver.api.validation.wording import PLAIN_ERROR
+
+__all__ = ["MappedResource", "ResourceMap"]
+
+_MOST_RESOURCES: Final = 256
+_MOST_OF_ONE: Final = 16
+_LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_DOMAIN: Final = rf"{_LABEL}(?:\.{_LABEL})*"
+_RESOURCE: Final = rf"^{_DOMAIN}/(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?|[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}}\*|\*)$"
+_NETWORK: Final = rf"^(?:{_LABEL}/)?{_DOMAIN}$"
+
+_ResourceName = Annotated[StrictStr, Field(pattern=_RESOURCE, max_length=317)]
+_Network = Annotated[StrictStr, Field(pattern=_NETWORK, max_length=317)]
+_Expression = Annotated[StrictStr, Field(min_length=1, max_length=10 * 1024)]
+
+
+class MappedResource(PolicyObject):
+    """What one unit of a resource stands for.
+
+    Attributes:
+        name: The resource's name; with ``*`` at the end all names that begin so.
+        device_class_name: The DeviceClass of the request.
+        count: How many NICs or VFs one unit is.
+        bandwidth: Bits per second of each NIC; without it the claim has the NIC to itself.
+        selectors: CEL expressions that each device has to meet.
+        networks: The NetworkAttachmentDefinitions, by name or namespace/name, that attach a device of the resource to a
+            pod: their place is taken by the claim's RdmaConfig, which moves the interface into the pod.
+    """
+
+    name: _ResourceName
+    device_class_name: Annotated[StrictStr, Field(pattern=rf"^{_DOMAIN}$", max_length=253)] = f"rdma.{DRIVER_NAME}"
+    count: Annotated[StrictInt, Field(ge=1, le=32)] = 1
+    bandwidth: Quantity | None = None
+    selectors: Annotated[tuple[_Expression, ...], Field(max_length=_MOST_OF_ONE)] = ()
+    networks: Annotated[tuple[_Network, ...], Field(max_length=_MOST_OF_ONE)] = ()
+
+    @field_validator("bandwidth")
+    @classmethod
+    def _is_whole(cls, value: Quantity | None) -> Quantity | None:
+        if value is not None and not (value.is_whole() and 1 <= value.ceil() < 2**63):
+            raise PydanticCustomError(
+                PLAIN_ERROR, "expected bits per second, such as 10G, not {value}", {"value": str(value)}
+            )
+        return value
+
+
+class ResourceMap(PolicyObject):
+    """The file.
+
+    Attributes:
+        resources: The resources; a whole name counts before one that ends in ``*``.
+        left_alone: Names of resources that stay in the pods: their device plugin, or a DeviceClass that serves them as
+            an extended resource, gives them out.
+    """
+
+    KIND: ClassVar[str] = "ResourceMap"
+
+    api_version: Literal["rootport.dev/v1alpha1"]
+    kind: Literal["ResourceMap"]
+    resources: Annotated[tuple[MappedResource, ...], Field(max_length=_MOST_RESOURCES)] = ()
+    left_alone: Annotated[tuple[_ResourceName, ...], Field(max_length=_MOST_RESOURCES)] = ()
+
+    @model_validator(mode="after")
+    def _names_each_once(self) -> ResourceMap:
+        networks = [network for resource in self.resources for network in resource.networks]
+        for kind, names in (("resource", [item.name for item in self.resources]), ("network", networks)):
+            twice = [name for name, times in Counter(names).items() if times > 1]
+            if twice:
+                raise PydanticCustomError(
+                    PLAIN_ERROR, "the {kind} {name} is there twice", {"kind": kind, "name": twice[0]}
+                )
+        return self
