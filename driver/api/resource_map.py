@@ -6,29 +6,54 @@ An administrator writes it, because a device plugin's configuration is on the no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictInt, StrictStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from driver import DRIVER_NAME
 from driver.api.policies import PolicyObject
 from driver.api.quantity import Quantity
+from driver.api.validation.errors import shown
 from driver.api.validation.wording import PLAIN_ERROR
 
 __all__ = ["MappedResource", "ResourceMap"]
 
 _MOST_RESOURCES: Final = 256
 _MOST_OF_ONE: Final = 16
+_LONGEST: Final = 253 + 1 + 63
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _DOMAIN: Final = rf"{_LABEL}(?:\.{_LABEL})*"
-_RESOURCE: Final = rf"^{_DOMAIN}/(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?|[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}}\*|\*)$"
-_NETWORK: Final = rf"^(?:{_LABEL}/)?{_DOMAIN}$"
+_PART: Final = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_BEGINNING: Final = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?\*"
 
-_ResourceName = Annotated[StrictStr, Field(pattern=_RESOURCE, max_length=317)]
-_Network = Annotated[StrictStr, Field(pattern=_NETWORK, max_length=317)]
-_Expression = Annotated[StrictStr, Field(min_length=1, max_length=10 * 1024)]
+
+def _like(pattern: str, expected: str) -> AfterValidator:
+    """Return the check that a text has a form, with a message for people."""
+    form = re.compile(pattern, re.ASCII)
+
+    def check(value: str) -> str:
+        if len(value) > _LONGEST or form.fullmatch(value) is None:
+            raise PydanticCustomError(
+                PLAIN_ERROR, "expected {expected}, not {value}", {"expected": expected, "value": shown(value)}
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+_Pattern: TypeAlias = Annotated[
+    StrictStr,
+    _like(f"{_DOMAIN}/(?:{_PART}|{_BEGINNING})", "a resource, such as openshift.io/mlnxnics, or with * at its end"),
+]
+_Resource: TypeAlias = Annotated[StrictStr, _like(f"{_DOMAIN}/{_PART}", "a resource, such as openshift.io/mlnxnics")]
+_Class: TypeAlias = Annotated[StrictStr, _like(_DOMAIN, "a DeviceClass, such as rdma-vf.rootport.dev")]
+_Network: TypeAlias = Annotated[
+    StrictStr, _like(f"(?:{_LABEL}/)?{_DOMAIN}", "a NetworkAttachmentDefinition, by name or namespace/name")
+]
+_Expression: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=10 * 1024)]
 
 
 class MappedResource(PolicyObject):
@@ -44,8 +69,8 @@ class MappedResource(PolicyObject):
             pod: their place is taken by the claim's RdmaConfig, which moves the interface into the pod.
     """
 
-    name: _ResourceName
-    device_class_name: Annotated[StrictStr, Field(pattern=rf"^{_DOMAIN}$", max_length=253)] = f"rdma.{DRIVER_NAME}"
+    name: _Pattern
+    device_class_name: _Class = f"rdma.{DRIVER_NAME}"
     count: Annotated[StrictInt, Field(ge=1, le=32)] = 1
     bandwidth: Quantity | None = None
     selectors: Annotated[tuple[_Expression, ...], Field(max_length=_MOST_OF_ONE)] = ()
@@ -59,6 +84,12 @@ class MappedResource(PolicyObject):
                 PLAIN_ERROR, "expected bits per second, such as 10G, not {value}", {"value": str(value)}
             )
         return value
+
+    @model_validator(mode="after")
+    def _shares_only_nics(self) -> MappedResource:
+        if self.bandwidth is not None and self.device_class_name == f"rdma-vf.{DRIVER_NAME}":
+            raise PydanticCustomError(PLAIN_ERROR, "bandwidth: is of whole NICs, a VF has none: leave it out")
+        return self
 
 
 class ResourceMap(PolicyObject):
@@ -75,7 +106,7 @@ class ResourceMap(PolicyObject):
     api_version: Literal["rootport.dev/v1alpha1"]
     kind: Literal["ResourceMap"]
     resources: Annotated[tuple[MappedResource, ...], Field(max_length=_MOST_RESOURCES)] = ()
-    left_alone: Annotated[tuple[_ResourceName, ...], Field(max_length=_MOST_RESOURCES)] = ()
+    left_alone: Annotated[tuple[_Resource, ...], Field(max_length=_MOST_RESOURCES)] = ()
 
     @model_validator(mode="after")
     def _names_each_once(self) -> ResourceMap:

@@ -32,6 +32,7 @@ class Meaning(StrEnum):
     MIG = "MIG partitions"
     NICS = "NICs"
     FPGAS = "FPGAs"
+    OTHER = "something that no claim counts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ class PodFacts:
         annotations: The pod's own, all of them texts.
         labels: Likewise.
         scheduler: ``schedulerName``; empty for Kubernetes' own.
+        resources: The names of all resources that its containers ask for.
         steps: Where its metadata is in the object.
         settings: How to convert.
     """
@@ -117,6 +119,7 @@ class PodFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
+    resources: frozenset[str] = frozenset()
     steps: Steps = ("metadata",)
     settings: Settings
 
@@ -143,11 +146,13 @@ class PodReading:
         hints: Whatever ``Dialect.read`` wants to know of it for each container.
         findings: About annotations and labels that the table does not have a text for.
         spans: Whether GPUs and NICs of different containers are allocated together, so that the pod has one claim.
+        leaves: Annotations that leave the pod beside those that always do (:attr:`PodNote.leaves`).
     """
 
     hints: object = None
     findings: tuple[Finding, ...] = ()
     spans: bool = False
+    leaves: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

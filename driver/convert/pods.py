@@ -90,7 +90,7 @@ def converted_pod(pod: PodSpec, facts: PodFacts) -> ConvertedPod | None:
         claims=tuple(claims.made),
         uses=claims.uses,
         resources={each.container.steps: each.container.resources for each in read},
-        annotations=frozenset(_leaving(facts, dialects.values())),
+        annotations=frozenset(_leaving(facts, dialects.values())).union(*(each.leaves for each in pods.values())),
         drops_scheduler=any(facts.scheduler in dialect.schedulers for dialect in dialects.values()),
         findings=tuple(findings),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
-from driver.convert.dialects.vgpus import ALL, NVIDIA_GPUS
+from driver.convert.dialects.vgpus import ALL, NOT_COUNTED, NVIDIA_GPUS
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest
 
@@ -54,7 +54,8 @@ def _read(asked: Asked) -> Reading:
         findings = (asked.noted(whole, _TOPOLOGY),) if whole.value > 1 else ()
         return Reading(request=DeviceRequest(gpus=(gpus,)), findings=findings + notes)
     if not shares:
-        return Reading(findings=notes)
+        text = "no container can ask for it: write aliyun.com/gpu-mem, and the number of GPUs as a label of the pod"
+        return Reading(findings=tuple(asked.refused(amount, text) for amount in others))
     reading = _share(asked, cards)
     return Reading(request=reading.request, findings=reading.findings + notes)
 
@@ -85,7 +86,7 @@ def _share(asked: Asked, cards: int) -> Reading:
         vendor=NVIDIA_GPUS,
     )
     noted = memory or percent
-    findings = () if noted is None else (asked.noted(noted, _LIMITS),)
+    findings = () if noted is None else (asked.noted(noted, _LIMITS + ("" if core is not None else NOT_COUNTED)),)
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=findings)
 
 
@@ -122,7 +123,7 @@ ALIYUN: Final = Dialect(
     read=_read,
     read_pod=_read_pod,
     notes=(
-        PodNote(name=_COUNT, where=Where.LABEL, leaves=True),
+        PodNote(name=_COUNT, where=Where.LABEL),
         *(
             PodNote(name=name, text=_RESULT, leaves=True)
             for name in (

@@ -56,7 +56,7 @@ def _read(asked: Asked) -> Reading:
     others = asked.all(Meaning.OTHER)
     notes = tuple(asked.noted(amount, "has no equal: programs on a GPU have no priorities") for amount in others)
     if len(others) == len(asked.amounts):
-        return Reading(findings=notes)
+        return Reading(findings=tuple(asked.refused(amount, "is of a GPU, and none is asked for") for amount in others))
     reading = read_vgpus(asked, _RULES, hints)
     return Reading(request=reading.request, findings=reading.findings + notes)
 

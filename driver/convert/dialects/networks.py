@@ -137,6 +137,13 @@ def _read_pod(facts: PodFacts) -> PodReading:
     except ValueError as error:
         return PodReading(findings=(_finding(facts, Outcome.REFUSED, str(error)),))
     mapped = [network for network in found if network.resource]
+    for network in mapped:
+        if not any(_is_of(name, network.resource) for name in facts.resources):
+            text = (
+                f"no container asks for {network.resource}, which the network {network.name} attaches: write it in a "
+                "container's limits, as network-resources-injector does when the pod is created"
+            )
+            return PodReading(hints=found, findings=(_finding(facts, Outcome.REFUSED, text),))
     if not mapped:
         return PodReading(hints=found, findings=(_finding(facts, Outcome.NOTED, _STAYS),))
     if len(mapped) < len(found):
@@ -145,6 +152,10 @@ def _read_pod(facts: PodFacts) -> PodReading:
         return PodReading(hints=found, findings=(_finding(facts, Outcome.REFUSED, text),))
     text = "the claim's RdmaConfig moves the interfaces into the pod"
     return PodReading(hints=found, findings=(_finding(facts, Outcome.CONVERTED, text),), leaves=frozenset({_NETWORKS}))
+
+
+def _is_of(name: str, pattern: str) -> bool:
+    return name == pattern or (pattern.endswith("*") and len(name) >= len(pattern) and name.startswith(pattern[:-1]))
 
 
 def _finding(facts: PodFacts, outcome: Outcome, text: str) -> Finding:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodNote, Reading, Resource
-from driver.convert.dialects.vgpus import ALL, NVIDIA_GPUS
+from driver.convert.dialects.vgpus import ALL, NOT_COUNTED, NVIDIA_GPUS
 from driver.convert.findings import Finding
 from driver.convert.requests import DeviceRequest, GpuRequest
 
@@ -84,7 +84,7 @@ def _share(asked: Asked, core: Amount | None, memory: Amount | None, *, cards: i
         text = f"{percent} percent of each of {cards} GPUs, as qGPU spreads it, and the memory likewise"
         findings.append(asked.noted(core, text))
     if memory is not None:
-        findings.append(asked.noted(memory, note))
+        findings.append(asked.noted(memory, note + ("" if core is not None else NOT_COUNTED)))
     gpus = GpuRequest(
         count=cards, core=percent, memory=each, core_is_limited=core is not None and note is _ISOLATION, vendor=NVIDIA_GPUS
     )

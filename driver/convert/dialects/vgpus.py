@@ -12,13 +12,18 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest, Match, Wanted
 from driver.layout import attributes
 
-__all__ = ["ALL", "NVIDIA_GPUS", "VgpuHints", "VgpuRules", "read_vgpus", "wanted_models", "wanted_uuids"]
+__all__ = ["ALL", "NOT_COUNTED", "NVIDIA_GPUS", "VgpuHints", "VgpuRules", "read_vgpus", "wanted_models", "wanted_uuids"]
 
 ALL: Final = 100
 """Percent: all of a GPU's core or memory."""
 
 NVIDIA_GPUS: Final = "nvidia"
 """The attribute ``vendor`` of the GPUs that these systems share."""
+
+NOT_COUNTED: Final = (
+    "; compute is neither counted nor limited: the claim takes 1 percent, so that memory decides how many share a GPU"
+)
+"""Of a share that names no core, for the end of its note."""
 
 _MOST_VALUES: Final = 16
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}", re.ASCII)
@@ -91,7 +96,7 @@ def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
     else:
         gpus = _share(gpus, hints.strategy)
         if not hints.strategy and (limited := memory or percent or core) is not None:
-            findings.append(asked.noted(limited, rules.limits))
+            findings.append(asked.noted(limited, rules.limits + ("" if core is not None else NOT_COUNTED)))
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=tuple(findings))
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from driver.api.pod_templates import field_path
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
-from driver.convert.dialects.vgpus import NVIDIA_GPUS, VgpuHints, VgpuRules, read_vgpus, wanted_models
+from driver.convert.dialects.vgpus import NOT_COUNTED, NVIDIA_GPUS, VgpuHints, VgpuRules, read_vgpus, wanted_models
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest
 
@@ -49,7 +50,7 @@ def _read(asked: Asked) -> Reading:
         return Reading(request=DeviceRequest(gpus=(GpuRequest(count=number.value, vendor=NVIDIA_GPUS),)))
     if memory is not None:
         gpu = GpuRequest(memory=memory.value * memory.resource.unit, core_is_limited=False, vendor=NVIDIA_GPUS)
-        text = "nothing kept a container within this memory, and nothing does by default now"
+        text = f"nothing kept a container within this memory, and nothing does by default now{NOT_COUNTED}"
         return Reading(request=DeviceRequest(gpus=(gpu,)), findings=(asked.noted(memory, text),))
     hints = asked.hints if isinstance(asked.hints, VgpuHints) else VgpuHints()
     return read_vgpus(asked, _RULES, hints)
@@ -91,7 +92,7 @@ def _scheduler(facts: PodFacts) -> Finding | None:
         "predicate.DynamicResourceAllocationEnable: true in its predicates plugin. Queues do not count GPUs of claims "
         "as they counted volcano.sh/vgpu-number"
     )
-    path = f"{facts.path.removesuffix('metadata')}spec.schedulerName"
+    path = field_path((*facts.steps[:-1], "spec", "schedulerName"))
     return Finding(dialect=_NAME, field=path, value=_SCHEDULER, outcome=Outcome.NOTED, text=text)
 
 
