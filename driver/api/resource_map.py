@@ -97,6 +97,8 @@ class ResourceMap(PolicyObject):
 
     Attributes:
         resources: The resources; a whole name counts before one that ends in ``*``.
+        share_strategy: The strategy of shares of HAMi, Volcano, TKE qGPU and Alibaba Cloud, which kept a container within
+            its share: ``hamiCore`` where nodes have the library; None is Rootport's default, which limits nothing.
         left_alone: Names of resources that stay in the pods: their device plugin, or a DeviceClass that serves them as
             an extended resource, gives them out.
     """
@@ -106,6 +108,7 @@ class ResourceMap(PolicyObject):
     api_version: Literal["rootport.dev/v1alpha1"]
     kind: Literal["ResourceMap"]
     resources: Annotated[tuple[MappedResource, ...], Field(max_length=_MOST_RESOURCES)] = ()
+    share_strategy: Literal["hamiCore"] | None = None
     left_alone: Annotated[tuple[_Resource, ...], Field(max_length=_MOST_RESOURCES)] = ()
 
     @model_validator(mode="after")

@@ -22,6 +22,7 @@ def settings_of(resource_map: ResourceMap) -> Settings:
     return Settings(
         resources={item.name: _nic(item) for item in resource_map.resources},
         networks={network: item.name for item in resource_map.resources for network in item.networks},
+        share_strategy=resource_map.share_strategy or "",
         left_alone=frozenset(resource_map.left_alone),
     )
 

@@ -25,7 +25,7 @@ _MOST_GPUS: Final = 32
 _TOPOLOGY: Final = "its scheduler chooses GPUs that are near each other; for that add a constraint with rootport.dev/nvlinkDomain"
 _LIMITS: Final = (
     "cGPU keeps a container within its share, and tells it by ALIYUN_COM_GPU_MEM_CONTAINER; Rootport does neither by "
-    "default. The strategies hamiCore and mps limit a share: set one in the template's GpuConfig"
+    "default. Where nodes have HAMi-core's library, set shareStrategy: hamiCore in the resource map for the former"
 )
 _RESULT: Final = "was written by Alibaba Cloud's scheduler: it leaves with the resources"
 
@@ -83,10 +83,11 @@ def _share(asked: Asked, cards: int) -> Reading:
         memory=None if memory is None else memory.value // cards * memory.resource.unit,
         memory_percent=None if percent is None else percent.value,
         core_is_limited=core is not None,
+        strategy=asked.pod.settings.share_strategy,
         vendor=NVIDIA_GPUS,
     )
     noted = memory or percent
-    findings = () if noted is None else (asked.noted(noted, _LIMITS + ("" if core is not None else NOT_COUNTED)),)
+    findings = () if noted is None or gpus.strategy else (asked.noted(noted, _LIMITS + ("" if core is not None else NOT_COUNTED)),)
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=findings)
 
 

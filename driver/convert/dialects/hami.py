@@ -37,7 +37,7 @@ _RULES: Final = VgpuRules(
     core_above_all="is taken as 100 percent, which is what HAMi does",
     limits=(
         "HAMi's library keeps a container within its share; Rootport's default strategy limits nothing. Where nodes "
-        "have the library, set the annotation nvidia.com/vgpu-mode: hami-core, and the claim gets strategy hamiCore"
+        "have the library, set the annotation nvidia.com/vgpu-mode: hami-core, or shareStrategy in the resource map"
     ),
 )
 _RESULT: Final = "was written by HAMi's scheduler: it leaves with the resources"

@@ -22,8 +22,8 @@ _GIB: Final = 1024**3
 _GREEDY: Final = "tke.cloud.tencent.com/qgpu-core-greedy"
 _CORE_STEP: Final = 5
 _ISOLATION: Final = (
-    "qGPU keeps a container within its share; Rootport's default strategy limits nothing. The strategies hamiCore and "
-    "mps do: set one in the template's GpuConfig"
+    "qGPU keeps a container within its share; Rootport's default strategy limits nothing. Where nodes have HAMi-core's "
+    "library, set shareStrategy: hamiCore in the resource map"
 )
 _ELASTIC_ISOLATION: Final = (
     "with the mode gpushare nothing kept a container within its share, and Rootport's default strategy limits nothing"
@@ -83,10 +83,16 @@ def _share(asked: Asked, core: Amount | None, memory: Amount | None, *, cards: i
     if core is not None and cards > 1:
         text = f"{percent} percent of each of {cards} GPUs, as qGPU spreads it, and the memory likewise"
         findings.append(asked.noted(core, text))
-    if memory is not None:
+    strategy = asked.pod.settings.share_strategy if note is _ISOLATION else ""
+    if memory is not None and not strategy:
         findings.append(asked.noted(memory, note + ("" if core is not None else NOT_COUNTED)))
     gpus = GpuRequest(
-        count=cards, core=percent, memory=each, core_is_limited=core is not None and note is _ISOLATION, vendor=NVIDIA_GPUS
+        count=cards,
+        core=percent,
+        memory=each,
+        core_is_limited=core is not None and note is _ISOLATION,
+        strategy=strategy,
+        vendor=NVIDIA_GPUS,
     )
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=tuple(findings))
 

@@ -66,6 +66,7 @@ def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
     """Return what a container asks for: a number of GPUs, and of each the same memory and core."""
     number, memory = asked.one(Meaning.GPUS), asked.one(Meaning.MEMORY)
     percent, core = asked.one(Meaning.MEMORY_PERCENT), asked.one(Meaning.CORE)
+    strategy = hints.strategy or asked.pod.settings.share_strategy
     findings: list[Finding] = []
     if core is not None and core.value > ALL:
         if not rules.core_above_all:
@@ -94,8 +95,8 @@ def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
         findings.extend(_whole_notes(asked, (memory, percent), is_whole=_is_whole(gpus)))
         gpus = GpuRequest(count=count, vendor=NVIDIA_GPUS, wanted=gpus.wanted, together=gpus.together)
     else:
-        gpus = _share(gpus, hints.strategy)
-        if not hints.strategy and (limited := memory or percent or core) is not None:
+        gpus = _share(gpus, strategy)
+        if not strategy and (limited := memory or percent or core) is not None:
             findings.append(asked.noted(limited, rules.limits + ("" if core is not None else NOT_COUNTED)))
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=tuple(findings))
 

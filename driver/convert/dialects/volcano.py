@@ -29,7 +29,7 @@ _RULES: Final = VgpuRules(
     core_above_all="",
     limits=(
         "HAMi's library keeps a vGPU's container within its share; Rootport's default strategy limits nothing. Where "
-        "nodes have the library, set the annotation volcano.sh/vgpu-mode: hami-core, and the claim gets strategy hamiCore"
+        "nodes have the library, set the annotation volcano.sh/vgpu-mode: hami-core, or shareStrategy in the resource map"
     ),
 )
 _RESULT: Final = "was written by Volcano's scheduler: it leaves with the resources"

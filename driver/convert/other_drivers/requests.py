@@ -68,8 +68,8 @@ def translate_request(fields: Mapping[str, Any], path: str, report: Report) -> t
     """
     written = dict(fields)
     name = fields.get("deviceClassName")
-    if not isinstance(name, str):
-        return written, None
+    if not isinstance(name, str) or name in _OWN_CLASSES.values():
+        return written, None  # policies may publish other drivers' names, and a claim for Rootport may read them
     if name in REFUSED_CLASSES:
         report.add(f"{path}.deviceClassName", name, Outcome.REFUSED, REFUSED_CLASSES[name])
         return written, None

@@ -6,6 +6,7 @@ import pytest
 
 from driver.convert.findings import Outcome
 from driver.convert.requests import GpuRequest, Match, Wanted
+from driver.convert.settings import Settings
 from tests.unit.driver.convert.dialects.reading import MIB, NOTED, REFUSED, outcomes, read, refused
 
 HAMI = {
@@ -228,3 +229,19 @@ def test_volcanos_older_names(limits: dict[str, int], wanted: GpuRequest | None,
 def test_volcanos_scheduler_stays_with_a_note() -> None:
     _, findings = read({"volcano.sh/gpu-number": 1}, scheduler="volcano")
     assert [(finding.field, finding.outcome) for finding in findings] == [("spec.schedulerName", NOTED)]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"nvidia.com/gpumem": 1000, "nvidia.com/gpucores": 10},
+        {"volcano.sh/vgpu-memory": 1000, "volcano.sh/vgpu-cores": 10},
+        {"tke.cloud.tencent.com/qgpu-core": 10, "tke.cloud.tencent.com/qgpu-memory": 1},
+        {"aliyun.com/gpu-mem": 1, "aliyun.com/gpu-core.percentage": 10},
+    ],
+    ids=["HAMi", "Volcano", "qGPU", "Alibaba Cloud"],
+)
+def test_shares_of_systems_with_limits_get_the_strategy_of_the_settings(limits: dict[str, int]) -> None:
+    request, findings = read(limits, settings=Settings(share_strategy="hamiCore"))
+    assert [(gpu.strategy, gpu.core_is_limited) for gpu in request.gpus] == [("hamiCore", True)]
+    assert findings == ()
