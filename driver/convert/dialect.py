@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from driver.api.pod_templates import Steps, field_path
+from driver.api.pod_templates import PodSpec, Steps, containers, field_path, resources_of
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest
 from driver.convert.settings import Settings
@@ -123,6 +123,19 @@ class PodFacts:
     steps: Steps = ("metadata",)
     settings: Settings
 
+    @classmethod
+    def of(cls, pod: PodSpec, settings: Settings) -> PodFacts:
+        """Return the facts of a pod as it was written; what is no text is left out."""
+        scheduler = pod.spec.get("schedulerName")
+        return cls(
+            annotations=_texts(pod.metadata.get("annotations")),
+            labels=_texts(pod.metadata.get("labels")),
+            scheduler=scheduler if isinstance(scheduler, str) else "",
+            resources=frozenset(name for steps, item in containers(pod) for name in resources_of(item, steps)),
+            steps=pod.metadata_steps or (),
+            settings=settings,
+        )
+
     def named(self, where: Where, pattern: str) -> Iterator[str]:
         """Yield the names of the annotations or labels that the pod has; a pattern may end in ``*``."""
         held = self.annotations if where is Where.ANNOTATION else self.labels
@@ -211,6 +224,11 @@ class Reading:
 
     request: DeviceRequest = field(default_factory=DeviceRequest)
     findings: tuple[Finding, ...] = ()
+
+
+def _texts(held: object) -> dict[str, str]:
+    pairs = held.items() if isinstance(held, Mapping) else ()
+    return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
 
 
 def _nothing(_: PodFacts) -> PodReading:
