@@ -36,7 +36,9 @@ _MAX_ITEMS: Final = 256
 def is_claim(data: Mapping[str, Any]) -> bool:
     """Whether an object is of a kind that :func:`convert_claim` converts."""
     version, kind = data.get("apiVersion"), data.get("kind")
-    return isinstance(version, str) and version.startswith(_GROUP) and (kind in _DEVICES or kind == _CLASS)
+    if not isinstance(version, str) or not isinstance(kind, str):
+        return False
+    return version.startswith(_GROUP) and (kind in _DEVICES or kind == _CLASS)
 
 
 def convert_claim(data: Mapping[str, Any]) -> Conversion:

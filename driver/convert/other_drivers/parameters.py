@@ -82,7 +82,7 @@ def translate_parameters(driver: str, parameters: object, where: str, *, most_de
 
 def _nvidia(parameters: Mapping[str, Any], where: str, made: Parameters, *, most_devices: int) -> None:
     version, kind = (parameters.get(key) for key in _HEADER)
-    if version not in _VERSIONS or kind not in ("GpuConfig", "MigDeviceConfig"):
+    if not isinstance(version, str) or version not in _VERSIONS or kind not in ("GpuConfig", "MigDeviceConfig"):
         made.errors.append(
             FieldError(
                 f"{where}.kind",
