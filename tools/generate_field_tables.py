@@ -360,7 +360,9 @@ def main(check: bool, only_summary: bool) -> None:  # noqa: FBT001 - click passe
         return
     made = page()
     if check:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text() == made else f"{PAGE} is out of date: run {Path(__file__).name}")
+        sys.exit(
+            0 if PAGE.exists() and PAGE.read_text() == made else f"{PAGE} is out of date: run {Path(__file__).name}"
+        )
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(made)
 

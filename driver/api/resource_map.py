@@ -66,7 +66,7 @@ class MappedResource(PolicyObject):
         bandwidth: Bits per second of each NIC; without it the claim has the NIC to itself.
         selectors: CEL expressions that each device has to meet.
         networks: The NetworkAttachmentDefinitions, by name or namespace/name, that attach a device of the resource to a
-            pod: their place is taken by the claim's RdmaConfig, which moves the interface into the pod.
+            pod: the claim's RdmaConfig takes their place, and moves the interface into the pod.
     """
 
     name: _Pattern
@@ -97,8 +97,8 @@ class ResourceMap(PolicyObject):
 
     Attributes:
         resources: The resources; a whole name counts before one that ends in ``*``.
-        share_strategy: The strategy of shares of HAMi, Volcano, TKE qGPU and Alibaba Cloud, which kept a container within
-            its share: ``hamiCore`` where nodes have the library; None is Rootport's default, which limits nothing.
+        share_strategy: The strategy of shares of HAMi, Volcano, TKE qGPU and Alibaba Cloud, which limited them:
+            ``hamiCore`` where nodes have the library; None is Rootport's default, which limits nothing.
         left_alone: Names of resources that stay in the pods: their device plugin, or a DeviceClass that serves them as
             an extended resource, gives them out.
     """
@@ -111,13 +111,14 @@ class ResourceMap(PolicyObject):
     share_strategy: Literal["hamiCore"] | None = None
     left_alone: Annotated[tuple[_Resource, ...], Field(max_length=_MOST_RESOURCES)] = ()
 
-    @model_validator(mode="after")
-    def _names_each_once(self) -> ResourceMap:
-        networks = [network for resource in self.resources for network in resource.networks]
-        for kind, names in (("resource", [item.name for item in self.resources]), ("network", networks)):
+    @field_validator("resources")
+    @classmethod
+    def _are_different(cls, value: tuple[MappedResource, ...]) -> tuple[MappedResource, ...]:
+        networks = [network for resource in value for network in resource.networks]
+        for kind, names in (("resource", [item.name for item in value]), ("network", networks)):
             twice = [name for name, times in Counter(names).items() if times > 1]
             if twice:
                 raise PydanticCustomError(
                     PLAIN_ERROR, "the {kind} {name} is there twice", {"kind": kind, "name": twice[0]}
                 )
-        return self
+        return value

@@ -18,7 +18,7 @@ class Settings:
     Attributes:
         resources: The NICs that one unit of a resource stands for, by the resource's name. A name may end in ``*``.
         networks: The resource whose devices a NetworkAttachmentDefinition attaches, by its name or namespace/name.
-        share_strategy: The strategy of shares of systems that kept a container within its share, where the pod names none:
+        share_strategy: The strategy of shares of systems that kept containers within theirs, where the pod names none:
             ``hamiCore``; empty for Rootport's default, which limits nothing.
         left_alone: Resource names that stay in the object, such as those that a DeviceClass serves as extended
             resources.

@@ -25,9 +25,11 @@ _NAMES = [line.name.replace("*", "1g.10gb") for dialect in DIALECTS for line in 
 _NOTES = [note for dialect in DIALECTS for note in dialect.notes]
 _SCHEDULERS = [name for dialect in DIALECTS for name in dialect.schedulers]
 _AMOUNTS = (1, "1", "50", 100, "200", "4096", "16Gi", "1e2")
-_READ = [
-    (domain, name) for (domain, _), parts in sorted(NAMES.items()) for name in sorted(parts["attributes"])
-] + [("resource.kubernetes.io", "pciBusID"), ("gce.dra.net", "block"), ("rootport.dev", "model")]
+_READ = [(domain, name) for (domain, _), parts in sorted(NAMES.items()) for name in sorted(parts["attributes"])] + [
+    ("resource.kubernetes.io", "pciBusID"),
+    ("gce.dra.net", "block"),
+    ("rootport.dev", "model"),
+]
 _TEXTS = (
     '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}',
     '{"rdma": {"vfSelector": {}, "allocateStrategy": "RequestsAsCount"}, "gpu": {"requiredTopologyScope": "PCIe"}}',
@@ -104,7 +106,9 @@ def _check(data: bytes) -> None:
 
 def _expression(random: Random) -> str:
     terms = [random.choice(_TERMS) for _ in range(random.randrange(1, 4))]
-    terms = [f"{term} == {random.choice(('true', '1', 'device.driver'))}" if "==" not in term else term for term in terms]
+    terms = [
+        f"{term} == {random.choice(('true', '1', 'device.driver'))}" if "==" not in term else term for term in terms
+    ]
     return random.choice((" && ", " || ", " && !", "\n&& // x\n")).join(terms)
 
 

@@ -1,7 +1,7 @@
 """Alibaba Cloud's GPU sharing (gpushare, cGPU) and topology-aware GPUs.
 
-Sources: AliyunContainerService/gpushare-scheduler-extender, pkg/utils/const.go and pod.go; the documentation of Container
-Service for Kubernetes on GPU sharing (memory in GiB; the label ``aliyun.com/gpu-count`` spreads it evenly over GPUs;
+Sources: AliyunContainerService/gpushare-scheduler-extender, pkg/utils/const.go and pod.go; the documentation of
+Container Service for Kubernetes on GPU sharing (memory in GiB; the label ``aliyun.com/gpu-count`` spreads it over GPUs;
 ``aliyun.com/gpu-core.percentage`` with isolated compute) and of Container Compute Service on GPU-HPN nodes
 (``alibabacloud.com/gpu-*.percentage``); kubeflow/arena, pkg/apis/types (``aliyun.com/gpu``).
 """
@@ -22,7 +22,9 @@ _NAME: Final = "Alibaba Cloud"
 _GIB: Final = 1024**3
 _COUNT: Final = "aliyun.com/gpu-count"
 _MOST_GPUS: Final = 32
-_TOPOLOGY: Final = "its scheduler chooses GPUs that are near each other; for that add a constraint with rootport.dev/nvlinkDomain"
+_TOPOLOGY: Final = (
+    "its scheduler chooses GPUs that are near each other; for that add a constraint with rootport.dev/nvlinkDomain"
+)
 _LIMITS: Final = (
     "cGPU keeps a container within its share, and tells it by ALIYUN_COM_GPU_MEM_CONTAINER; Rootport does neither by "
     "default. Where nodes have HAMi-core's library, set shareStrategy: hamiCore in the resource map for the former"
@@ -87,7 +89,11 @@ def _share(asked: Asked, cards: int) -> Reading:
         vendor=NVIDIA_GPUS,
     )
     noted = memory or percent
-    findings = () if noted is None or gpus.strategy else (asked.noted(noted, _LIMITS + ("" if core is not None else NOT_COUNTED)),)
+    findings = (
+        ()
+        if noted is None or gpus.strategy
+        else (asked.noted(noted, _LIMITS + ("" if core is not None else NOT_COUNTED)),)
+    )
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=findings)
 
 
@@ -111,7 +117,7 @@ def _finding(facts: PodFacts, outcome: Outcome, text: str) -> Finding:
 
 ALIYUN: Final = Dialect(
     name=_NAME,
-    source="AliyunContainerService/gpushare-scheduler-extender: pkg/utils; Alibaba Cloud's documentation on GPU sharing",
+    source="AliyunContainerService/gpushare-scheduler-extender: pkg/utils; Alibaba Cloud's pages on GPU sharing",
     resources=(
         Resource(name="aliyun.com/gpu-mem", meaning=Meaning.MEMORY, unit=_GIB),
         Resource(name="aliyun.com/gpu-core.percentage", meaning=Meaning.CORE),

@@ -42,13 +42,11 @@ def _read(asked: Asked) -> Reading:
     if memory is None and core is None:
         gpus = tuple(GpuRequest(count=amount.value, vendor=_VENDOR) for amount in whole)
         return Reading(request=DeviceRequest(gpus=gpus), findings=tuple(findings))
-    share = memory or core
-    assert share is not None
     if core is not None and core.value > _ALL:
         return Reading(findings=(asked.refused(core, "a GPU has 100 percent: write 1 to 100"),))
     if not whole:
         text = "HAMi schedules AMD's shares only together with amd.com/gpu: write how many GPUs"
-        return Reading(findings=(asked.refused(share, text),))
+        return Reading(findings=tuple(asked.refused(amount, text) for amount in (memory, core) if amount is not None))
     if core is None or core.value == _ALL:
         # HAMi gives all compute units to a container that names none, and with them nobody else gets a share.
         text = "is left out: the container has the GPU's compute to itself, and so the GPU"

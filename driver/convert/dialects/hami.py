@@ -145,5 +145,8 @@ HAMI: Final = Dialect(
         ),
     ),
     schedulers=frozenset({"hami-scheduler"}),
-    scheduler_text="HAMi's scheduler also gave binpack and spread, and its quota by GPU memory: a ResourceQuota counts claims",
+    scheduler_text=(
+        "kube-scheduler allocates claims; HAMi's packing and spreading ends, and its quota by GPU memory: a"
+        " ResourceQuota counts claims"
+    ),
 )

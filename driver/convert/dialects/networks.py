@@ -2,8 +2,9 @@
 
 Sources: Mellanox/k8s-rdma-shared-dev-plugin, README.md (``rdma/<name>``: every container with one unit has all RDMA
 devices of the configuration's entry); k8snetworkplumbingwg/sriov-network-device-plugin, README.md (``resourcePrefix``,
-``intel.com`` by default) and sriov-network-operator (``openshift.io``); NVIDIA's Network Operator (``nvidia.com/hostdev``);
-k8snetworkplumbingwg/multus-cni, docs/how-to-use.md (the annotation's two forms, ``net1``, ``net2``, …).
+``intel.com`` by default) and sriov-network-operator (``openshift.io``); NVIDIA's Network Operator
+(``nvidia.com/hostdev``); k8snetworkplumbingwg/multus-cni, docs/how-to-use.md (the annotation's two
+forms, ``net1``, ``net2``, …).
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from typing import Any, Final
 
 from driver.bounded_json import JsonError, parse_json
 from driver.config.rdma import interface_name_error
-from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
+from driver.convert.dialect import (
+    Amount,
+    Asked,
+    Dialect,
+    Meaning,
+    PodFacts,
+    PodNote,
+    PodReading,
+    Reading,
+    Resource,
+    Where,
+)
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, NicRequest
 from driver.convert.settings import Settings
@@ -41,8 +53,8 @@ _ELEMENT: Final = re.compile(
     re.ASCII,
 )
 _WHOLE_NIC: Final = (
-    "one NIC to itself, where the shared device plugin gave all NICs of this name to any number of containers. To share "
-    "NICs, map the resource with a bandwidth"
+    "one NIC to itself, where the shared device plugin gave all NICs of this name to any number of containers. To"
+    " share NICs, map the resource with a bandwidth"
 )
 _STAYS: Final = (
     "stays: Multus attaches the networks as before. A claim's RdmaConfig with `interface` takes the place of a network "
@@ -113,17 +125,18 @@ def _with_interfaces(
         unknown = [network.name for network in attached if not network.resource]
         if is_attached and unknown:
             text = (
-                f"nothing says whether the network {unknown[0]} attaches one of these: list it in the resource map, under "
-                "the networks of its resource, or take it out of the pod's annotation"
+                f"nothing says whether the network {unknown[0]} attaches one of these: list it in the resource map,"
+                " under the networks of its resource, or take it out of the pod's annotation"
             )
             return [], asked.refused(amount, text)
         return [replace(nic, count=count)], None
     if len(own) != count:
-        text = f"{count} of them, and {len(own)} networks attach one: write as many networks, in pods of one such container"
+        text = f"{count} of them, and {len(own)} networks attach one: write as many, in pods of one such container"
         return [], asked.refused(amount, text)
     text = (
-        f"the interface {', '.join(network.interface for network in own)} comes by RdmaConfig, with the addresses that it "
-        "has on the host: addresses, VLAN and MAC of the network are not taken over. The node needs Rootport's CNI plugin"
+        f"the interface {', '.join(network.interface for network in own)} comes by RdmaConfig, with the addresses that"
+        " it has on the host: addresses, VLAN and MAC of the network are not taken over. The node needs Rootport's CNI"
+        " plugin"
     )
     return [replace(nic, count=1, interface=network.interface) for network in own], asked.noted(amount, text)
 
@@ -148,7 +161,9 @@ def _read_pod(facts: PodFacts) -> PodReading:
         return PodReading(hints=found, findings=(_finding(facts, Outcome.NOTED, _STAYS),))
     if len(mapped) < len(found):
         others = ", ".join(network.name for network in found if not network.resource)
-        text = f"a claim takes the place of some of them, and {others} has to stay: write the annotation with {others} alone"
+        text = (
+            f"a claim takes the place of some of them, and {others} has to stay: write the annotation with that alone"
+        )
         return PodReading(hints=found, findings=(_finding(facts, Outcome.REFUSED, text),))
     text = "the claim's RdmaConfig moves the interfaces into the pod"
     return PodReading(hints=found, findings=(_finding(facts, Outcome.CONVERTED, text),), leaves=frozenset({_NETWORKS}))
@@ -176,12 +191,14 @@ def _parsed(written: str, settings: Settings) -> Iterator[_Network]:
             raise ValueError(f"more than {_MAX_NETWORKS} networks")
         full = f"{namespace}/{name}" if namespace else name
         resource = settings.networks.get(full) or settings.networks.get(name, "")
-        interface = interface or f"net{number}"
+        named = interface or f"net{number}"
         if resource and extra:
-            raise ValueError(f"{full} sets {extra[0][:32]!r}, which no claim can set: take it out, or keep the device plugin")
-        if resource and (problem := interface_name_error(interface)):
+            raise ValueError(
+                f"{full} sets {extra[0][:32]!r}, which no claim can set: take it out, or keep the device plugin"
+            )
+        if resource and (problem := interface_name_error(named)):
             raise ValueError(problem)
-        yield _Network(full, interface, resource)
+        yield _Network(full, named, resource)
 
 
 def _short_elements(written: str) -> Iterator[tuple[str, str, str, list[str]]]:
@@ -199,7 +216,7 @@ def _json_elements(written: str) -> Iterator[tuple[str, str, str, list[str]]]:
         raise ValueError(f"not JSON: {error}") from None
     for item in listed if isinstance(listed, list) else ():
         if not isinstance(item, Mapping):
-            raise ValueError("expected a JSON list of objects")
+            raise ValueError("expected a JSON list of objects")  # noqa: TRY004 - about a text
         texts = [item.get(key, "") for key in ("namespace", "name", "interface")]
         if not all(isinstance(text, str) for text in texts) or _ELEMENT.fullmatch(texts[1]) is None:
             raise ValueError("expected objects with a name, and a namespace and interface if at all")

@@ -117,7 +117,7 @@ QGPU: Final = Dialect(
 
 ELASTIC_GPU: Final = Dialect(
     name="Elastic GPU",
-    source="elastic-ai/elastic-gpu-scheduler: pkg/scheduler/allocate.go; elastic-ai/elastic-gpu-agent: pkg/plugins/gpushare.go",
+    source="elastic-ai/elastic-gpu-scheduler: pkg/scheduler/allocate.go; elastic-ai/elastic-gpu-agent: pkg/plugins",
     resources=(
         Resource(name="elasticgpu.io/gpu-core", meaning=Meaning.CORE),
         Resource(name="elasticgpu.io/gpu-memory", meaning=Meaning.MEMORY, unit=_MIB),

@@ -1,4 +1,4 @@
-"""What HAMi and Volcano have in common: so many vGPUs, each with the same memory and core, and annotations on models."""
+"""What HAMi and Volcano have in common: so many vGPUs of the same memory and core each, and annotations on models."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def wanted_models(dialect: str, facts: PodFacts, name: str, *, negated: bool) ->
 
 
 def wanted_uuids(dialect: str, facts: PodFacts, name: str, *, negated: bool) -> tuple[Wanted | None, Finding | None]:
-    """Read an annotation that lists UUIDs of GPUs; the arguments and what it returns are those of :func:`wanted_models`."""
+    """Read an annotation that lists UUIDs of GPUs, as :func:`wanted_models` does models."""
     if name not in facts.annotations:
         return None, None
     texts = _listed(facts.annotations[name])

@@ -28,8 +28,9 @@ _MEMORY: Final = "volcano.sh/gpu-memory"
 _RULES: Final = VgpuRules(
     core_above_all="",
     limits=(
-        "HAMi's library keeps a vGPU's container within its share; Rootport's default strategy limits nothing. Where "
-        "nodes have the library, set the annotation volcano.sh/vgpu-mode: hami-core, or shareStrategy in the resource map"
+        "HAMi's library keeps a vGPU's container within its share; Rootport's default strategy limits nothing. Where"
+        " nodes have the library, set the annotation volcano.sh/vgpu-mode: hami-core, or shareStrategy in the resource"
+        " map"
     ),
 )
 _RESULT: Final = "was written by Volcano's scheduler: it leaves with the resources"
@@ -79,7 +80,9 @@ def _mode(facts: PodFacts) -> Finding | None:
         return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.CONVERTED, f"strategy {_STRATEGIES[mode]}")
     text = "no mode that Volcano knows: write hami-core or mps"
     if mode == "mig":
-        text = "Volcano chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
+        text = (
+            "Volcano chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
+        )
     return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.REFUSED, text)
 
 

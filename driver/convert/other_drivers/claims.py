@@ -15,7 +15,7 @@ from driver.convert.findings import Conversion, Outcome, worst
 from driver.convert.other_drivers.names import DOMAINS, DRANET, equal_of
 from driver.convert.other_drivers.parameters import translate_parameters
 from driver.convert.other_drivers.report import Report
-from driver.convert.other_drivers.requests import Target, translate_request, translate_selectors
+from driver.convert.other_drivers.requests import CANDIDATES, Target, driver_of, translate_request, translate_selectors
 from driver.model.devices import DeviceType
 
 __all__ = ["convert_claim", "is_claim"]
@@ -28,7 +28,6 @@ _DEVICES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _CLASS: Final = "DeviceClass"
 _OF_A_REQUEST: Final = ("name", "exactly", "firstAvailable")
-_CLASS_KINDS: Final = (DeviceType.GPU, DeviceType.MIG, DeviceType.RDMA, DeviceType.RDMA_VF)
 _MAX_ITEMS: Final = 256
 """Far more requests, constraints or selectors than the API server takes."""
 
@@ -161,7 +160,7 @@ class _Claim:
         return written
 
     def _attribute(self, attribute: str, targets: Iterable[Target | None], path: str) -> str:
-        """Return Rootport's name of an attribute that a constraint compares; empty if it is the same for all devices."""
+        """Return Rootport's name of an attribute that a constraint compares; empty if all devices have the same."""
         domain = attribute.partition("/")[0]
         equals = [None if target is None else equal_of("attributes", attribute, target.kind) for target in targets]
         known = [equal for equal in equals if equal is not None]
@@ -178,7 +177,9 @@ class _Claim:
         for note in sorted({equal.note for equal in known if equal.note}):
             self._report.add(path, attribute, Outcome.NOTED, note)
         if not name:
-            self._report.add(path, attribute, Outcome.CONVERTED, "left out: it is the same for all devices of the class")
+            self._report.add(
+                path, attribute, Outcome.CONVERTED, "left out: it is the same for all devices of the class"
+            )
         elif name != attribute:
             self._report.add(path, attribute, Outcome.CONVERTED, name)
         return name
@@ -202,8 +203,8 @@ class _Claim:
         bare = [name for name in nics if name not in configured]
         if bare:
             text = (
-                "dranet moves the interface of each NIC into the pod, and so does `interface: {}`, for which the node needs "
-                "Rootport's CNI plugin; leave the entry out for programs that need the device nodes alone"
+                "dranet moves the interface of each NIC into the pod, and so does `interface: {}`, for which the node"
+                " needs Rootport's CNI plugin; leave the entry out for programs that need the device nodes alone"
             )
             self._report.add(f"{self._path}.config", "", Outcome.NOTED, text)
             made.append(_entry(bare, {"apiVersion": "rootport.dev/v1alpha1", "kind": "RdmaConfig", "interface": {}}))
@@ -250,16 +251,18 @@ def _driver(item: Any) -> str:
 def _device_class(data: Mapping[str, Any], report: Report) -> dict[str, Any] | None:
     """Return a DeviceClass that selects Rootport's devices, if it selected those of a known driver."""
     spec = data.get("spec")
-    selectors = _list(spec.get("selectors")) if isinstance(spec, Mapping) else []
-    text = str(selectors)
-    if not any(f'"{domain}"' in text or f"'{domain}'" in text for domain in DOMAINS):
+    if not isinstance(spec, Mapping):
+        return None
+    selectors = _list(spec.get("selectors"))
+    driver = driver_of(selectors)
+    if not driver:
         return None
     written = dict(spec)
-    kind = translate_selectors(selectors, _CLASS_KINDS, "spec.selectors", written, report)
+    kind = translate_selectors(selectors, CANDIDATES[driver], "spec.selectors", written, report)
     config: list[Any] = []
     for index, item in enumerate(_list(spec.get("config"))):
-        driver, path = _driver(item), f"spec.config[{index}].opaque.parameters"
-        if driver not in DOMAINS or kind is None:
+        path = f"spec.config[{index}].opaque.parameters"
+        if _driver(item) != driver or kind is None:
             config.append(item)
             continue
         result = translate_parameters(driver, item["opaque"].get("parameters"), path, most_devices=1)

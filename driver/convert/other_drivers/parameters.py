@@ -166,7 +166,9 @@ def _dranet(parameters: Mapping[str, Any], where: str, made: Parameters) -> None
         if name in _TUNING:
             made.notes.append(f"{name[:32]} is left out: Rootport does not tune interfaces")
         else:
-            made.errors.append(FieldError(path, "Rootport moves the interface with the addresses it has, and sets no more"))
+            made.errors.append(
+                FieldError(path, "Rootport moves the interface with the addresses it has, and sets no more")
+            )
 
 
 def _others(data: Mapping[Any, Any], known: Sequence[str]) -> Iterator[str]:

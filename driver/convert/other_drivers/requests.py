@@ -13,9 +13,18 @@ from driver.convert.findings import Outcome
 from driver.convert.other_drivers.expressions import NeverError, UntranslatableError, rewrite
 from driver.convert.other_drivers.names import DOMAINS, DRANET, NVIDIA, equal_of
 from driver.convert.other_drivers.report import Report
+from driver.layout import attributes
 from driver.model.devices import DeviceType
 
-__all__ = ["CLASSES", "REFUSED_CLASSES", "Target", "translate_request", "translate_selectors"]
+__all__ = [
+    "CANDIDATES",
+    "CLASSES",
+    "REFUSED_CLASSES",
+    "Target",
+    "driver_of",
+    "translate_request",
+    "translate_selectors",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +42,21 @@ class Target:
     most_devices: int = 1
 
 
-_CANDIDATES: Final[Mapping[str, tuple[DeviceType, ...]]] = {
+CANDIDATES: Final[Mapping[str, tuple[DeviceType, ...]]] = {
     NVIDIA: (DeviceType.GPU, DeviceType.MIG),
     DRANET: (DeviceType.RDMA, DeviceType.RDMA_VF),
 }
+"""The kinds of devices that a driver's may be, the likelier one first."""
+
 _OWN_CLASSES: Final[Mapping[DeviceType, str]] = {
-    kind: f"{kind.value}.{DRIVER_NAME}" for kinds in _CANDIDATES.values() for kind in kinds
+    kind: f"{kind.value}.{DRIVER_NAME}" for kinds in CANDIDATES.values() for kind in kinds
 }
 CLASSES: Final[Mapping[str, tuple[str, tuple[DeviceType, ...]]]] = {
     "gpu.nvidia.com": (NVIDIA, (DeviceType.GPU,)),
     "mig.nvidia.com": (NVIDIA, (DeviceType.MIG,)),
-    "dranet": (DRANET, _CANDIDATES[DRANET]),
-    "dranet.net": (DRANET, _CANDIDATES[DRANET]),
-    "dra.net": (DRANET, _CANDIDATES[DRANET]),
+    "dranet": (DRANET, CANDIDATES[DRANET]),
+    "dranet.net": (DRANET, CANDIDATES[DRANET]),
+    "dra.net": (DRANET, CANDIDATES[DRANET]),
     "mrdma.google.com": (DRANET, (DeviceType.RDMA,)),
 }
 """The DeviceClasses that other drivers install or document (dranet installs none: these are the names in its examples,
@@ -55,6 +66,7 @@ REFUSED_CLASSES: Final[Mapping[str, str]] = {
     "vfio.gpu.nvidia.com": "Rootport gives no GPU to a virtual machine by VFIO: NVIDIA's driver has to stay for it",
     "netdev.google.com": "Rootport offers RDMA NICs, and this class is of NICs without RDMA: dranet has to stay for it",
 }
+_NVIDIA_GPU: Final = f'device.attributes["{DRIVER_NAME}"].{attributes.VENDOR} == "nvidia"'
 _LEAST_CORE: Final = "1"
 
 
@@ -77,8 +89,8 @@ def translate_request(fields: Mapping[str, Any], path: str, report: Report) -> t
     selectors = fields.get("selectors")
     listed = selectors if isinstance(selectors, list) else []
     if not driver:
-        driver = _driver_of(listed)
-        kinds = _CANDIDATES.get(driver, ())
+        driver = driver_of(listed)
+        kinds = CANDIDATES.get(driver, ())
     if not driver:
         return written, None
     kind = translate_selectors(listed, kinds, f"{path}.selectors", written, report)
@@ -86,10 +98,15 @@ def translate_request(fields: Mapping[str, Any], path: str, report: Report) -> t
         return written, None
     if name in CLASSES:
         written["deviceClassName"] = _OWN_CLASSES[kind]
+        if kind is DeviceType.GPU:
+            # Rootport's class has GPUs of every vendor. First, since others lack what the next ones read.
+            written["selectors"] = [{"cel": {"expression": _NVIDIA_GPU}}, *written.get("selectors", ())]
         report.add(f"{path}.deviceClassName", name, Outcome.CONVERTED, written["deviceClassName"])
         _note_nics(name, listed, path, report)
     else:
-        text = f"stays: it has to select Rootport's devices of type {kind}; convert the DeviceClass {shown(name)} as well"
+        text = (
+            f"stays: it has to select Rootport's devices of type {kind}; convert the DeviceClass {shown(name)} as well"
+        )
         report.add(f"{path}.deviceClassName", name, Outcome.NOTED, text)
     _translate_capacity(fields, kind, path, written, report)
     return written, Target(driver, kind, _most(fields))
@@ -110,7 +127,11 @@ def translate_selectors(
     first: Report | None = None
     for kind in kinds:
         attempt = report.begin()
-        kept = [entry for index, item in enumerate(selectors) if (entry := _selector(item, kind, f"{path}[{index}]", attempt))]
+        kept = [
+            entry
+            for index, item in enumerate(selectors)
+            if (entry := _selector(item, kind, f"{path}[{index}]", attempt))
+        ]
         if not attempt.is_refused:
             report.take(attempt)
             written.pop("selectors", None)
@@ -143,8 +164,8 @@ def _selector(item: Any, kind: DeviceType, path: str, report: Report) -> dict[st
     return {"cel": {"expression": rewritten.expression}} if rewritten.expression else None
 
 
-def _driver_of(selectors: Sequence[Any]) -> str:
-    """Return the driver whose attributes selectors read, of a class that is not known."""
+def driver_of(selectors: Sequence[Any]) -> str:
+    """Return the known driver whose devices selectors are for; empty if there is none."""
     text = " ".join(
         str(item["cel"].get("expression", ""))
         for item in selectors
@@ -155,7 +176,9 @@ def _driver_of(selectors: Sequence[Any]) -> str:
 
 def _note_nics(name: str, selectors: Sequence[Any], path: str, report: Report) -> None:
     if CLASSES[name][0] == DRANET and name != "mrdma.google.com" and "rdma" not in str(selectors):
-        text = "Rootport offers RDMA NICs alone, dranet any: a claim without a selector on dra.net/rdma may have meant others"
+        text = (
+            "Rootport offers RDMA NICs alone, dranet any: without a selector on dra.net/rdma it may have meant others"
+        )
         report.add(f"{path}.deviceClassName", name, Outcome.NOTED, text)
 
 

@@ -42,25 +42,35 @@ leftAlone: [intel.com/dpdk]
 @pytest.mark.parametrize(
     ("text", "mistakes"),
     [
-        pytest.param("resources: [{name: x, count: 0}, {nam: a.b/c}]", ["[0].name", "[0].count", "[1].name", "[1].nam"], id="all at once"),
+        pytest.param(
+            "resources: [{name: x, count: 0}, {nam: a.b/c}]",
+            ["[0].name", "[0].count", "[1].name", "[1].nam"],
+            id="all at once",
+        ),
         pytest.param("resources: [{name: '*'}]", ["resources[0].name"], id="every resource"),
         pytest.param("resources: [{name: cpu}]", ["resources[0].name"], id="no extended resource"),
         pytest.param("resources: [{name: a.b/c, bandwidth: 0.5}]", ["bandwidth"], id="half a bit"),
-        pytest.param("resources: [{name: a.b/c, selectors: ['device.x', 'a b']}]", ["selectors[0]", "selectors[1]"], id="selectors"),
+        pytest.param(
+            "resources: [{name: a.b/c, selectors: ['device.x', 'a b']}]",
+            ["selectors[0]", "selectors[1]"],
+            id="selectors",
+        ),
         pytest.param("resources: [{name: a.b/c, networks: ['A']}]", ["networks[0]"], id="a network's name"),
         pytest.param("resources: [{name: a.b/c}, {name: a.b/c}]", ["a.b/c is there twice"], id="a resource twice"),
         pytest.param(
-            "resources: [{name: a.b/c, networks: [n]}, {name: a.b/d, networks: [n]}]", ["n is there twice"],
+            "resources: [{name: a.b/c, networks: [n]}, {name: a.b/d, networks: [n]}]",
+            ["n is there twice"],
             id="a network of two resources",
         ),
         pytest.param(
-            "resources: [{name: a.b/c, deviceClassName: rdma-vf.rootport.dev, bandwidth: 1G}]", ["bandwidth"],
+            "resources: [{name: a.b/c, deviceClassName: rdma-vf.rootport.dev, bandwidth: 1G}]",
+            ["bandwidth"],
             id="a VF's bandwidth",
         ),
         pytest.param("leftAlone: [a.b/*]", ["leftAlone[0]"], id="left alone by its beginning"),
         pytest.param("policies: []", ["policies"], id="another file's field"),
     ],
-)  # fmt: skip
+)
 def test_every_mistake_is_named_with_its_line_and_field(text: str, mistakes: list[str]) -> None:
     with pytest.raises(InputError) as caught:
         parse_resource_map(HEAD + text, "map.yaml")

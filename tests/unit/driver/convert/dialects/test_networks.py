@@ -27,12 +27,16 @@ SETTINGS = Settings(
     ("limits", "wanted", "found"),
     [
         pytest.param({"rdma/hca_shared_devices_a": 1}, [NicRequest()], {"rdma/hca_shared_devices_a": NOTED}, id="rdma"),
-        pytest.param({"rdma/shared_a": 2}, [NicRequest(count=2, bandwidth=10**9)], {}, id="rdma, mapped by its beginning"),
+        pytest.param(
+            {"rdma/shared_a": 2}, [NicRequest(count=2, bandwidth=10**9)], {}, id="rdma, mapped by its beginning"
+        ),
         pytest.param({VF: 2}, [NicRequest(count=2, is_vf=True, selectors=("true",))], {}, id="mapped by its name"),
         pytest.param({"intel.com/pairs": 3}, [NicRequest(count=6)], {}, id="several for one unit"),
         pytest.param({"nvidia.com/hostdev": 1}, [], {"nvidia.com/hostdev": REFUSED}, id="hostdev"),
         pytest.param({"openshift.io/other": 1}, [], {"openshift.io/other": REFUSED}, id="a name that nothing maps"),
-        pytest.param({"intel.com/intel_sriov_netdevice": 1}, [], {"intel.com/intel_sriov_netdevice": REFUSED}, id="intel"),
+        pytest.param(
+            {"intel.com/intel_sriov_netdevice": 1}, [], {"intel.com/intel_sriov_netdevice": REFUSED}, id="intel"
+        ),
         pytest.param({"mellanox.com/cx5": 1}, [], {"mellanox.com/cx5": REFUSED}, id="mellanox"),
         pytest.param({"openshift.io/dpdk": 1}, [], {}, id="left alone"),
         pytest.param({"intel.com/qat_generic": 1}, [], {}, id="no NIC"),

@@ -35,16 +35,22 @@ def nvidia(**fields: object) -> GpuRequest:
     [
         pytest.param({"memory": 3000}, nvidia(memory=3000 * MIB, core_is_limited=False), {"memory"}, id="memory alone"),
         pytest.param(
-            {"number": 2, "memory": 3000, "core": 30}, nvidia(count=2, core=30, memory=3000 * MIB), {"memory"},
+            {"number": 2, "memory": 3000, "core": 30},
+            nvidia(count=2, core=30, memory=3000 * MIB),
+            {"memory"},
             id="memory and core of each of two",
         ),
         pytest.param(
-            {"number": 1, "percent": 50}, nvidia(memory_percent=50, core_is_limited=False), {"percent"},
+            {"number": 1, "percent": 50},
+            nvidia(memory_percent=50, core_is_limited=False),
+            {"percent"},
             id="percent of memory",
         ),
         pytest.param(
-            {"number": 1, "memory": 1000, "percent": 50, "core": 10}, nvidia(core=10, memory=1000 * MIB),
-            {"memory", "percent"}, id="memory counts before its percentage",
+            {"number": 1, "memory": 1000, "percent": 50, "core": 10},
+            nvidia(core=10, memory=1000 * MIB),
+            {"memory", "percent"},
+            id="memory counts before its percentage",
         ),
         pytest.param(
             {"number": 1, "core": 40}, nvidia(core=40, memory_percent=100), {"core"}, id="core alone has all the memory"
@@ -55,7 +61,7 @@ def nvidia(**fields: object) -> GpuRequest:
         ),
         pytest.param({"number": 2, "percent": 100}, nvidia(count=2), set(), id="all memory is the whole GPU"),
     ],
-)  # fmt: skip
+)
 def test_amounts_become_a_share_of_each_gpu(
     names: dict[str, str], asked: dict[str, int], wanted: GpuRequest, noted: set[str]
 ) -> None:
@@ -101,25 +107,33 @@ def test_a_gpu_number_alone_is_hamis_only_in_a_pod_of_hami() -> None:
     ("annotation", "value", "wanted"),
     [
         pytest.param(
-            "nvidia.com/use-gputype", "A100, V100,", Wanted(attribute="model", values=("A100", "V100"), match=Match.CONTAINS),
+            "nvidia.com/use-gputype",
+            "A100, V100,",
+            Wanted(attribute="model", values=("A100", "V100"), match=Match.CONTAINS),
             id="models",
         ),
         pytest.param(
-            "nvidia.com/nouse-gputype", "1080",
-            Wanted(attribute="model", values=("1080",), match=Match.CONTAINS, negated=True), id="no models",
+            "nvidia.com/nouse-gputype",
+            "1080",
+            Wanted(attribute="model", values=("1080",), match=Match.CONTAINS, negated=True),
+            id="no models",
         ),
         pytest.param(
-            "nvidia.com/use-gputype", "NVIDIA-Tesla V100-PCIE-32GB",
-            Wanted(attribute="model", values=("Tesla V100-PCIE-32GB",), match=Match.CONTAINS), id="a card's whole type",
+            "nvidia.com/use-gputype",
+            "NVIDIA-Tesla V100-PCIE-32GB",
+            Wanted(attribute="model", values=("Tesla V100-PCIE-32GB",), match=Match.CONTAINS),
+            id="a card's whole type",
         ),
         pytest.param("nvidia.com/use-gputype", "nvidia", None, id="any card"),
         pytest.param("nvidia.com/use-gpuuuid", UUID, Wanted(attribute="uuid", values=(UUID,)), id="a UUID"),
         pytest.param(
-            "nvidia.com/nouse-gpuuuid", f"{UUID},{UUID}", Wanted(attribute="uuid", values=(UUID, UUID), negated=True),
+            "nvidia.com/nouse-gpuuuid",
+            f"{UUID},{UUID}",
+            Wanted(attribute="uuid", values=(UUID, UUID), negated=True),
             id="no UUIDs",
         ),
     ],
-)  # fmt: skip
+)
 def test_hamis_annotations_choose_the_gpus(annotation: str, value: str, wanted: Wanted | None) -> None:
     request, findings = read({"nvidia.com/gpu": 1}, annotations={annotation: value})
     assert request.gpus == (nvidia(wanted=() if wanted is None else (wanted,)),)
@@ -207,19 +221,25 @@ def test_volcano_reads_one_of_its_two_annotations_on_models() -> None:
     [
         pytest.param({"volcano.sh/gpu-number": 2}, nvidia(count=2), {}, id="whole GPUs"),
         pytest.param(
-            {"volcano.sh/gpu-memory": 1024}, nvidia(memory=1024 * MIB, core_is_limited=False),
-            {"volcano.sh/gpu-memory": NOTED}, id="memory of one",
+            {"volcano.sh/gpu-memory": 1024},
+            nvidia(memory=1024 * MIB, core_is_limited=False),
+            {"volcano.sh/gpu-memory": NOTED},
+            id="memory of one",
         ),
         pytest.param(
-            {"volcano.sh/gpu-memory": 1024, "volcano.sh/gpu-number": 1}, None, {"volcano.sh/gpu-number": REFUSED},
+            {"volcano.sh/gpu-memory": 1024, "volcano.sh/gpu-number": 1},
+            None,
+            {"volcano.sh/gpu-number": REFUSED},
             id="both",
         ),
         pytest.param(
-            {"volcano.sh/gpu-memory": 1024, "volcano.sh/vgpu-number": 1}, None, {"volcano.sh/gpu-memory": REFUSED},
+            {"volcano.sh/gpu-memory": 1024, "volcano.sh/vgpu-number": 1},
+            None,
+            {"volcano.sh/gpu-memory": REFUSED},
             id="the older one beside a vGPU",
         ),
     ],
-)  # fmt: skip
+)
 def test_volcanos_older_names(limits: dict[str, int], wanted: GpuRequest | None, found: dict[str, Outcome]) -> None:
     request, findings = read(limits)
     assert request.gpus == (() if wanted is None else (wanted,))

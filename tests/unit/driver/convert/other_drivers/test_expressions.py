@@ -30,28 +30,40 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
         pytest.param(GPU, f'{OTHER}.productName == "NVIDIA L4"', f'{OWN}.model == "NVIDIA L4"', id="a name"),
         pytest.param(GPU, f'{OTHER}["uuid"] in ["GPU-1", "GPU-2"]', f'{OWN}.uuid in ["GPU-1", "GPU-2"]', id="an index"),
         pytest.param(
-            GPU, "device.attributes['gpu.nvidia.com'].architecture == 'Ampere'", f"{OWN}.architecture == 'Ampere'",
+            GPU,
+            "device.attributes['gpu.nvidia.com'].architecture == 'Ampere'",
+            f"{OWN}.architecture == 'Ampere'",
             id="single quotes",
         ),
         pytest.param(
-            GPU, f'{OTHER}.productName.lowerAscii().matches("^.*a100.*$")',
-            f'{OWN}.model.lowerAscii().matches("^.*a100.*$")', id="methods of the value",
+            GPU,
+            f'{OTHER}.productName.lowerAscii().matches("^.*a100.*$")',
+            f'{OWN}.model.lowerAscii().matches("^.*a100.*$")',
+            id="methods of the value",
         ),
         pytest.param(
-            GPU, 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0',
-            'device.capacity["rootport.dev"].memory.compareTo(quantity("40Gi")) >= 0', id="a capacity",
+            GPU,
+            'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0',
+            'device.capacity["rootport.dev"].memory.compareTo(quantity("40Gi")) >= 0',
+            id="a capacity",
         ),
         pytest.param(
-            GPU, f'{OTHER}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
-            f'{OWN}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))', id="a version",
+            GPU,
+            f'{OTHER}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
+            f'{OWN}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
+            id="a version",
         ),
         pytest.param(
-            GPU, f'{OTHER}.pciBusID == "0000:01:00.0"',
-            'device.attributes["resource.kubernetes.io"].pciBusID == "0000:01:00.0"', id="into another domain",
+            GPU,
+            f'{OTHER}.pciBusID == "0000:01:00.0"',
+            'device.attributes["resource.kubernetes.io"].pciBusID == "0000:01:00.0"',
+            id="into another domain",
         ),
         pytest.param(
-            GPU, 'device.driver == "gpu.nvidia.com" && "uuid" in device.attributes["gpu.nvidia.com"]',
-            f'device.driver == "rootport.dev" && "uuid" in {OWN}', id="the driver, and whether an attribute is there",
+            GPU,
+            'device.driver == "gpu.nvidia.com" && "uuid" in device.attributes["gpu.nvidia.com"]',
+            f'device.driver == "rootport.dev" && "uuid" in {OWN}',
+            id="the driver, and whether an attribute is there",
         ),
         pytest.param(
             GPU, '"gpu.nvidia.com" == device.driver', '"rootport.dev" == device.driver', id="the driver on the right"
@@ -60,33 +72,46 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
             GPU, f"has({OTHER}.productName) || {OTHER}.index == 0", f"has({OWN}.model) || {OWN}.index == 0", id="has"
         ),
         pytest.param(
-            GPU, 'device.attributes[?"gpu.nvidia.com"].?productName.orValue("") == "x"',
-            'device.attributes[?"rootport.dev"].?model.orValue("") == "x"', id="optional values",
+            GPU,
+            'device.attributes[?"gpu.nvidia.com"].?productName.orValue("") == "x"',
+            'device.attributes[?"rootport.dev"].?model.orValue("") == "x"',
+            id="optional values",
         ),
         pytest.param(
-            GPU, f'{OTHER}.productName == "{OTHER[:6]}.attributes"', f'{OWN}.model == "device.attributes"',
+            GPU,
+            f'{OTHER}.productName == "{OTHER[:6]}.attributes"',
+            f'{OWN}.model == "device.attributes"',
             id="a text that looks like a path",
         ),
         pytest.param(
-            GPU, f'// of {NET} nothing\n{OTHER}.productName == "a" // but\n&& true', f'{OWN}.model == "a"', id="comments"
+            GPU,
+            f'// of {NET} nothing\n{OTHER}.productName == "a" // but\n&& true',
+            f'{OWN}.model == "a"',
+            id="comments",
         ),
         pytest.param(MIG, f'{OTHER}.profile == "1g.10gb"', f'{OWN}.profile == "1g.10gb"', id="a profile"),
         pytest.param(NIC, f"{NET}.rdma == true", "", id="what the class says"),
         pytest.param(NIC, f"({NET}.rdma) && {NET}.ifName == 'ib0'", f"{OWN}.ifName == 'ib0'", id="and something else"),
-        pytest.param(NIC, f"{NET}.rdma == true || {NET}.ifName == 'a'", f"true == true || {OWN}.ifName == 'a'", id="or"),
-        pytest.param(NIC, f'has({NET}.rdma) && "ifName" in {NET}', f'"ifName" in {OWN}', id="a constant is always there"),
+        pytest.param(
+            NIC, f"{NET}.rdma == true || {NET}.ifName == 'a'", f"true == true || {OWN}.ifName == 'a'", id="or"
+        ),
+        pytest.param(
+            NIC, f'has({NET}.rdma) && "ifName" in {NET}', f'"ifName" in {OWN}', id="a constant is always there"
+        ),
         pytest.param(NIC, f'"rdma" in {NET}', "", id="in a domain of constants"),
         pytest.param(NIC, f"{NET}.?rdma.orValue(false)", "optional.of(true).orValue(false)", id="an optional constant"),
         pytest.param(NIC, f"!{NET}.isSriovVf", "", id="no VF"),
         pytest.param(VF, f"{NET}.isSriovVf == true", "", id="a VF"),
         pytest.param(
-            NIC, f'{NET}.encapsulation == "ether"', f'({OWN}.linkType == "ethernet" ? "ether" : "infiniband") == "ether"',
+            NIC,
+            f'{NET}.encapsulation == "ether"',
+            f'({OWN}.linkType == "ethernet" ? "ether" : "infiniband") == "ether"',
             id="other values",
         ),
         pytest.param(NIC, 'device.attributes["rootport.dev"].rail == 1', f"{OWN}.rail == 1", id="its own already"),
         pytest.param(NIC, "device.allowMultipleAllocations", "device.allowMultipleAllocations", id="not of a driver"),
     ],
-)  # fmt: skip
+)
 def test_a_selector_reads_what_rootport_publishes(kind: DeviceType, expression: str, wanted: str) -> None:
     result = rewritten(expression, kind)
     assert result.expression == wanted
@@ -119,9 +144,11 @@ def test_a_selector_reads_what_rootport_publishes(kind: DeviceType, expression: 
         pytest.param(GPU, f'{OTHER}.productName == "', "not a selector", id="no CEL"),
         pytest.param(GPU, f'{OTHER}.productName == "{"x" * 10300}"', "bytes", id="too long"),
         pytest.param(GPU, "(" * 200 + "true" + ")" * 200, "not a selector", id="too deep"),
-        pytest.param(NIC, f'{NET}.?encapsulation.orValue("") == "ether"', "optional", id="an optional value that differs"),
+        pytest.param(
+            NIC, f'{NET}.?encapsulation.orValue("") == "ether"', "optional", id="an optional value that differs"
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_translated_is_refused_by_its_name(kind: DeviceType, expression: str, text: str) -> None:
     with pytest.raises(UntranslatableError, match=text):
         rewritten(expression, kind)
