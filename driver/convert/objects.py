@@ -14,6 +14,7 @@ from driver.api.pod_templates import PodSpec, Steps, pod_specs
 from driver.budget import check
 from driver.convert.claims import template
 from driver.convert.findings import Conversion, Finding, Outcome, worst
+from driver.convert.other_drivers import convert_claim, is_claim
 from driver.convert.pods import ConvertedPod, converted_pod
 from driver.convert.settings import DEFAULT, Settings
 
@@ -28,7 +29,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     """Return an object with claims in place of what it asks of device plugins and other systems' schedulers.
 
     A pod is looked for by its form, in objects of any kind: Pod, Deployment, StatefulSet, DaemonSet, Job, CronJob,
-    JobSet, LeaderWorkerSet, List and the kinds of operators. One that cannot be converted leaves all of the object as
+    JobSet, LeaderWorkerSet, List and the kinds of operators. Claims that were written for other DRA drivers, their
+    templates and DeviceClasses are converted as well. One that cannot be converted leaves all of the object as
     it was. What is converted once is UNCHANGED the next time.
 
     Args:
@@ -38,6 +40,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     Raises:
         SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
+    if is_claim(data):
+        return convert_claim(data)
     kind = data.get("kind")
     items = data.get("items")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
