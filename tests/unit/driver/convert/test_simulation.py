@@ -35,7 +35,11 @@ VFS = {"scheduling.koordinator.sh/device-allocate-hint": '{"rdma": {"vfSelector"
         ({"koordinator.sh/gpu": "50"}, {}, ["gpu-ratio"]),
         ({"koordinator.sh/gpu-memory": "20Gi"}, {}, ["gpu"]),
         ({"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory": "20Gi"}, {}, ["gpu", "gpu"]),
-        ({"koordinator.sh/gpu": "200", "koordinator.sh/rdma": "100"}, SAME_PCIE, ["gpu", "gpu", "rdma-vfs", "rdma-vfs"]),
+        (
+            {"koordinator.sh/gpu": "200", "koordinator.sh/rdma": "100"},
+            SAME_PCIE,
+            ["gpu", "gpu", "rdma-vfs", "rdma-vfs"],
+        ),
         ({"nvidia.com/gpu": "1", "koordinator.sh/rdma": "1"}, JOINT, ["gpu", "rdma-vfs"]),
         ({"nvidia.com/gpu": "8"}, {}, ["gpu"] * 8),
         ({"nvidia.com/mig-1g.10gb": "2"}, {}, ["mig", "mig"]),

@@ -163,6 +163,13 @@ def test_the_nic_of_a_pod_need_not_be_used_by_a_container() -> None:
         ),
         ({"koordinator.sh/gpu": "200"}, ["deviceClassName: gpu.rootport.dev, count: 2"]),
         (
+            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+            [
+                "deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 30, memory: 3000Mi}, "
+                f'selector {OWN}.vendor == "nvidia"'
+            ],
+        ),
+        (
             {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"},
             ["deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 50, memory: 20Gi}"],
         ),
