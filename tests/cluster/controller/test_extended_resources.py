@@ -204,7 +204,7 @@ def test_a_pod_with_several_resources_and_init_containers_has_what_explain_says(
         }
         cluster.ask("waits", {GPU: 1, RDMA: 1}, first=({RDMA: 2},))
         assert cluster.event("waits")["reason"] == "DevicesInUse"
-        cluster.ask("never", {GPU: 2}, {GPU: 1, RDMA: 1})
+        cluster.ask("never", {GPU: 3}, {RDMA: 1})
         assert cluster.event("never")["reason"] == "ClassSelectsTooFew"
         assert not cluster.is_placed("waits")
         cluster.end("fits")
