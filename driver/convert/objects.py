@@ -161,8 +161,8 @@ def _namespace(data: Mapping[str, Any]) -> str:
     return namespace if isinstance(namespace, str) else ""
 
 
-def _spec(pod: PodSpec, converted: ConvertedPod, templates: Mapping[str, str]) -> Mapping[str, Any]:
-    spec: Any = dict(pod.spec)
+def _spec(pod: PodSpec, converted: ConvertedPod, templates: Mapping[str, str]) -> dict[str, Any]:
+    spec: dict[str, Any] = dict(pod.spec)
     if converted.drops_scheduler:
         del spec["schedulerName"]
     kept = spec.get("resourceClaims")
@@ -220,7 +220,7 @@ def _with(data: Any, steps: Steps, value: Any) -> Any:
     """Return the data with another value at a place that it has."""
     if not steps:
         return value
-    step, *rest = steps
-    if isinstance(data, Mapping):
-        return {**data, step: _with(data[step], tuple(rest), value)}
-    return [*data[:step], _with(data[step], tuple(rest), value), *data[step + 1 :]]
+    step, rest = steps[0], steps[1:]
+    copied: Any = list(data) if isinstance(data, list) else dict(data)
+    copied[step] = _with(data[step], rest, value)
+    return copied

@@ -53,8 +53,8 @@ _ELEMENT: Final = re.compile(
     re.ASCII,
 )
 _WHOLE_NIC: Final = (
-    "one NIC to itself, where the shared device plugin gave all NICs of this name to any number of containers. To"
-    " share NICs, map the resource with a bandwidth"
+    "one NIC to itself, where the shared device plugin gave all NICs of this name to any number of containers. To share"
+    " NICs, or where they have VFs, name it in the resource map"
 )
 _STAYS: Final = (
     "stays: Multus attaches the networks as before. A claim's RdmaConfig with `interface` takes the place of a network "

@@ -82,7 +82,7 @@ def rewrite(expression: str, equal_of: EqualOf) -> Rewritten:
         compile_selector(expression)
         writer = _Writer(expression, equal_of)
         terms = [writer.term(tokens) for tokens in _terms(tokenize(expression)[:-1])]
-        kept = [text for text in terms if text]
+        kept = [*writer.guards(), *(text for text in terms if text)]
         result = expression if kept == [expression.strip()] else " && ".join(kept)
         if result:
             compile_selector(result)
@@ -117,7 +117,19 @@ class _Writer:
     def __init__(self, expression: str, equal_of: EqualOf) -> None:
         self._expression = expression
         self._equal_of = equal_of
+        self._read_names: dict[str, Part] = {}
+        self._asked_for: set[str] = set()
         self.notes: list[str] = []
+
+    def guards(self) -> Iterator[str]:
+        """Yield terms that are false where a device lacks what others read, which would be an error otherwise.
+
+        An error keeps the pod from every node. Nothing is to be asked where an alternative may make up for it.
+        """
+        for name, part in self._read_names.items():
+            if name not in self._asked_for:
+                domain, _, identifier = name.partition("/")
+                yield f'"{identifier}" in device.{part}["{domain}"]'
 
     def term(self, tokens: Sequence[Token]) -> str:
         """Return the term rewritten; empty if it holds for every device of the class."""
@@ -174,6 +186,10 @@ class _Writer:
                 return _Edit(tokens[first - 2].offset, _end(tokens[name.after]), "true"), name.after + 1
             return _Edit(start, end, f"optional.of({text})" if is_optional else text), name.after
         path = _written(part, equal.name, domain_mark=domain.is_optional, mark=name.is_optional)
+        if is_has:
+            self._asked_for.add(equal.name)
+        elif equal.is_often_absent and not is_optional and not _has_alternatives(tokens):
+            self._read_names[equal.name] = part
         if equal.values and not is_has:
             if is_optional:
                 raise UntranslatableError(f"reads {domain.name}/{name.name} as an optional value: compare it with ==")
@@ -194,7 +210,8 @@ class _Writer:
         if equal.constant is not None:
             return _Edit(literal.offset, end, "true"), domain.after
         if equal.name == f"{domain.name}/{name}":
-            return None, domain.after
+            return None, domain.after  # one of Rootport's own already
+        self._asked_for.add(equal.name)
         our_domain, _, ours = equal.name.partition("/")
         return _Edit(literal.offset, end, f'"{ours}" in device.{part}["{our_domain}"]'), domain.after
 
@@ -252,6 +269,10 @@ def _is_device(tokens: Sequence[Token], index: int) -> bool:
         is_field = before in ("name", "escaped", "string", ")", "]", "}", ".")
         return not (is_field and (_kind(tokens, index - 1) == "." or before == "."))
     return True
+
+
+def _has_alternatives(tokens: Sequence[Token]) -> bool:
+    return any(token.kind in ("||", "?") and not _is_optional_mark(tokens, index) for index, token in enumerate(tokens))
 
 
 def _kind(tokens: Sequence[Token], index: int) -> str:

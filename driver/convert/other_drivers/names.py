@@ -42,6 +42,7 @@ class Equal:
         refused: Why nothing stands for it, and what to write instead.
         values: Rootport's values by the other driver's, where they differ.
         note: What is different.
+        is_often_absent: Whether healthy devices lack it, so that a selector has to ask first whether it is there.
     """
 
     name: str = ""
@@ -49,10 +50,14 @@ class Equal:
     refused: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    is_often_absent: bool = False
+
+
+_OFTEN_ABSENT: Final = frozenset({a.IF_NAME, a.PARENT_UUID})
 
 
 def _own(name: str, note: str = "") -> Equal:
-    return Equal(name=f"{DRIVER_NAME}/{name}", note=note)
+    return Equal(name=f"{DRIVER_NAME}/{name}", note=note, is_often_absent=name in _OFTEN_ABSENT)
 
 
 def _refused(text: str) -> Equal:

@@ -12,9 +12,13 @@ from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation.claims import validate_claim
 from driver.api.validation.defaults import with_defaults
 from driver.convert import Conversion, Outcome, convert
+from driver.lint import lint_claim
+from driver.lint.findings import LintCode
+from tests.unit.driver.convert.conversions import CLASSES
 
 VERSION = "resource.nvidia.com/v1beta1"
 OWN = "rootport.dev/v1alpha1"
+OF_THE_AUTHOR = {LintCode.CONSTRAINT_WITHOUT_EFFECT, LintCode.UNKNOWN_CLASS, LintCode.UNPAIRED_DEVICES}
 NVIDIA_GPU = 'device.attributes["rootport.dev"].vendor == "nvidia"'
 
 
@@ -48,6 +52,7 @@ def devices(conversion: Conversion) -> dict[str, Any]:
     written = {key: conversion.object[key] for key in ("metadata", "spec")}
     made = with_defaults(ResourceClaim.model_validate(written))
     assert validate_claim(made) == ()
+    assert [finding for finding in lint_claim(made, classes=CLASSES) if finding.code not in OF_THE_AUTHOR] == []
     found: dict[str, Any] = conversion.object["spec"]["devices"]
     return found
 

@@ -16,6 +16,7 @@ MIG = DeviceType.MIG
 NIC = DeviceType.RDMA
 VF = DeviceType.RDMA_VF
 OTHER = 'device.attributes["gpu.nvidia.com"]'
+GUARD = '"ifName" in device.attributes["rootport.dev"]'
 OWN = 'device.attributes["rootport.dev"]'
 NET = 'device.attributes["dra.net"]'
 
@@ -91,7 +92,9 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
         ),
         pytest.param(MIG, f'{OTHER}.profile == "1g.10gb"', f'{OWN}.profile == "1g.10gb"', id="a profile"),
         pytest.param(NIC, f"{NET}.rdma == true", "", id="what the class says"),
-        pytest.param(NIC, f"({NET}.rdma) && {NET}.ifName == 'ib0'", f"{OWN}.ifName == 'ib0'", id="and something else"),
+        pytest.param(
+            NIC, f"({NET}.rdma) && {NET}.ifName == 'ib0'", f"{GUARD} && {OWN}.ifName == 'ib0'", id="and something else"
+        ),
         pytest.param(
             NIC, f"{NET}.rdma == true || {NET}.ifName == 'a'", f"true == true || {OWN}.ifName == 'a'", id="or"
         ),
@@ -99,6 +102,15 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
             NIC, f'has({NET}.rdma) && "ifName" in {NET}', f'"ifName" in {OWN}', id="a constant is always there"
         ),
         pytest.param(NIC, f'"rdma" in {NET}', "", id="in a domain of constants"),
+        pytest.param(
+            NIC,
+            f'"ifName" in {NET} && {NET}.ifName == "a"',
+            f'"ifName" in {OWN} && {OWN}.ifName == "a"',
+            id="what is asked for already",
+        ),
+        pytest.param(
+            NIC, f'{NET}.?ifName.orValue("") != "a"', f'{OWN}.?ifName.orValue("") != "a"', id="what may be absent"
+        ),
         pytest.param(NIC, f"{NET}.?rdma.orValue(false)", "optional.of(true).orValue(false)", id="an optional constant"),
         pytest.param(NIC, f"!{NET}.isSriovVf", "", id="no VF"),
         pytest.param(VF, f"{NET}.isSriovVf == true", "", id="a VF"),
