@@ -105,6 +105,7 @@ def expressions(terms: tuple[str, ...]) -> st.SearchStrategy[str]:
             st.builds("{} && {}".format, inner, inner),
             st.builds("({}) && {}".format, inner, inner),
             st.builds("({} || {})".format, inner, inner),
+            st.builds("{} || {}".format, inner, inner),
             st.builds("!({})".format, inner),
             st.builds("({}) ? {} : {}".format, inner, inner, inner),
         )
@@ -147,6 +148,7 @@ def test_of_gpus(expression: str) -> None:
 @given(expressions(TERMS_OF_NICS), st.sampled_from((NICS, BARE_NICS)))
 @example(f'{NET}.rdma == true && {NET}.ifName == "ib0"', BARE_NICS)
 @example(f'{NET}.rdma || {NET}.ifName == "ib0"', BARE_NICS)
+@example(f'!{NET}.rdma && {NET}.ifName == "a" || {NET}.ifName == "ib0"', NICS)
 def test_of_nics(expression: str, devices: tuple[Device, Device]) -> None:
     check(expression, DRANET, DeviceType.RDMA, devices)
 
