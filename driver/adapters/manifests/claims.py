@@ -142,6 +142,7 @@ def read_all_manifests(paths: Sequence[Path]) -> Manifests:
             message = f"not read: the files before it have {_MAX_BYTES // 1024**2} MiB"
             manifests.problems.append(Problem(kind=ProblemKind.UNREADABLE, source=file.source, message=message))
             break
+        manifests.texts[file.source] = text
         before = len(manifests.documents) + len(manifests.problems)
         _add_file(manifests, file, text)
         if file.is_standard_input and len(manifests.documents) + len(manifests.problems) == before:
