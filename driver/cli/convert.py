@@ -108,8 +108,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         if sum((bool(files), dumps is not None, of_cluster)) > 1:
             raise InputError("files, --from, or a cluster: which of them?", hint="name one")
         if not check and not files:
-            raise click.UsageError("name files or folders, or - for standard input; --check without a name takes the"
-                                   " current cluster")
+            raise click.UsageError(
+                "name files or folders, or - for standard input; --check without a name takes the current cluster"
+            )
         to_claims = partial(convert, settings=_settings(resources, pod_paths))
         if not check:
             return _convert(files, to_claims)
@@ -205,9 +206,7 @@ def _of_dump(dump: Path, to_claims: Convert) -> _Report:
     return _Report(assessment, (), tuple(notes))
 
 
-def _of_cluster(
-    kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert
-) -> _Report:
+def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert) -> _Report:
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - it takes half a second
     from driver.adapters.kubernetes.workloads import each_workload  # noqa: PLC0415 - as said above
 

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from rich.console import Console
@@ -43,16 +44,21 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
         conversions: All objects.
     """
     screen = console(stderr=True)
+    told: set[str] = set()
     asking = [(document, found) for document, found in conversions if found.outcome is not Outcome.UNCHANGED]
     for document, found in asking:
         subject = _subject(document.kind, document.namespace, document.name)
-        head = Text(f"{printable(document.where)}: {subject}: ")
+        head = Text(f"{printable(document.where)}: {printable(subject)}: ")
         head.append(_HEADS[found.outcome], style=_STYLES[found.outcome])
         screen.print(head, soft_wrap=True)
         # Of an object that stays as it is, what else could have been converted is of no interest.
-        for finding in found.findings:
-            if found.outcome is not Outcome.REFUSED or finding.outcome is Outcome.REFUSED:
-                _print_finding(screen, finding)
+        shown = (item for item in found.findings if found.outcome in (item.outcome, Outcome.NOTED))
+        for (container, outcome, text), findings in groupby(
+            shown, lambda item: (item.container, item.outcome, item.text)
+        ):
+            _print_fields(screen, container, outcome, "as above" if text in told else text, list(findings))
+            if outcome is not Outcome.CONVERTED:
+                told.add(text)
     counts = Counter(found.outcome for _, found in asking)
     others = plural(len(conversions) - len(asking), "other object")
     if not asking:
@@ -67,12 +73,14 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
     screen.print(text, style="bold", soft_wrap=True)
 
 
-def _print_finding(screen: Console, finding: Finding) -> None:
-    """Print a field and, below it, what it became."""
-    style = "" if finding.outcome is Outcome.CONVERTED else _STYLES[finding.outcome]
-    if asked := _asked(finding):
-        screen.print(Text(f"  {asked}", style=style), soft_wrap=True)
-    _print_lines(screen, finding.text, indent="    " if asked else "  ", style="" if asked else style)
+def _print_fields(screen: Console, container: str, outcome: Outcome, text: str, findings: Sequence[Finding]) -> None:
+    """Print fields of a container and, below them, what they became."""
+    style = "" if outcome is Outcome.CONVERTED else _STYLES[outcome]
+    fields = ", ".join(filter(None, map(_asked, findings)))
+    head = printable(": ".join(filter(None, (container, fields))))
+    if head:
+        screen.print(Text(f"  {head}", style=style), soft_wrap=True)
+    _print_lines(screen, text, indent="    " if head else "  ", style="" if head else style)
 
 
 def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> None:
@@ -156,8 +164,9 @@ def _print_reason(screen: Console, reason: Reason, shown: int) -> None:
     _print_lines(screen, f"{reason.text} ({of}{plural(len(reason.findings), 'object')})", indent="  ")
     for item, finding in reason.findings[:shown]:
         where = f"{printable(item.where)}: " if item.where else ""
-        parts = (_subject(item.kind, item.namespace, item.name), _asked(finding))
-        screen.print(Text(f"    {where}{': '.join(filter(None, parts))}"), style="dim", soft_wrap=True)
+        parts = (_subject(item.kind, item.namespace, item.name), finding.container, _asked(finding))
+        line = printable(": ".join(filter(None, parts)))
+        screen.print(Text(f"    {where}{line}"), style="dim", soft_wrap=True)
     if len(reason.findings) > shown:
         screen.print(f"    ... and {len(reason.findings) - shown} more; -o json shows all", style="dim")
 
@@ -209,17 +218,16 @@ def _object_to_wire(item: Assessed) -> dict[str, Any]:
 
 
 def _subject(kind: str, namespace: str, name: str) -> str:
-    return printable(f"{kind[:80]} {f'{namespace[:80]}/' if namespace else ''}{name[:253]}".strip())
+    return f"{kind[:80]} {f'{namespace[:80]}/' if namespace else ''}{name[:253]}".strip()
 
 
 def _asked(finding: Finding) -> str:
-    """Return ``container: name: value``, without the way to the field; empty if the finding is about none."""
+    """Return ``name: value``, without the way to the field; empty if the finding is about none."""
     if not finding.field:
         return ""
-    container = f"{finding.container}: " if finding.container else ""
     bracketed = _LAST_KEY.search(finding.field)
     name = bracketed[1] if bracketed else finding.field.rpartition(".")[2]
-    return printable(f"{container}{name}: {finding.value}")
+    return f"{name}: {finding.value}"
 
 
 def _print_lines(screen: Console, text: str, *, indent: str, style: str = "") -> None:

@@ -29,7 +29,6 @@ from driver.layout.slices import resource_slices
 from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
 from driver.model.inventory import Inventory
-from driver.wording import plural
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]

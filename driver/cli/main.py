@@ -93,8 +93,8 @@ description in YAML.
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    status, top and explain ask a cluster, status and explain also a dump of one; lint and convert can ask either. The
-    others need none: they show what the driver sees, publishes and prepares.
+    status, top and explain ask a cluster, status and explain also a dump of one, and lint and convert can ask either.
+    The others need none: they show what the driver sees, publishes and prepares.
     """
 
 

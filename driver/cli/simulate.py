@@ -109,7 +109,7 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], SimulationInpu
     not_used = ", ".join(f"{count} {kind}" for kind, count in rest.items() if count)
     if not_used:
         notes.append(f"not used, of the given files: {not_used}")
-    if any(workload.unclaimed is not None for _, workload in workloads):
+    if any(workload.unclaimed is not None and workload.unclaimed.converts for _, workload in workloads):
         notes.append(_CONVERT)
     if workloads:
         notes.append("of pods, their devices alone are simulated: not their CPU, memory, affinity or taints")

@@ -17,7 +17,15 @@ from driver.api.resource_v1 import ResourceClaim
 from driver.explain.known.cluster import PodClaim, PodState
 from driver.plan.environment import POD_CLAIM_ANNOTATION
 
-__all__ = ["UID_NAMESPACE", "InputClaim", "SimulatedPod", "SimulationInput", "Unclaimed", "Workload", "simulation_input"]
+__all__ = [
+    "UID_NAMESPACE",
+    "InputClaim",
+    "SimulatedPod",
+    "SimulationInput",
+    "Unclaimed",
+    "Workload",
+    "simulation_input",
+]
 
 # Objects in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
 UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")

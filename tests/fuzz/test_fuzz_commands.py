@@ -88,7 +88,9 @@ def test_convert_ends_with_a_message(runs: Callable[..., _Check]) -> None:
             return mutated(random, manifest_of(*items).encode(), YAML_TOKENS, most=3)
         return _spoilt_stream(items)(random)
 
-    check = runs("all.yaml", ("convert", "FILE"), ("convert", "--check", "FILE"), ("convert", "--check", "FILE", "-o", "json"))
+    check = runs(
+        "all.yaml", ("convert", "FILE"), ("convert", "--check", "FILE"), ("convert", "--check", "FILE", "-o", "json")
+    )
     Target(name="cli-convert", make=make, check=check, examples=60, seconds=8).run()
 
 

@@ -35,7 +35,7 @@ _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml's parser where it is built in
-    """PyYAML's safe loader without timestamps: in a Kubernetes manifest ``2026-01-01``, ``22:80`` and ``=`` are strings.
+    """PyYAML's safe loader, for which ``2026-01-01``, ``1:30`` and ``=`` are strings, as in a Kubernetes manifest.
 
     PyYAML's constructors let Python's own errors through where a scalar is not what its tag says (``!!bool foo``,
     ``0b_``, a number of 5,000 digits); here they are errors with a line.
@@ -81,9 +81,8 @@ def _wrong_scalar(node: yaml.Node) -> _DocumentError:
     return _DocumentError(node, problem)
 
 
-
 def _without_base_60(tag: str, pattern: re.Pattern[str]) -> re.Pattern[str]:
-    """Return the pattern without numbers such as ``22:80``, which kubectl reads as strings."""
+    """Return the pattern without numbers such as ``1:30``, which kubectl reads as strings."""
     return re.compile(f"(?!.*:)(?:{pattern.pattern})", re.VERBOSE) if tag in _NUMBER_TAGS else pattern
 
 

@@ -171,12 +171,9 @@ def _unclaimed(
     amounts = {resource[1]: printable(finding.value) for finding, resource in asked if resource}
     if not amounts:
         return None
-    dialects = dict.fromkeys(finding.dialect for finding, resource in asked if resource and finding.dialect)
-    return Unclaimed(
-        amounts=amounts,
-        system=listed(list(dialects)) or "a device plugin",
-        converts=found.outcome is not Outcome.REFUSED,
-    )
+    dialects = dict.fromkeys(finding.dialect for finding, resource in asked if resource)
+    systems = dict.fromkeys("a device plugin" if "device plugin" in name or not name else name for name in dialects)
+    return Unclaimed(amounts=amounts, system=listed(list(systems)), converts=found.outcome is not Outcome.REFUSED)
 
 
 def _asks_for(spec: Mapping[str, Any], resources: Collection[str]) -> bool:

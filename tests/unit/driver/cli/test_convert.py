@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -243,14 +243,29 @@ def test_wrong_options_are_explained(
     assert says in ran.err
 
 
-def test_pod_templates_of_other_kinds_are_found_where_the_path_says(
-    rootport: Run, write: Callable[..., Path]
-) -> None:
+def test_pod_templates_of_other_kinds_are_found_where_the_path_says(rootport: Run, write: Callable[..., Path]) -> None:
     pod = yaml.safe_load(KOORDINATOR)["spec"]
-    fleet = {"apiVersion": "x.example/v1", "kind": "Fleet", "metadata": {"name": "f"}, "spec": {"workers": [{"p": {"spec": pod}}]}}
+    fleet = {
+        "apiVersion": "x.example/v1",
+        "kind": "Fleet",
+        "metadata": {"name": "f"},
+        "spec": {"workers": [{"p": {"spec": pod}}]},
+    }
     ran = rootport("convert", "--path", "Fleet=spec.workers[*].p", write(manifest_of(fleet)))
     assert (ran.code, kinds(ran.out)) == (0, ["ResourceClaimTemplate", "Fleet"]), ran.err
     assert objects(ran.out)[1]["spec"]["workers"][0]["p"]["spec"]["resourceClaims"]
+
+
+_BLOCK = re.compile(r"```console\n\$ rootport (convert [^\n]*examples/\S+)( >\S+)?\n(.*?)```", re.DOTALL)
+
+
+def test_the_page_shows_what_is_printed(rootport: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    blocks = _BLOCK.findall((REPO / "docs" / "user" / "convert.md").read_text())
+    assert len(blocks) == 2
+    for command, redirected, shown in blocks:
+        ran = rootport(*command.split())
+        assert shown == (ran.err if redirected else ran.out)
 
 
 def test_a_reader_that_ends_early_is_no_error(tmp_path: Path) -> None:

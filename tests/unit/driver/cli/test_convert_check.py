@@ -59,9 +59,7 @@ def test_as_data_it_has_all(rootport: Run, folder: Path) -> None:
     }
     assert data["dialects"]["Koordinator"]["objects"] == 8
     assert sum(item["outcome"] == "refused" for item in data["objects"]) == 4
-    [field] = [
-        item["findings"][0]["field"] for item in data["objects"] if item["name"] == "train-1"
-    ]
+    [field] = [item["findings"][0]["field"] for item in data["objects"] if item["name"] == "train-1"]
     assert field == "spec.template.spec.containers[0].resources.limits[kubernetes.io/gpu-core]"
     assert data["notRead"] == []
 

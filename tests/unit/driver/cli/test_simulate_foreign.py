@@ -18,7 +18,9 @@ Run = Callable[..., Any]
 
 def pod(**resources: str) -> dict[str, Any]:
     """As the documentation of Koordinator has it: requests without limits."""
-    asked = {name.replace("_", "/").replace("kubernetes/", "kubernetes.io/"): amount for name, amount in resources.items()}
+    asked = {
+        name.replace("_", "/").replace("kubernetes/", "kubernetes.io/"): amount for name, amount in resources.items()
+    }
     container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "40m"} | asked}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
 
