@@ -75,7 +75,7 @@ manifest is printed, or the cluster cannot be asked.
     "--path", "pod_paths", metavar="KIND=PATH", multiple=True,
     help="Where objects of a kind have pod templates, if not found by their form. Repeatable.",
 )  # fmt: skip
-@click.option("--from", "dumps", type=FILE, help="With --check: kubectl get -o yaml or json, instead of a cluster.")
+@click.option("--from", "dump", type=FILE, help="With --check: kubectl get -o yaml or json, instead of a cluster.")
 @click.option("--kubeconfig", type=FILE, help="With --check: the cluster. [default: as kubectl's]")
 @click.option("--context", help="Of the kubeconfig. [default: the current one]")
 @click.option("-n", "--namespace", help="With --check, of a cluster: this namespace alone.")
@@ -87,7 +87,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     check: bool,  # noqa: FBT001 - click passes flags so
     resources: Path | None,
     pod_paths: tuple[str, ...],
-    dumps: Path | None,
+    dump: Path | None,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str | None,
@@ -103,9 +103,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     """
     try:
         of_cluster = kubeconfig is not None or context is not None or namespace is not None
-        if not check and (of_cluster or dumps is not None or output is not None):
+        if not check and (of_cluster or dump is not None or output is not None):
             raise InputError("--from, --kubeconfig, --context, -n and -o are for --check", hint="add --check")
-        if sum((bool(files), dumps is not None, of_cluster)) > 1:
+        if sum((bool(files), dump is not None, of_cluster)) > 1:
             raise InputError("files, --from, or a cluster: which of them?", hint="name one")
         if not check and not files:
             raise click.UsageError(
@@ -114,7 +114,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         to_claims = partial(convert, settings=_settings(resources, pod_paths))
         if not check:
             return _convert(files, to_claims)
-        report = _of_files(files, to_claims) if files else _of_dump(dumps, to_claims) if dumps else None
+        report = _of_files(files, to_claims) if files else _of_dump(dump, to_claims) if dump else None
         if report is None:
             report = _of_cluster(kubeconfig, context, namespace, to_claims)
     except RootportError as error:

@@ -9,17 +9,23 @@ from driver.adapters.files.document import Document
 from driver.adapters.manifests.claims import Manifests
 from driver.adapters.manifests.streams import StreamPart, stream_parts
 from driver.api.pod_templates import pod_specs
+from driver.cli.left_out import machine_descriptions
 from driver.cli.output import to_yaml
 from driver.convert import Conversion, Outcome
 
 __all__ = ["manifest_texts", "named_twice"]
 
 _SEPARATOR: Final = "---\n"
+_TWICE_SHOWN: Final = 5
 _AS_THEY_ARE: Final = frozenset({Outcome.UNCHANGED, Outcome.REFUSED})
 
 
 def manifest_texts(given: Manifests, conversions: Sequence[tuple[Document, Conversion]]) -> Iterator[str]:
-    """Yield the documents of all files in their order, each template before the first object that names it."""
+    """Yield the documents of all files in their order, each template before the first object that names it.
+
+    Machine descriptions are left out: they are for other commands, and kubectl does not know them.
+    """
+    machines = set(machine_descriptions(given))
     by_object = {id(document): conversion for document, conversion in conversions}
     of_file: dict[str, list[Document]] = {source: [] for source in given.texts}
     for document in given.documents:
@@ -28,6 +34,8 @@ def manifest_texts(given: Manifests, conversions: Sequence[tuple[Document, Conve
     printed = {_key(document.data) for document in given.documents}
     is_first = True
     for source, text in given.texts.items():
+        if source in machines:
+            continue
         for part in stream_parts(text, of_file[source]):
             for document in _texts(part, by_object, printed):
                 separator = "" if is_first or document.startswith("---") else _SEPARATOR
@@ -58,11 +66,18 @@ def _key(data: Mapping[str, Any]) -> object:
 
 
 def named_twice(documents: Sequence[Document]) -> Iterator[str]:
-    """Return notes on workloads of one name: of these kubectl apply keeps the last."""
+    """Return notes on workloads of one name: of these kubectl applies the last."""
     first: dict[object, Document] = {}
+    count = 0
     for document in documents:
-        if document.name and any(True for _ in pod_specs(document.data)):
-            earlier = first.setdefault(_key(document.data), document)
-            if earlier is not document:
-                subject = f"{document.kind} {document.namespace or 'default'}/{document.name}"
-                yield f"{document.where}: {subject} is already defined at {earlier.where}: kubectl applies the last"
+        if not document.name or not any(True for _ in pod_specs(document.data)):
+            continue
+        earlier = first.setdefault(_key(document.data), document)
+        if earlier is document:
+            continue
+        count += 1
+        if count <= _TWICE_SHOWN:
+            subject = f"{document.kind} {document.namespace or 'default'}/{document.name}"
+            yield f"{document.where}: {subject} is already defined at {earlier.where}: kubectl applies the last"
+    if count > _TWICE_SHOWN:
+        yield f"{count - _TWICE_SHOWN} more workloads have the name of an earlier one"

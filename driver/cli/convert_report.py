@@ -26,6 +26,7 @@ _NARROWEST: Final = 40
 _REASONS_SHOWN: Final = 20
 _OBJECTS_SHOWN: Final = 10
 _NOTED_SHOWN: Final = 3
+_PROBLEMS_SHOWN: Final = 20
 _STYLES: Final = {Outcome.REFUSED: "bold red", Outcome.NOTED: "yellow", Outcome.CONVERTED: "green"}
 _HEADS: Final = {
     Outcome.CONVERTED: "converted",
@@ -116,8 +117,10 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
             screen.print(f"  ... and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}; -o json shows all")
     if problems:
         screen.print("\nNot read:", style=_STYLES[Outcome.REFUSED])
-    for problem in problems:
+    for problem in problems[:_PROBLEMS_SHOWN]:
         screen.print(Text(f"  {printable(str(problem))}"), soft_wrap=True)
+    if len(problems) > _PROBLEMS_SHOWN:
+        screen.print(f"  ... and {len(problems) - _PROBLEMS_SHOWN} more; -o json shows all", style="dim")
 
 
 def _headline(items: Sequence[Assessed]) -> str:
