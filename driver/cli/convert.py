@@ -198,7 +198,8 @@ def _of_dump(dump: Path, to_claims: Convert) -> _Report:
     # Not for other ways: it is the reader of dumps, and the other one the client of the API server.
     from driver.adapters.manifests.dumps import each_dumped_object  # noqa: PLC0415 - as said above
 
-    assessment, notes = Assessment(), []
+    assessment = Assessment()
+    notes: list[str] = []
     with progress(f"reading {path_name(dump)}") as step:
         for data in each_dumped_object(dump, notes):
             assessment.add(data, to_claims)
@@ -212,7 +213,7 @@ def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | N
 
     if namespace is not None:
         for error in label("the namespace", namespace):
-            raise InputError(error.message)
+            raise InputError(f"no namespace has such a name: {error.message}")
     assessment = Assessment()
     instead = "name files, or a dump with --from"
     with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:

@@ -37,9 +37,9 @@ def manifest_texts(given: Manifests, conversions: Sequence[tuple[Document, Conve
         if source in machines:
             continue
         for part in stream_parts(text, of_file[source]):
-            for document in _texts(part, by_object, printed):
-                separator = "" if is_first or document.startswith("---") else _SEPARATOR
-                yield f"{separator}{document}" if document.endswith("\n") else f"{separator}{document}\n"
+            for written in _texts(part, by_object, printed):
+                separator = "" if is_first or written.startswith("---") else _SEPARATOR
+                yield f"{separator}{written}" if written.endswith("\n") else f"{separator}{written}\n"
                 is_first = False
 
 

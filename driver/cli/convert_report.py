@@ -63,7 +63,7 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
     counts = Counter(found.outcome for _, found in asking)
     others = plural(len(conversions) - len(asking), "other object")
     if not asking:
-        screen.print(f"nothing to convert: {others} passed through as they are", soft_wrap=True)
+        _print_lines(screen, f"nothing to convert: {others} passed through", indent="")
         return
     refused = counts[Outcome.REFUSED]
     text = f"{len(asking) - refused} of {plural(len(asking), 'object')} converted"
@@ -71,7 +71,7 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
     text += f"; {refused} left as {'it is' if refused == 1 else 'they are'}" if refused else ""
     if len(conversions) > len(asking):
         text += f"; {others} passed through"
-    screen.print(text, style="bold", soft_wrap=True)
+    _print_lines(screen, text, indent="", style="bold")
 
 
 def _print_fields(screen: Console, container: str, outcome: Outcome, text: str, findings: Sequence[Finding]) -> None:

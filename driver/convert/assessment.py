@@ -188,7 +188,7 @@ def _has_ended(data: Mapping[str, Any]) -> bool:
 
 def _merged(earlier: Iterable[Finding], more: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings of several pods of one controller, each once wherever it stands in a pod."""
-    found = {(item.dialect, item.field, item.value, item.text): item for item in (*earlier, *more)}
+    found = {(item.dialect, item.field, item.value, item.outcome, item.text): item for item in (*earlier, *more)}
     return tuple(found.values())
 
 

@@ -87,7 +87,7 @@ def test_what_does_not_change_keeps_its_bytes(rootport: Run, write: Callable[...
     assert ran.out.endswith(f"---\n{SECRET}---\n{REFUSED}")
     nothing = rootport("convert", write(NAMESPACE, SECRET))
     assert (nothing.code, nothing.out) == (0, f"{NAMESPACE}---\n{SECRET}")
-    assert nothing.err == "nothing to convert: 2 other objects passed through as they are\n"
+    assert nothing.err == "nothing to convert: 2 other objects passed through\n"
 
 
 def test_what_changes_keeps_the_comments_above_it_and_its_texts(rootport: Run, write: Callable[..., Path]) -> None:
@@ -142,12 +142,13 @@ def test_the_report_names_each_field_and_no_secret(
     monkeypatch.setenv("COLUMNS", "80")
     path = write(NAMESPACE, KOORDINATOR, SECRET, REFUSED)
     ran = rootport("convert", path)
-    assert f"{path}:6: Pod ml/train: converted" in ran.err
-    assert "  main: koordinator.sh/gpu-core: 50\n    " in ran.err
+    assert f"{path}:7: Pod ml/train: converted" in ran.err
+    assert "  main: koordinator.sh/gpu-core: 50, koordinator.sh/gpu-memory-ratio: 50\n    " in ran.err
     assert "  schedulerName: koord-scheduler\n    " in ran.err
     assert f"{path}:24: Pod ml/odd: not converted\n  main: koordinator.sh/gpu-core: 150\n    " in ran.err
-    assert "1 of 2 objects converted" in ran.err
-    assert "1 left as it is; 2 other objects passed through" in ran.err
+    assert ran.err.endswith(
+        "1 of 2 objects converted, 1 with notes; 1 left as it is; 2 other objects passed\nthrough\n"
+    )
     assert "hunter2" not in ran.err
     assert ran.out.count("hunter2") == 2
     wide = [line for line in ran.err.splitlines() if len(line) > 80 and not line.startswith(str(path))]

@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.foreign_workloads import foreign_workloads, manifest_of, workload
+from tests.support.foreign_workloads import ASKS, foreign_workloads, manifest_of, workload
 from tests.support.scripted_api import Answer, ScriptedServer
 
 Run = Callable[..., Any]
 
+ASKING = 4 * (len(ASKS) - 1)
+CONVERT = ASKING - 4
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """28 workloads: 4 of each entry of ASKS."""
+    """Four workloads of each entry of ASKS."""
     here = tmp_path / "deploy"
     here.mkdir()
-    for number, item in enumerate(foreign_workloads(28)):
+    for number, item in enumerate(foreign_workloads(4 * len(ASKS))):
         (here / f"{number:02}.yaml").write_text(manifest_of(item))
     return here
 
@@ -34,7 +37,7 @@ def test_of_a_folder_the_sum_comes_first_then_the_reasons(
     ran = rootport("convert", "--check", folder)
     assert ran.code == 1
     first, second = ran.out.splitlines()[:2]
-    assert first.startswith("20 of 24 workloads that ask for devices convert")
+    assert first.startswith(f"{CONVERT} of {ASKING} workloads that ask for devices convert")
     assert first.endswith("4 do not")
     assert second == "4 more ask for no device"
     refused = ran.out.partition("Not converted:")[2].partition("To read")[0]
@@ -49,8 +52,8 @@ def test_as_data_it_has_all(rootport: Run, folder: Path) -> None:
     data = json.loads(ran.out)
     assert yaml.safe_load(rootport("convert", "--check", folder, "-o", "yaml").out) == data
     assert data["summary"] | {"withNotes": 0} == {
-        "asking": 24,
-        "converted": 20,
+        "asking": ASKING,
+        "converted": CONVERT,
         "withNotes": 0,
         "refused": 4,
         "withoutDevices": 4,
@@ -81,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_assessed(rootport: 
             path.unlink()
     ran = rootport("convert", "--check", folder)
     assert ran.code == 1
-    assert ran.out.startswith("20 of 20 workloads that ask for devices convert")
+    assert ran.out.startswith(f"{CONVERT} of {CONVERT} workloads that ask for devices convert")
     assert f"Not read:\n  {folder / 'broken.yaml'}:" in ran.out
 
 
@@ -137,7 +140,7 @@ def test_a_cluster_that_cannot_be_asked_is_no_answer(rootport: Run, tmp_path: Pa
     ran = rootport("convert", "--check", "--kubeconfig", tmp_path / "none")
     assert (ran.code, ran.out) == (2, "")
     wrong = rootport("convert", "--check", "-n", "No Such")
-    assert (wrong.code, "the namespace" in wrong.err) == (2, True)
+    assert (wrong.code, "no namespace has such a name" in wrong.err) == (2, True)
 
 
 def test_a_folder_of_many_workloads_takes_little_time(rootport: Run, tmp_path: Path) -> None:
@@ -149,4 +152,4 @@ def test_a_folder_of_many_workloads_takes_little_time(rootport: Run, tmp_path: P
     begin = time.process_time()
     ran = rootport("convert", "--check", tmp_path)
     assert time.process_time() - begin < 5 * count / 1000
-    assert " of 171 workloads" in ran.out
+    assert " workloads that ask for devices convert" in ran.out

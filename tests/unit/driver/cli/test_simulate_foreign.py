@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.foreign_workloads import manifest_of, workload
+from tests.support.foreign_workloads import ASKS, manifest_of, workload
 from tests.support.topologies import nccl_file
 
 H100 = nccl_file("azure-nd-h100-v5")
@@ -55,7 +55,7 @@ def test_a_pod_that_does_not_convert_is_told_so(simulate: Callable[..., Any]) ->
 
 
 def test_every_pod_of_a_workload_counts(simulate: Callable[..., Any]) -> None:
-    ran = simulate(workload(0, "Deployment", "TKE qGPU"))
+    ran = simulate(workload(0, "Deployment", "Koordinator"))
     assert [item["reason"] for item in json.loads(ran.out)["pods"]] == ["ExtendedResourceNotEvaluated"] * 3
 
 
@@ -80,7 +80,7 @@ def test_a_pod_that_has_a_node_has_what_it_asked_for(simulate: Callable[..., Any
     assert json.loads(simulate(placed).out)["pods"] == []
 
 
-@pytest.mark.parametrize("ask", ["Koordinator", "TKE qGPU", "HAMi", "NVIDIA"])
+@pytest.mark.parametrize("ask", [ask for ask in ASKS if "refused" not in ask and ask not in {"MIG", "none"}])
 def test_what_convert_prints_is_simulated(rootport: Run, tmp_path: Path, ask: str) -> None:
     path, converted = tmp_path / "all.yaml", tmp_path / "converted.yaml"
     path.write_text(manifest_of(workload(0, "Deployment", ask)))
