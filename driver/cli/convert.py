@@ -60,7 +60,7 @@ Examples:
 
 \b
 What the manifests ask of Koordinator, TKE qGPU, HAMi, device plugins and others
-becomes claims for Rootport; docs/user/convert.md says what of each. Every
+becomes claims for Rootport: docs/user/migrate/fields.md lists each field. Every
 other document is printed as it stands. What changes loses its comments.
 
 \b

@@ -16,6 +16,16 @@ ASKS: Mapping[str, tuple[dict[str, str], dict[str, str], str]] = {
         "koord-scheduler",
     ),
     "Koordinator, refused": ({"kubernetes.io/gpu-core": "150", "kubernetes.io/gpu-memory-ratio": "150"}, {}, ""),
+    "TKE qGPU": (
+        {"tke.cloud.tencent.com/qgpu-core": "50", "tke.cloud.tencent.com/qgpu-memory": "8"},
+        {},
+        "",
+    ),
+    "HAMi": (
+        {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+        {"nvidia.com/use-gputype": "A100,H100"},
+        "hami-scheduler",
+    ),
     "NVIDIA": ({"nvidia.com/gpu": "1"}, {}, ""),
     "MIG": ({"nvidia.com/mig-1g.10gb": "2"}, {}, ""),
     "none": ({}, {}, ""),
