@@ -70,7 +70,7 @@ manifest is printed, or the cluster cannot be asked.
 """)  # fmt: skip
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @click.option("--check", is_flag=True, help="Say what converts and why the rest does not; print no manifest.")
-@click.option("--resources", type=FILE, help="A file that says which resources are which RDMA NICs.")
+@click.option("--resources", type=FILE, help="A ResourceMap: which resources are which RDMA NICs.")
 @click.option(
     "--path", "pod_paths", metavar="KIND=PATH", multiple=True,
     help="Where objects of a kind have pod templates, if not found by their form. Repeatable.",

@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from rich.console import Console
@@ -53,11 +52,12 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
         head.append(_HEADS[found.outcome], style=_STYLES[found.outcome])
         screen.print(head, soft_wrap=True)
         # Of an object that stays as it is, what else could have been converted is of no interest.
-        shown = (item for item in found.findings if found.outcome in (item.outcome, Outcome.NOTED))
-        for (container, outcome, text), findings in groupby(
-            shown, lambda item: (item.container, item.outcome, item.text)
-        ):
-            _print_fields(screen, container, outcome, "as above" if text in told else text, list(findings))
+        fields: dict[tuple[str, Outcome, str], list[Finding]] = {}
+        for item in found.findings:
+            if found.outcome in (item.outcome, Outcome.NOTED):
+                fields.setdefault((item.container, item.outcome, item.text), []).append(item)
+        for (container, outcome, text), findings in fields.items():
+            _print_fields(screen, container, outcome, "as above" if text in told else text, findings)
             if outcome is not Outcome.CONVERTED:
                 told.add(text)
     counts = Counter(found.outcome for _, found in asking)
