@@ -39,7 +39,7 @@ from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S
 from driver.objects.names import node_label
 
-__all__ = ["BackgroundWork", "DemandWork", "Publisher", "PublisherOptions"]
+__all__ = ["BackgroundWork", "CollectorWork", "DemandWork", "Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -55,7 +55,7 @@ _MAX_EVENT_DELAY_S: Final = 300.0
 _SLICE_WORKERS: Final = 4
 # So long the Device objects are read later, while slices are due: after a start all are.
 _DEVICES_LATEST_S: Final = 60.0
-_WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
+_WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations", "template-collector"})
 # Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
 
@@ -121,6 +121,16 @@ class DemandWork(Protocol):
         """Start the thread."""
 
 
+class CollectorWork(Protocol):
+    """What deletes templates that nothing names: :class:`controller.conversion.collector.TemplateCollector`.
+
+    A protocol, as above.
+    """
+
+    def start(self, stop: threading.Event) -> threading.Thread:
+        """Start the thread."""
+
+
 class Publisher:
     """Publishes the nodes' inventories. It must be the only writer: start it on the elected leader alone.
 
@@ -132,6 +142,7 @@ class Publisher:
         explanations: Explains pending claims; None to do without.
         demand: Makes the modes of GPUs follow pending claims; None to do without.
         overview: Gets the nodes' states; None to do without.
+        collector: Deletes templates that nothing names; None to do without.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
@@ -145,11 +156,13 @@ class Publisher:
         explanations: BackgroundWork | None = None,
         demand: DemandWork | None = None,
         overview: NodeEventHandler | None = None,
+        collector: CollectorWork | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
         self._demand = demand
+        self._collector = collector
         self._timed = timed
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -271,6 +284,8 @@ class Publisher:
                     self._stop, supply=self._gpus, wishes=self._wishes, yield_to_slices=self._slices_first.wait
                 )
             )
+        if self._collector is not None:
+            self._threads.append(self._collector.start(self._stop))
 
     def stop(self, timeout_s: float) -> bool:
         """Stop once the writes under way are done; return False if one is not done in time."""

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from controller.admission.review import BadReviewError, review
+from controller.admission.envelope import BadReviewError
+from controller.admission.review import review
 from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_json
