@@ -11,7 +11,17 @@ from typing import Any, Final, TypeAlias
 
 from driver.api.validation.errors import shown
 
-__all__ = ["CONTAINER_LISTS", "PodSpec", "Resources", "containers", "no_such_claim", "pod_specs", "resources_of"]
+__all__ = [
+    "CONTAINER_LISTS",
+    "PodSpec",
+    "Resources",
+    "Steps",
+    "containers",
+    "field_path",
+    "no_such_claim",
+    "pod_specs",
+    "resources_of",
+]
 
 Steps: TypeAlias = tuple[str | int, ...]
 Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
@@ -86,6 +96,14 @@ def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
             if isinstance(name, str):
                 found[name] = (amount, (*steps, "resources", kind, name))
     return found
+
+
+def field_path(steps: Steps) -> str:
+    """Return a field as Kubernetes writes it: ``spec.containers[0].resources.limits[nvidia.com/gpu]``."""
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) or "/" in step or "." in step else f".{step}"
+    return path.lstrip(".")
 
 
 def no_such_claim(name: str) -> str:

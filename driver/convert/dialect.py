@@ -7,11 +7,12 @@ where one of its own is there too, or where the pod's scheduler is its own. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from driver.api.pod_templates import Steps, field_path
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest
 from driver.convert.settings import Settings
@@ -66,7 +67,7 @@ class PodNote:
         where: Whether it is an annotation or a label.
         text: The finding's text for a field that has no equal: what to do instead. Empty where ``Dialect.read_pod``
             yields the findings about it.
-        leaves: Whether it leaves the object with what is converted.
+        leaves: Whether an annotation leaves the pod with what is converted. Labels stay, since selectors may name them.
         outcome: The finding's outcome.
     """
 
@@ -109,20 +110,28 @@ class PodFacts:
         annotations: The pod's own, all of them texts.
         labels: Likewise.
         scheduler: ``schedulerName``; empty for Kubernetes' own.
-        path: Of the pod's metadata, for findings; empty at the top.
+        steps: Where its metadata is in the object.
         settings: How to convert.
     """
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
-    path: str = "metadata"
+    steps: Steps = ("metadata",)
     settings: Settings
+
+    def named(self, where: Where, pattern: str) -> Iterator[str]:
+        """Yield the names of the annotations or labels that the pod has; a pattern may end in ``*``."""
+        held = self.annotations if where is Where.ANNOTATION else self.labels
+        if pattern.endswith("*"):
+            yield from (name for name in held if name.startswith(pattern[:-1]))
+        elif pattern in held:
+            yield pattern
 
     def finding(self, dialect: str, where: Where, name: str, outcome: Outcome, text: str) -> Finding:
         """Return the finding about an annotation or label that the pod has."""
         held = self.annotations if where is Where.ANNOTATION else self.labels
-        path = f"{self.path}.{where.value}[{name}]"
+        path = field_path((*self.steps, where.value, name))
         return Finding(dialect=dialect, field=path, value=held[name][:_SHOWN], outcome=outcome, text=text)
 
 

@@ -65,7 +65,7 @@ class GpuRequest:
         interval: Of ``timeSlicing``: ``Short``, ``Medium``, ``Long``; empty for the default.
         vendor: As Rootport's attribute ``vendor`` has it; empty for any.
         wanted: What else each device has to be.
-        together: The attribute that must be the same for all, with its domain; empty for any GPUs of a node.
+        together: Attributes that must be the same for all, each with its domain.
     """
 
     count: int = 1
@@ -78,7 +78,7 @@ class GpuRequest:
     interval: str = ""
     vendor: str = ""
     wanted: tuple[Wanted, ...] = ()
-    together: str = ""
+    together: tuple[str, ...] = ()
 
     @property
     def is_share(self) -> bool:
@@ -133,12 +133,14 @@ class DeviceRequest:
         nics: Its NICs.
         fpgas: Its FPGAs.
         near: How near its GPUs and NICs are to be to each other.
+        nic_each: Whether every GPU is to have a NIC of its own, however few are asked for.
     """
 
     gpus: tuple[GpuRequest, ...] = ()
     nics: tuple[NicRequest, ...] = ()
     fpgas: tuple[FpgaRequest, ...] = ()
     near: Near = Near.ANY
+    nic_each: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.gpus or self.nics or self.fpgas)

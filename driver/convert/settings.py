@@ -11,9 +11,9 @@ from driver.convert.requests import NicRequest
 __all__ = ["DEFAULT", "Settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Settings:
-    """How to convert.
+    """How to convert. Make one and keep it: what follows from it is remembered by its identity.
 
     Attributes:
         resources: The NICs that one unit of a resource stands for, by the resource's name. A name may end in ``*``.
