@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from controller.conversion.collector import TemplateCollector
 from controller.conversion.counts import ConversionCounter
 from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
@@ -37,6 +36,7 @@ from driver.modes.rule import Layout
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
     from controller.admission.webhook import SecretWebhook
+    from controller.conversion.collector import TemplateCollector
     from controller.conversion.reviews import OnRefusal
 
 __all__ = ["command", "main"]
@@ -316,7 +316,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         explanations=explanations,
         demand=demand,
         overview=overview,
-        collector=TemplateCollector(api, counts.conversions) if counts.conversions else None,
+        collector=_collector(api, counts),
         timed=counts.passes.timed,
     )
     metrics = ControllerMetrics(
@@ -348,6 +348,16 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
+
+
+def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollector | None:
+    """Return what collects the templates of converted pods; None if none are converted."""
+    if counts.conversions is None:
+        return None
+    # As below.
+    from controller.conversion.collector import TemplateCollector  # noqa: PLC0415
+
+    return TemplateCollector(api, counts.conversions)
 
 
 def _conversion(

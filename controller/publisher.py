@@ -146,7 +146,7 @@ class Publisher:
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         options: PublisherOptions,

@@ -236,9 +236,7 @@ class CertificateKeeper:
             self._api.apply(kept.resource, body, field_manager=FIELD_MANAGER)
         except ApiServerError as error:
             return error
-        _LOG.info(
-            "webhook configured", extra={"configuration": kept.name, "failure_policy": kept.failure_policy}
-        )
+        _LOG.info("webhook configured", extra={"configuration": kept.name, "failure_policy": kept.failure_policy})
         return None
 
 

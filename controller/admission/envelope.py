@@ -15,7 +15,15 @@ from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_foreign_json
 
-__all__ = ["MAX_REVIEW_BYTES", "AdmissionRequest", "BadReviewError", "answered", "invalid", "read_review", "warnings_of"]
+__all__ = [
+    "MAX_REVIEW_BYTES",
+    "AdmissionRequest",
+    "BadReviewError",
+    "answered",
+    "invalid",
+    "read_review",
+    "warnings_of",
+]
 
 MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
 """The largest review: that of a request to the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""

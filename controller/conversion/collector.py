@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from controller.conversion.counts import ConversionCounter
-from controller.conversion.lifetime import BY_WEBHOOK, CONVERTED_LABEL, LAST_USED, Lifetime
+from controller.conversion.lifetime import BY_WEBHOOK, LAST_USED, Lifetime
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ConflictError, NotFoundError
 from driver.adapters.kubernetes.resources import PODS, RESOURCE_CLAIM_TEMPLATES, JsonObject
+from driver.convert import CONVERTED_LABEL
 
 __all__ = ["EVERY_S", "TemplateCollector"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["OUTCOMES", "Conversions", "ConversionCounter"]
+__all__ = ["OUTCOMES", "ConversionCounter", "Conversions"]
 
 OUTCOMES: Final = ("unchanged", "converted", "noted", "refused", "failed")
 """What may come of a pod: as :class:`driver.convert.Outcome` has it, and ``failed`` where its templates could not be

@@ -15,15 +15,14 @@ from typing import Any, Final
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.times import time_text
+from driver.convert import CONVERTED_LABEL
 
-__all__ = ["BY_WEBHOOK", "CONVERTED_LABEL", "LAST_USED", "Lifetime", "is_collected", "last_used", "used_at"]
-
-CONVERTED_LABEL: Final = f"{DRIVER_NAME}/converted"
-"""The label of all templates that a conversion made."""
+__all__ = ["BY_WEBHOOK", "LAST_USED", "Lifetime", "is_collected", "last_used", "used_at"]
 
 BY_WEBHOOK: Final = "webhook"
-"""The value of the label where the webhook created the template, and the collector may delete it. Templates of
-``rootport convert`` have ``true``: who applied one keeps it, also where the webhook had created it before."""
+"""The value of the label ``rootport.dev/converted`` where the webhook created the template, and the collector may
+delete it. Templates of ``rootport convert`` have ``true``: who applied one keeps it, also where the webhook had created
+it before."""
 
 LAST_USED: Final = f"{DRIVER_NAME}/last-used"
 """The annotation that says when a pod was last converted with the template; without it, that was its creation."""

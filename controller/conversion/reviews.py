@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias
 
@@ -18,11 +19,12 @@ from controller.admission.envelope import (
     warnings_of,
 )
 from controller.conversion.counts import ConversionCounter
-from controller.conversion.decision import PodDecision, decide
+from controller.conversion.decision import decide
 from controller.conversion.templates import Templates, TemplateTakenError
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.budget import Budget
+from driver.api.validation.errors import FieldError
+from driver.budget import Budget, SpentError
 from driver.convert import Outcome, Settings
 
 __all__ = ["OnRefusal", "PodReviews"]
@@ -31,6 +33,7 @@ OnRefusal: TypeAlias = Literal["deny", "admit"]
 
 _LOG: Final = logging.getLogger(__name__)
 _CPU_S: Final = 1.0
+_WALL_S: Final = 7.0  # the API server waits 10 s for the answer
 _TRY_AGAIN: Final = "it is not the pod's fault: try again in a moment"
 
 
@@ -84,20 +87,30 @@ class PodReviews:
 
     def _response(self, request: AdmissionRequest) -> tuple[str, JsonObject]:
         try:
-            with Budget(_CPU_S).in_force():
-                decision = decide(request, self._settings)
-            if decision.outcome is Outcome.REFUSED:
-                return decision.outcome, self._refused(request, decision)
-            for template in decision.templates:
-                self._templates.ensure(template, dry_run=request.is_dry_run)
+            return self._decided(request)
         except TemplateTakenError as error:
             return Outcome.REFUSED, _denied(request, str(error), HTTPStatus.CONFLICT, "Conflict")
         except ApiServerError as error:
             _LOG.warning("pod not converted", extra={"namespace": request.namespace, "error": str(error)})
             return "failed", self._failed(request, str(error))
-        except Exception:
+        except SpentError:
+            return "failed", self._failed(request, "the API server takes too long to create its templates")
+        except Exception:  # noqa: BLE001 - it must not decide about the pod, which may be any
             _LOG.exception("pod not converted", extra={"namespace": request.namespace, "pod": request.name})
             return "failed", self._failed(request, "unexpected error; the log of Rootport's controller has it")
+
+    def _decided(self, request: AdmissionRequest) -> tuple[str, JsonObject]:
+        try:
+            with Budget(_CPU_S).in_force():
+                decision = decide(request, self._settings)
+        except SpentError:
+            errors = (FieldError("spec", f"to convert it takes more than {_CPU_S:g} s: it has too many containers"),)
+            return Outcome.REFUSED, self._refused(request, errors)
+        if decision.outcome is Outcome.REFUSED:
+            return decision.outcome, self._refused(request, decision.errors)
+        with Budget(_CPU_S, wall_s=_WALL_S).in_force():
+            for template in decision.templates:
+                self._templates.ensure(template, dry_run=request.is_dry_run)
         response: JsonObject = {"allowed": True}
         if decision.patch:
             patch = json.dumps(decision.patch, separators=(",", ":")).encode()
@@ -106,11 +119,11 @@ class PodReviews:
             response["warnings"] = notes
         return decision.outcome, response
 
-    def _refused(self, request: AdmissionRequest, decision: PodDecision) -> JsonObject:
+    def _refused(self, request: AdmissionRequest, errors: Sequence[FieldError]) -> JsonObject:
         if self._on_refusal == "admit":
-            return {"allowed": True, "warnings": warnings_of(f"not converted: {error}" for error in decision.errors)}
+            return {"allowed": True, "warnings": warnings_of(f"not converted: {error}" for error in errors)}
         problem = "asks for devices in a way that cannot be converted into claims"
-        return {"allowed": False, "status": invalid(request, "", problem, decision.errors)}
+        return {"allowed": False, "status": invalid(request, "", problem, errors)}
 
     def _failed(self, request: AdmissionRequest, reason: str) -> JsonObject:
         if self._failure_policy == "Ignore":

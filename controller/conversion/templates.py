@@ -17,11 +17,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from controller.conversion.counts import ConversionCounter
-from controller.conversion.lifetime import BY_WEBHOOK, CONVERTED_LABEL, Lifetime, is_collected, used_at
+from controller.conversion.lifetime import BY_WEBHOOK, Lifetime, is_collected, used_at
 from controller.serving.buckets import Buckets, Rate
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import AlreadyExistsError, ConflictError, NotFoundError, UnavailableError
 from driver.adapters.kubernetes.resources import RESOURCE_CLAIM_TEMPLATES, JsonObject
+from driver.budget import check
+from driver.convert import CONVERTED_LABEL
 from driver.errors import RootportError
 
 __all__ = ["NEW_TEMPLATES", "TemplateTakenError", "Templates"]
@@ -77,9 +79,11 @@ class Templates:
         Raises:
             TemplateTakenError: Another object has the name.
             ApiServerError: The API server does not answer, or refuses the template.
+            SpentError: The budget in force (:mod:`driver.budget`) is spent.
         """
         namespace, name = str(wanted["metadata"]["namespace"]), str(wanted["metadata"]["name"])
         for _ in range(_ATTEMPTS):
+            check()
             try:
                 found = self._api.get(RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)
             except NotFoundError:
@@ -111,7 +115,8 @@ class Templates:
 
     def _check(self, found: JsonObject, wanted: Mapping[str, Any], namespace: str) -> None:
         """Raise unless a stored template is the one that is wanted."""
-        place = f"{namespace}/{wanted['metadata']['name']}"
+        name = wanted["metadata"]["name"]
+        place = f"{namespace}/{name}"
         if found["metadata"].get("deletionTimestamp"):
             raise TemplateTakenError(
                 f"ResourceClaimTemplate {place} is being deleted",
@@ -123,7 +128,7 @@ class Templates:
         raise TemplateTakenError(
             f"ResourceClaimTemplate {place} is not what this pod asks for: somebody else created it under the name "
             "that Rootport needs",
-            hint=f"delete it: kubectl --namespace={namespace} delete resourceclaimtemplate {wanted['metadata']['name']}",
+            hint=f"delete it: kubectl --namespace={namespace} delete resourceclaimtemplate {name}",
         )
 
     def _mark_used(self, found: JsonObject, namespace: str) -> bool:

@@ -1,7 +1,8 @@
 """Converts what objects ask of device plugins and other systems' schedulers into ResourceClaims for Rootport."""
 
+from driver.convert.claims import CONVERTED_LABEL
 from driver.convert.findings import Conversion, Finding, Outcome
 from driver.convert.objects import convert
 from driver.convert.settings import DEFAULT, Settings
 
-__all__ = ["DEFAULT", "Conversion", "Finding", "Outcome", "Settings", "convert"]
+__all__ = ["CONVERTED_LABEL", "DEFAULT", "Conversion", "Finding", "Outcome", "Settings", "convert"]

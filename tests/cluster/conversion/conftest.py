@@ -63,9 +63,7 @@ def counts() -> ConversionCounter:
 
 
 @pytest.fixture
-def start(
-    cluster: ConvertingCluster, kubeconfig: Path, counts: ConversionCounter
-) -> Iterator[Callable[..., Webhook]]:
+def start(cluster: ConvertingCluster, kubeconfig: Path, counts: ConversionCounter) -> Iterator[Callable[..., Webhook]]:
     """Starts a replica's webhooks, with the controller's rights; the API server is sent to the last one started."""
     started: list[Webhook] = []
 

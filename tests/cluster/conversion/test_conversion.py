@@ -152,7 +152,9 @@ def test_a_template_that_somebody_put_under_the_name_is_not_used(cluster: Conver
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name, "labels": {"rootport.dev/converted": "webhook"}},
-        "spec": {"spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "fpga.rootport.dev"}}]}}},
+        "spec": {
+            "spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "fpga.rootport.dev"}}]}}
+        },
     }
     cluster.create(squatter)
     for options in ((), ("--dry-run=server",)):

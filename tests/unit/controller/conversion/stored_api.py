@@ -59,9 +59,7 @@ class StoredApi:
 
     now: Callable[[], datetime]
     before: Callable[[Request], None] = lambda _: None
-    objects: dict[str, dict[str, Json]] = field(
-        default_factory=lambda: {"resourceclaimtemplates": {}, "pods": {}}
-    )
+    objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {"resourceclaimtemplates": {}, "pods": {}})
     requests: list[str] = field(default_factory=list)
     refusal: RefusedError | None = None
 
@@ -153,7 +151,9 @@ class StoredApi:
 
     def _list(self, request: Request) -> Json:
         wanted = dict(item.split("=") for item in request.query.get("labelSelector", "").split(",") if item)
-        ended = {"Succeeded", "Failed"} if "status.phase!=Succeeded" in request.query.get("fieldSelector", "") else set()
+        ended = (
+            {"Succeeded", "Failed"} if "status.phase!=Succeeded" in request.query.get("fieldSelector", "") else set()
+        )
         items = [
             {"metadata": item["metadata"]} if "PartialObjectMetadataList" in request.accept else item
             for item in self.objects[request.resource.plural].values()

@@ -13,9 +13,10 @@ from tests.support.json_patch import patched
 
 _SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "a", "b"])
 _KEYS = st.sampled_from(["a", "b", "a/b", "a~b", "~1", "", "0", "-"])
-_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner), max_leaves=12)
+_VALUES = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner), max_leaves=12
+)
 _DOCUMENTS = st.dictionaries(_KEYS, _VALUES)
-
 
 
 @given(_DOCUMENTS, _DOCUMENTS)

@@ -75,9 +75,7 @@ def test_a_dry_run_writes_nothing(world: World) -> None:
         pytest.param({"rootport.dev/converted": "true"}, id="with-the-label-of-the-command"),
     ],
 )
-def test_a_template_that_says_anything_else_is_not_used(
-    world: World, labels: dict[str, str], *, dry_run: bool
-) -> None:
+def test_a_template_that_says_anything_else_is_not_used(world: World, labels: dict[str, str], *, dry_run: bool) -> None:
     squatter = template(count=8)
     squatter["metadata"]["labels"] = labels
     world.server.put("resourceclaimtemplates", squatter)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.explanations.pending_claims import PendingClaim
 from controller.conversion.counts import Conversions
+from controller.explanations.pending_claims import PendingClaim
 from controller.metrics import PASSES, ControllerSnapshot, controller_families, pending_by_reason
 from controller.metrics.nodes import gpu_figures
 from driver.adapters.http.durations import Durations
