@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_path_and_failure_policy_are_kept_and_a_new_path_comes_with_an_emptied_s
         {"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": f"https://{port}/elsewhere"},
         {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"},
     ]
-    cluster.plane.kubectl("patch", *name, "--type=json", "--patch", yaml.safe_dump(changes, default_flow_style=True))
+    cluster.plane.kubectl("patch", *name, "--type=json", "--patch", json.dumps(changes))
     eventually("the same path", lambda: path() == first and cluster.hook()["failurePolicy"] == "Fail")
     secret = ("secret", "rootport-webhook", f"--namespace={NAMESPACE}")
     cluster.plane.kubectl("patch", *secret, "--type=json", '--patch=[{"op": "replace", "path": "/data", "value": {}}]')
