@@ -171,7 +171,7 @@ class _Table:
 
     def line(self, dialect: Dialect, name: str) -> Resource | None:
         """Return the dialect's line for the name."""
-        return next((line for each, line in self.lines(name) if each is dialect), None)
+        return next((line for each, line in self.lines(name) if each.name == dialect.name), None)
 
 
 @lru_cache(maxsize=16)

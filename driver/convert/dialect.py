@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from driver.api.pod_templates import Steps, field_path
+from driver.api.pod_templates import PodSpec, Steps, containers, field_path, resources_of
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest
 from driver.convert.settings import Settings
@@ -32,6 +32,7 @@ class Meaning(StrEnum):
     MIG = "MIG partitions"
     NICS = "NICs"
     FPGAS = "FPGAs"
+    OTHER = "something that no claim counts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ class PodFacts:
         annotations: The pod's own, all of them texts.
         labels: Likewise.
         scheduler: ``schedulerName``; empty for Kubernetes' own.
+        resources: The names of all resources that its containers ask for.
         steps: Where its metadata is in the object.
         settings: How to convert.
     """
@@ -117,8 +119,22 @@ class PodFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduler: str = ""
+    resources: frozenset[str] = frozenset()
     steps: Steps = ("metadata",)
     settings: Settings
+
+    @classmethod
+    def of(cls, pod: PodSpec, settings: Settings) -> PodFacts:
+        """Return the facts of a pod as it was written; what is no text is left out."""
+        scheduler = pod.spec.get("schedulerName")
+        return cls(
+            annotations=_texts(pod.metadata.get("annotations")),
+            labels=_texts(pod.metadata.get("labels")),
+            scheduler=scheduler if isinstance(scheduler, str) else "",
+            resources=frozenset(name for steps, item in containers(pod) for name in resources_of(item, steps)),
+            steps=pod.metadata_steps or (),
+            settings=settings,
+        )
 
     def named(self, where: Where, pattern: str) -> Iterator[str]:
         """Yield the names of the annotations or labels that the pod has; a pattern may end in ``*``."""
@@ -143,11 +159,13 @@ class PodReading:
         hints: Whatever ``Dialect.read`` wants to know of it for each container.
         findings: About annotations and labels that the table does not have a text for.
         spans: Whether GPUs and NICs of different containers are allocated together, so that the pod has one claim.
+        leaves: Annotations that leave the pod beside those that always do (:attr:`PodNote.leaves`).
     """
 
     hints: object = None
     findings: tuple[Finding, ...] = ()
     spans: bool = False
+    leaves: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +224,11 @@ class Reading:
 
     request: DeviceRequest = field(default_factory=DeviceRequest)
     findings: tuple[Finding, ...] = ()
+
+
+def _texts(held: object) -> dict[str, str]:
+    pairs = held.items() if isinstance(held, Mapping) else ()
+    return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
 
 
 def _nothing(_: PodFacts) -> PodReading:

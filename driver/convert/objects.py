@@ -13,7 +13,6 @@ from typing import Any, Final
 from driver.api.pod_templates import PodSpec, Steps, pod_specs
 from driver.budget import check
 from driver.convert.claims import template
-from driver.convert.dialect import PodFacts
 from driver.convert.findings import Conversion, Finding, Outcome, worst
 from driver.convert.pods import ConvertedPod, converted_pod
 from driver.convert.settings import DEFAULT, Settings
@@ -48,8 +47,7 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     findings: list[Finding] = []
     for pod in _pods(data, settings):
         check()
-        facts = _facts(data, pod, settings)
-        converted = converted_pod(pod, facts)
+        converted = converted_pod(pod, settings)
         if converted is None:
             continue
         found.append((pod, converted))
@@ -69,7 +67,7 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
             names[claim.name] = written["metadata"]["name"]
             templates[names[claim.name]] = written
         changed = _with(changed, pod.steps, _spec(pod, converted, names))
-        if (metadata := _metadata_steps(pod)) is not None and converted.annotations:
+        if (metadata := pod.metadata_steps) is not None and converted.annotations:
             changed = _with(changed, metadata, _metadata(_at(changed, metadata), converted.annotations))
     return Conversion(object=changed, templates=tuple(templates.values()), findings=tuple(findings), outcome=outcome)
 
@@ -120,7 +118,9 @@ def _pods(data: Mapping[str, Any], settings: Settings) -> Iterator[PodSpec]:
             # A path may name a pod template as well as a pod's spec.
             spec = value.get("spec")
             if isinstance(spec, Mapping):
-                yield PodSpec((*steps, "spec"), spec)
+                yield PodSpec((*steps, "spec"), spec, _mapping(value.get("metadata")))
+            elif steps and steps[-1] == "spec":
+                yield PodSpec(steps, value, _mapping(_at(data, (*steps[:-1], "metadata"))))
             else:
                 yield PodSpec(steps, value)
 
@@ -147,28 +147,8 @@ def _has(value: object, name: str) -> bool:
     return isinstance(value, Mapping) and name in value
 
 
-def _facts(data: Mapping[str, Any], pod: PodSpec, settings: Settings) -> PodFacts:
-    steps = _metadata_steps(pod)
-    metadata = _at(data, steps) if steps is not None else None
-    given = metadata if isinstance(metadata, Mapping) else {}
-    scheduler = pod.spec.get("schedulerName")
-    return PodFacts(
-        annotations=_texts(given.get("annotations")),
-        labels=_texts(given.get("labels")),
-        scheduler=scheduler if isinstance(scheduler, str) else "",
-        steps=steps or (),
-        settings=settings,
-    )
-
-
-def _metadata_steps(pod: PodSpec) -> Steps | None:
-    """Return where a pod's metadata is: beside its spec."""
-    return (*pod.steps[:-1], "metadata") if pod.steps and pod.steps[-1] == "spec" else None
-
-
-def _texts(held: object) -> dict[str, str]:
-    pairs = held.items() if isinstance(held, Mapping) else ()
-    return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _namespace(data: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from driver.convert.containers import ReadContainer, asking_containers, read_con
 from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
 from driver.convert.findings import Finding, Outcome, worst
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest
+from driver.convert.settings import Settings
 from driver.errors import InputError
 
 __all__ = ["ConvertedPod", "PodClaim", "converted_pod"]
@@ -60,16 +61,17 @@ class ConvertedPod:
     findings: tuple[Finding, ...] = ()
 
 
-def converted_pod(pod: PodSpec, facts: PodFacts) -> ConvertedPod | None:
+def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
     """Return what becomes of a pod; None if it asks for no devices in any dialect.
 
     Args:
-        pod: Its spec, as it was written.
-        facts: The rest of it.
+        pod: The pod, as it was written.
+        settings: How to convert.
 
     Raises:
         SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
+    facts = PodFacts.of(pod, settings)
     asking = list(asking_containers(pod, facts))
     if not asking:
         return None
@@ -90,7 +92,7 @@ def converted_pod(pod: PodSpec, facts: PodFacts) -> ConvertedPod | None:
         claims=tuple(claims.made),
         uses=claims.uses,
         resources={each.container.steps: each.container.resources for each in read},
-        annotations=frozenset(_leaving(facts, dialects.values())),
+        annotations=frozenset(_leaving(facts, dialects.values())).union(*(each.leaves for each in pods.values())),
         drops_scheduler=any(facts.scheduler in dialect.schedulers for dialect in dialects.values()),
         findings=tuple(findings),
     )
@@ -116,7 +118,9 @@ class _Claims:
         """Make the claims of all containers; yield what is to be said of them."""
         main = [each for each in read if not each.container.is_init]
         together = _together(main)
-        if together is None or not self._add_for_all(together, main):
+        if together is not None and self._add_for_all(together, main):
+            yield from self._who_sees_all(main)
+        else:
             for each in main:
                 self._add_for_one(each)
         for each in read:
@@ -143,8 +147,20 @@ class _Claims:
             requests = [next(gpus) for gpu in each.request.gpus for _ in range(gpu.count // each_has)]
             requests += nics if each.request.nics else []
             requests += [next(fpgas) for _ in each.request.fpgas]
-            self.uses[each.container.steps] = tuple((name, request) for request in requests)
+            # A container has one entry for each claim: the list's key is the claim's name (k8s.io/api, core/v1).
+            self.uses[each.container.steps] = ((name, requests[0] if len(requests) == 1 else ""),)
         return True
+
+    def _who_sees_all(self, main: Sequence[ReadContainer]) -> Iterator[Finding]:
+        for each in main:
+            ((claim, request),) = self.uses[each.container.steps]
+            if not request:
+                part = each.container.parts[0]
+                text = (
+                    f"claim {claim} is the pod's, for what is allocated together; a container can name one request of a"
+                    " claim or all, so this one sees all of its devices"
+                )
+                yield each.container.finding(part.held[0], part.dialect.name, Outcome.NOTED, text)
 
     def _add_for_init(self, each: ReadContainer) -> Finding:
         steps = each.container.steps

@@ -123,7 +123,7 @@ def _share(reader: _Reader, amounts: dict[Meaning, Amount]) -> GpuRequest:
                 raise _Refused(
                     amount, f"{amount.value} percent: above 100 expected a multiple of 100, which is so many whole GPUs"
                 )
-        count = ratio.value // _WHOLE if ratio is not None and ratio.value > _WHOLE else 1
+        count = _cards_of_percent(ratio, core, memory)
     for amount in filter(None, (core, ratio)):
         if amount.value // count > _WHOLE:
             raise _Refused(
@@ -145,6 +145,22 @@ def _share(reader: _Reader, amounts: dict[Meaning, Amount]) -> GpuRequest:
             " many share a GPU; write the core it needs if it is to be counted",
         )
     return request
+
+
+def _cards_of_percent(ratio: Amount | None, core: Amount | None, memory: Amount | None) -> int:
+    """Return how many GPUs percentages above 100 are.
+
+    With memory in bytes, compute says it: the versions up to 1.4 divided the bytes by the memory of a node's GPUs, and
+    newer ones do not schedule such a pod.
+    """
+    if ratio is not None:
+        return max(ratio.value // _WHOLE, 1)
+    if core is None or memory is None:
+        return 1
+    count = max(core.value // _WHOLE, 1)
+    if memory.value % count:
+        raise _Refused(memory, f"is spread over {count} GPUs ({core.name}): expected a multiple of {count}")
+    return count
 
 
 def _nics(reader: _Reader) -> Sequence[NicRequest]:
