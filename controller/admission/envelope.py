@@ -17,6 +17,7 @@ from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = [
     "MAX_REVIEW_BYTES",
+    "MAX_WARNINGS",
     "AdmissionRequest",
     "BadReviewError",
     "answered",
@@ -28,10 +29,12 @@ __all__ = [
 MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
 """The largest review: that of a request to the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
+MAX_WARNINGS: Final = 12
+"""Of 256 characters each: the API server cuts what is longer, and all of a response's at 4096 (k8s.io/api v0.36.3,
+admission/v1)."""
+
 _API_VERSION: Final = "admission.k8s.io/v1"
 _MAX_CAUSES: Final = 32
-# The API server cuts a warning at 256 characters and all of a response's at 4096 (k8s.io/api v0.36.3, admission/v1).
-_MAX_WARNINGS: Final = 12
 _MAX_WARNING: Final = 256
 _MAX_UID: Final = 128
 _MAX_NAME: Final = 253
@@ -147,8 +150,8 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
 
 
 def warnings_of(texts: Iterable[str]) -> list[str]:
-    """Return texts as the API server passes them on: at most 12, of 256 characters."""
-    return [_cut(text) for text in islice(texts, _MAX_WARNINGS)]
+    """Return texts as the API server passes them on: at most :data:`MAX_WARNINGS`, of 256 characters."""
+    return [_cut(text) for text in islice(texts, MAX_WARNINGS)]
 
 
 def _cut(text: str) -> str:

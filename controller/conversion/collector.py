@@ -76,8 +76,10 @@ class TemplateCollector:
             ApiServerError: The API server does not answer, or refuses.
         """
         old: defaultdict[str, list[JsonObject]] = defaultdict(list)
+        templates = self._templates()
+        # Now: a use that was written while they were listed must not seem to be one to come.
         now = self._now()
-        for metadata in self._templates():
+        for metadata in templates:
             if self._lifetime.may_go(metadata, now) and not metadata.get("deletionTimestamp"):
                 old[metadata["namespace"]].append(metadata)
         deleted = 0

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from controller.admission.certificate_keeper import FailurePolicy
 from controller.admission.envelope import (
+    MAX_WARNINGS,
     AdmissionRequest,
     BadReviewError,
     answered,
@@ -115,13 +116,13 @@ class PodReviews:
         if decision.patch:
             patch = json.dumps(decision.patch, separators=(",", ":")).encode()
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
-        if notes := warnings_of(decision.notes):
-            response["warnings"] = notes
+        if decision.notes:
+            response["warnings"] = _bounded(decision.notes)
         return decision.outcome, response
 
     def _refused(self, request: AdmissionRequest, errors: Sequence[FieldError]) -> JsonObject:
         if self._on_refusal == "admit":
-            return {"allowed": True, "warnings": warnings_of(f"not converted: {error}" for error in errors)}
+            return {"allowed": True, "warnings": _bounded([f"not converted: {error}" for error in errors])}
         problem = "asks for devices in a way that cannot be converted into claims"
         return {"allowed": False, "status": invalid(request, "", problem, errors)}
 
@@ -129,6 +130,11 @@ class PodReviews:
         if self._failure_policy == "Ignore":
             return {"allowed": True, "warnings": warnings_of([f"not converted: {reason}"])}
         return _denied(request, f"{reason}; {_TRY_AGAIN}", HTTPStatus.SERVICE_UNAVAILABLE, "ServiceUnavailable")
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - MAX_WARNINGS + 1
+    return warnings_of([*lines[: MAX_WARNINGS - 1], f"and {more} more"] if more > 1 else lines)
 
 
 def _denied(request: AdmissionRequest, text: str, code: HTTPStatus, reason: str) -> JsonObject:

@@ -173,7 +173,9 @@ def test_a_pod_that_was_let_in_finds_its_template(age_s: float, clocks: tuple[fl
     assert count >= 10
 
 
-@pytest.mark.parametrize("age_s", [-1.0, LIFETIME.unused_s], ids=["new", "old"])
+@pytest.mark.parametrize(
+    "age_s", [pytest.param(-1.0, id="new"), pytest.param(LIFETIME.unused_s, id="old", marks=pytest.mark.slow)]
+)
 def test_two_replicas_and_the_collector_at_once(age_s: float) -> None:
     def run(order: Sequence[int]) -> Steps:
         play = Play(order, age_s=age_s, webhook_clock_s=0.0, collector_clock_s=0.0)
