@@ -62,7 +62,7 @@ def test_the_controller_may_do_this_to_convert(
     plane: ControlPlane, kubeconfig: Path, verb: str, what: str, allowed: bool
 ) -> None:
     said = plane.kubectl("auth", "can-i", verb, what, "--namespace=default", kubeconfig=kubeconfig, check=False)
-    assert said.split()[-1] == ("yes" if allowed else "no")
+    assert said.split()[0] == ("yes" if allowed else "no")
 
 
 def test_path_and_failure_policy_are_kept_and_a_new_path_comes_with_an_emptied_secret(
