@@ -6,18 +6,30 @@ They are looked for by their form, so that the kinds of operators (JobSet, PyTor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from driver.api.validation.errors import shown
 
-__all__ = ["CONTAINER_LISTS", "PodSpec", "Resources", "containers", "no_such_claim", "pod_specs", "resources_of"]
+__all__ = [
+    "CONTAINER_LISTS",
+    "PodSpec",
+    "Resources",
+    "Steps",
+    "containers",
+    "field_path",
+    "no_such_claim",
+    "pod_specs",
+    "resources_of",
+]
 
 Steps: TypeAlias = tuple[str | int, ...]
 Resources: TypeAlias = Mapping[str, tuple[Any, Steps]]
 """How much of each resource, by its name, and the field that holds it."""
 
 _MAX_DEPTH: Final = 64
+_LONGEST_NAME: Final = 253 + 1 + 63
+"""Of what Kubernetes has a name for: a DNS subdomain, a slash and a label's name."""
 _NONE: Final[tuple[Any, ...]] = (None, [])
 CONTAINER_LISTS: Final = ("initContainers", "containers")
 """The fields of a pod's spec that list its containers, in the order in which they start."""
@@ -30,10 +42,17 @@ class PodSpec:
     Attributes:
         steps: Where it stands in the object.
         spec: Plain data.
+        metadata: The pod's, which stands beside a field ``spec``; empty where there is none.
     """
 
     steps: Steps
     spec: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata_steps(self) -> Steps | None:
+        """Where its metadata stands in the object; None where it has no place for any."""
+        return (*self.steps[:-1], "metadata") if self.steps and self.steps[-1] == "spec" else None
 
     @property
     def asks_for_devices(self) -> bool:
@@ -52,19 +71,23 @@ class PodSpec:
 
 def pod_specs(data: Mapping[str, Any]) -> Iterator[PodSpec]:
     """Yield the pods of an object: mappings with a list of containers."""
-    pending: list[tuple[Steps, Any]] = [((), data)]
+    pending: list[tuple[Steps, Any, Any]] = [((), data, None)]
     while pending:
-        steps, value = pending.pop()
+        steps, value, metadata = pending.pop()
         if len(steps) > _MAX_DEPTH:
             continue
         if isinstance(value, Mapping):
             found = value.get("containers")
             if isinstance(found, list) and found and all(isinstance(item, Mapping) for item in found):
-                yield PodSpec(steps, value)
+                yield PodSpec(steps, value, metadata if isinstance(metadata, Mapping) else {})
                 continue
-            pending.extend(((*steps, key), item) for key, item in reversed(list(value.items())) if isinstance(key, str))
+            pending.extend(
+                ((*steps, key), item, value.get("metadata") if key == "spec" else None)
+                for key, item in reversed(list(value.items()))
+                if isinstance(key, str)
+            )
         elif isinstance(value, list):
-            pending.extend(((*steps, index), item) for index, item in reversed(list(enumerate(value))))
+            pending.extend(((*steps, index), item, None) for index, item in reversed(list(enumerate(value))))
 
 
 def containers(pod: PodSpec) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
@@ -86,6 +109,17 @@ def resources_of(container: Mapping[str, Any], steps: Steps) -> Resources:
             if isinstance(name, str):
                 found[name] = (amount, (*steps, "resources", kind, name))
     return found
+
+
+def field_path(steps: Steps) -> str:
+    """Return a field as Kubernetes writes it, ``containers[0].resources.limits[nvidia.com/gpu]``; long names cut."""
+    path = ""
+    for step in steps:
+        if isinstance(step, str) and len(step) > _LONGEST_NAME:
+            path += f"[{step[:_LONGEST_NAME]}…]"
+        else:
+            path += f"[{step}]" if isinstance(step, int) or "/" in step or "." in step else f".{step}"
+    return path.lstrip(".")
 
 
 def no_such_claim(name: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from driver.cel.errors import CelCompileError, CelEvaluationError, CelLimitError
+from driver.cel.literals import text_literal
 from driver.cel.meter import STANDARD, Limits
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "Terms",
     "compile_selector",
     "compile_terms",
+    "text_literal",
 ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from driver.api.pod_templates import PodSpec, Steps, containers, no_such_claim, resources_of
+from driver.api.pod_templates import PodSpec, Steps, containers, field_path, no_such_claim, resources_of
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.api.validation.errors import shown
 from driver.budget import check
@@ -140,15 +140,15 @@ def _read(listed: object, steps: Steps, into: list[_Entry]) -> Iterator[LintFind
 
 
 def _invalid(steps: Steps, message: str) -> LintFinding:
-    return LintFinding(code=LintCode.INVALID_OBJECT, severity=Severity.ERROR, path=_text(steps), message=message)
+    return LintFinding(code=LintCode.INVALID_OBJECT, severity=Severity.ERROR, path=field_path(steps), message=message)
 
 
 def _twice(entry: _Entry, first: _Entry) -> LintFinding:
     return LintFinding(
         code=LintCode.POD_CLAIM_NAME,
         severity=Severity.ERROR,
-        path=_text((*entry.steps, "name")),
-        message=f"{shown(entry.name)} is the name of {_text(first.steps)} as well: the API server refuses the pod",
+        path=field_path((*entry.steps, "name")),
+        message=f"{shown(entry.name)} is the name of {field_path(first.steps)} as well: the API server refuses the pod",
         hint="give one of the two another name",
     )
 
@@ -159,7 +159,7 @@ def _source(entry: _Entry, namespace: str, known: KnownClaims) -> Iterator[LintF
         yield LintFinding(
             code=LintCode.POD_CLAIM_SOURCE,
             severity=Severity.ERROR,
-            path=_text(entry.steps),
+            path=field_path(entry.steps),
             message=f"claim {shown(entry.name)} names {'both a claim and a template' if given else 'no claim'}",
             hint=f"write one of {' and '.join(_FIELDS)}",
         )
@@ -169,7 +169,7 @@ def _source(entry: _Entry, namespace: str, known: KnownClaims) -> Iterator[LintF
     if not isinstance(wanted, str):
         yield _invalid(steps, "expected a string")
     elif (_FIELDS[key], namespace, wanted) not in known.claims:
-        yield from _missing(key, wanted, namespace, _text(steps), known)
+        yield from _missing(key, wanted, namespace, field_path(steps), known)
 
 
 def _missing(key: str, wanted: str, namespace: str, path: str, known: KnownClaims) -> Iterator[LintFinding]:
@@ -202,7 +202,7 @@ def _unknown_name(claim: _Entry, given: Collection[str]) -> LintFinding:
     return LintFinding(
         code=LintCode.POD_CLAIM_NAME,
         severity=Severity.ERROR,
-        path=_text((*claim.steps, "name")),
+        path=field_path((*claim.steps, "name")),
         message=no_such_claim(claim.name),
         hint=hint,
     )
@@ -235,7 +235,7 @@ def _unused(entries: Iterable[_Entry], namespace: str, known: KnownClaims) -> It
             yield LintFinding(
                 code=LintCode.POD_CLAIM_UNUSED,
                 severity=Severity.WARNING,
-                path=_text(entry.steps),
+                path=field_path(entry.steps),
                 message=f"no container uses claim {shown(entry.name)}: its devices are allocated, and nobody sees them",
                 hint=f"add to a container: resources.claims: [{{name: {entry.name}}}]",
             )
@@ -247,7 +247,7 @@ def _resources_of_classes(pod: PodSpec, known: KnownClaims) -> Iterator[LintFind
         for resource, (_, field_steps) in resources_of(container, steps).items():
             name = resource.removeprefix(CLASS_PREFIX)
             if name != resource and name not in known.classes:
-                yield unknown_class(_text(field_steps), name, known.classes, are_all=known.classes_are_all)
+                yield unknown_class(field_path(field_steps), name, known.classes, are_all=known.classes_are_all)
 
 
 def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
@@ -261,15 +261,7 @@ def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
         yield LintFinding(
             code=LintCode.DEVICE_PLUGIN_RESOURCE,
             severity=Severity.NOTE,
-            path=_text(first),
+            path=field_path(first),
             message=f"asks a device plugin for {', '.join(lines.resources)}; as a claim: {'; '.join(lines.claim)}",
             hint="; ".join(part for part in (lines.choice, "docs/user/migrate.md") if part),
         )
-
-
-def _text(steps: Steps) -> str:
-    """Return a field as Kubernetes writes it."""
-    path = ""
-    for step in steps:
-        path += f"[{step}]" if isinstance(step, int) or "/" in step or "." in step else f".{step}"
-    return path.lstrip(".")

@@ -17,7 +17,8 @@ from how kube-scheduler searches (k8s.io/dynamic-resource-allocation v0.36.3, st
   of two sockets on one virtual root, and there the nearer NIC is the one of the GPU's own socket.
 
 Four constraints a group, or five with several GPUs. Every GPU has its PCIe root; one without a NUMA node fits no
-rung.
+rung. A ladder that ends with any devices has a fourth rung without a constraint. The GPUs then have all rungs too, for
+a constraint on a rung must not reach those that are on another one: seven constraints a group.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _ATTRIBUTES: Final = {
 }
 _SWITCH: Final = Scope.SWITCH.value
 _OTHER: Final = "other"
+_ANY: Final = "any"
 _HAS_SWITCH: Final = f'"{attributes.PCIE_SWITCH}" in {_OWN}'
 
 
@@ -78,7 +80,7 @@ def _nics(pairs: PairsRequest, number: int) -> DeviceRequest:
     name = f"nic-{number}"
     if pairs.scope is not Scope.LADDER:
         return _exactly(name, device_class, selectors, pairs.nics_each, capacity)
-    rungs = (_sub_request(rung.value, device_class, selectors, pairs.nics_each, capacity) for rung in _ATTRIBUTES)
+    rungs = (_sub_request(rung, device_class, selectors, pairs.nics_each, capacity) for rung in _rungs(pairs))
     return DeviceRequest(name=name, first_available=tuple(rungs))
 
 
@@ -90,8 +92,8 @@ def _gpus(pairs: PairsRequest, number: int) -> DeviceRequest:
         return _exactly(name, device_class, (), pairs.gpus_each, capacity)
     selectors: dict[str, tuple[DeviceSelector, ...]] = (
         {_SWITCH: (_selector(_HAS_SWITCH),), _OTHER: (_selector(f"!({_HAS_SWITCH})"),)}
-        if pairs.gpus_each == 1
-        else {rung.value: () for rung in _ATTRIBUTES}
+        if pairs.gpus_each == 1 and not pairs.or_any
+        else dict.fromkeys(_rungs(pairs), ())
     )
     parts = tuple(
         _sub_request(part, device_class, selector, pairs.gpus_each, capacity) for part, selector in selectors.items()
@@ -104,6 +106,9 @@ def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]
     if pairs.scope is not Scope.LADDER:
         yield _same(_ATTRIBUTES[pairs.scope], gpu, nic)
         return
+    if pairs.or_any:
+        yield from _or_any(nic, gpu)
+        return
     switch, root, numa = (f"{nic}/{rung}" for rung in _ATTRIBUTES)
     yield _same(_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
     if pairs.gpus_each == 1:
@@ -114,6 +119,19 @@ def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]
         yield _same(_ATTRIBUTES[Scope.ROOT], f"{gpu}/{Scope.ROOT}", root)
         yield _never(f"{gpu}/{_SWITCH}", f"{gpu}/{Scope.NUMA}", root)
     yield _same(_ATTRIBUTES[Scope.NUMA], gpu, root, numa)
+
+
+def _or_any(nic: str, gpu: str) -> Iterator[DeviceConstraint]:
+    rungs = (*(rung.value for rung in _ATTRIBUTES), _ANY)
+    for rung in rungs:
+        yield _never(*(f"{gpu}/{other}" for other in rungs if other != rung), f"{nic}/{rung}")
+    for scope, attribute in _ATTRIBUTES.items():
+        near = (scope,) if scope is not Scope.NUMA else (Scope.ROOT, Scope.NUMA)
+        yield _same(attribute, *(f"{request}/{rung}" for request in (gpu, nic) for rung in near))
+
+
+def _rungs(pairs: PairsRequest) -> tuple[str, ...]:
+    return (*(rung.value for rung in _ATTRIBUTES), *((_ANY,) if pairs.or_any else ()))
 
 
 def _never(*requests: str) -> DeviceConstraint:

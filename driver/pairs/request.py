@@ -45,6 +45,7 @@ class PairsRequest:
         gpu_memory: Bytes of each GPU's memory; None for all of it.
         bandwidth: Of each NIC, in bits per second; None for the whole NIC.
         rails: The rail of each NIC, all of one fabric; empty where any will do.
+        or_any: Whether the ladder ends with any devices of a node, so that nothing is refused for being far apart.
 
     Raises:
         InputError: No claim can express that; all reasons at once.
@@ -58,6 +59,7 @@ class PairsRequest:
     gpu_memory: Quantity | None = None
     bandwidth: Quantity | None = None
     rails: tuple[int, ...] = ()
+    or_any: bool = False
 
     def __post_init__(self) -> None:
         errors = list(self._errors())
@@ -99,6 +101,8 @@ class PairsRequest:
         """The number of constraints for a group."""
         if self.scope is not Scope.LADDER:
             return 1
+        if self.or_any:
+            return 7
         return 4 if self.gpus_each == 1 else 5
 
     def gpu_capacity(self) -> dict[str, Quantity]:

@@ -1,0 +1,85 @@
+"""The converter, on objects that ask for devices in every dialect and are wrong in places."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from driver.api.resource_v1 import ResourceClaimTemplate
+from driver.api.validation.claims import validate_claim_template
+from driver.bounded_json import JsonError, parse_json
+from driver.convert import Outcome, convert
+from driver.convert.dialect import Where
+from driver.convert.dialects import DIALECTS
+from tests.fuzz.fuzzing import Target
+from tests.fuzz.mutation import hostile_value, json_mutated, mutated
+
+pytestmark = pytest.mark.fuzz
+
+_NAMES = [line.name.replace("*", "1g.10gb") for dialect in DIALECTS for line in dialect.resources]
+_NOTES = [note for dialect in DIALECTS for note in dialect.notes]
+_SCHEDULERS = [name for dialect in DIALECTS for name in dialect.schedulers]
+_AMOUNTS = (1, "1", "50", 100, "200", "4096", "16Gi", "1e2")
+_TEXTS = (
+    '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}',
+    '{"rdma": {"vfSelector": {}, "allocateStrategy": "RequestsAsCount"}, "gpu": {"requiredTopologyScope": "PCIe"}}',
+    '{"allocatePolicy": "Restricted"}',
+    "A100,V100",
+    "true",
+)
+
+
+def _container(random: Random, name: str) -> dict[str, Any]:
+    limits = {random.choice(_NAMES): random.choice(_AMOUNTS) for _ in range(random.randrange(4))}
+    return {"name": name, "resources": {"limits": limits, "requests": dict(limits)}}
+
+
+def _object(random: Random) -> Any:
+    spec = {
+        "schedulerName": random.choice((*_SCHEDULERS, "default-scheduler")),
+        "containers": [_container(random, f"c{number}") for number in range(random.randrange(1, 4))],
+        "initContainers": [_container(random, "init")],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}],
+    }
+    metadata: dict[str, Any] = {"namespace": "ml", "annotations": {}, "labels": {}}
+    for note in random.sample(_NOTES, min(3, len(_NOTES))):
+        where = "annotations" if note.where is Where.ANNOTATION else "labels"
+        metadata[where][note.name.replace("*", "x")] = random.choice(_TEXTS)
+    if random.randrange(2):
+        return {"kind": "Pod", "metadata": metadata, "spec": spec}
+    template = {"metadata": metadata, "spec": spec}
+    return {"kind": "List", "items": [{"kind": "Deployment", "spec": {"template": template}}, hostile_value(random)]}
+
+
+def _make(random: Random) -> bytes:
+    text = json.dumps(json_mutated(random, _object(random))).encode(errors="surrogatepass")
+    return text if random.randrange(4) else mutated(random, text, most=2)
+
+
+def _check(data: bytes) -> None:
+    try:
+        value = parse_json(data, max_bytes=len(data))
+    except JsonError:
+        return
+    if not isinstance(value, dict):
+        return
+    before = repr(value)
+    conversion = convert(value)
+    assert repr(value) == before
+    assert len(json.dumps([str(finding) for finding in conversion.findings])) < 100_000 + 10 * len(data)
+    if conversion.outcome in (Outcome.UNCHANGED, Outcome.REFUSED):
+        assert conversion.object is value
+        return
+    json.dumps(conversion.object)
+    assert convert(conversion.object).outcome is Outcome.UNCHANGED
+    for wire in conversion.templates:
+        wire = {key: wire[key] for key in ("metadata", "spec")}  # noqa: PLW2901
+        wire["metadata"] = {**wire["metadata"], "namespace": "ml"}
+        assert validate_claim_template(ResourceClaimTemplate.model_validate(wire)) == ()
+
+
+def test_an_object_is_converted_refused_or_left_alone() -> None:
+    Target(name="convert", make=_make, check=_check, examples=300).run()

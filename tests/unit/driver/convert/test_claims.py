@@ -1,0 +1,155 @@
+"""The claims that requests become: valid, without anything that lint finds, and allocated as they mean on machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from driver.adapters.machines.topology import read_topology
+from driver.allocator import Allocator
+from driver.api.resource_v1 import Node, ObjectMeta, ResourceClaim
+from driver.api.validation.claims import validate_claim
+from driver.api.validation.defaults import with_defaults
+from driver.convert.claims import claim_lines, claim_of, template
+from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Match, Near, NicRequest, Wanted
+from driver.errors import InputError
+from driver.layout.slices import resource_slices
+from driver.lint import lint_claim
+from driver.model.inventory import Inventory
+from tests.support.topologies import REAL_MACHINE_FILES, machine_file
+from tests.unit.driver.convert.conversions import CLASSES
+
+MOST_STEPS = 5000
+
+
+def checked(request: DeviceRequest) -> ResourceClaim:
+    metadata = ObjectMeta(name="claim", namespace="ml")
+    claim = ResourceClaim.model_validate({"metadata": metadata, "spec": claim_of(request).spec})
+    assert validate_claim(claim) == ()
+    assert lint_claim(with_defaults(claim), classes=CLASSES) == ()
+    return with_defaults(claim)
+
+
+def allocated(inventory: Inventory, claims: Sequence[ResourceClaim]) -> list[list[dict[str, str]]] | None:
+    node = Node(metadata=ObjectMeta(name=inventory.node))
+    classes = list(CLASSES.values())
+    found = Allocator(resource_slices(inventory), classes, max_steps=MOST_STEPS).allocate(node, list(claims))
+    if found is None:
+        return None
+    return [[result.to_wire() for result in each.devices.results] for each in found]
+
+
+def pair(near: Near, gpus: int = 1, nics: int = 1) -> DeviceRequest:
+    return DeviceRequest(gpus=(GpuRequest(count=gpus),), nics=(NicRequest(count=nics),), near=near)
+
+
+@pytest.mark.parametrize("topology", REAL_MACHINE_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_who_prefers_a_near_nic_gets_devices_wherever_there_are_as_many(topology: Path, count: int) -> None:
+    inventory = read_topology(topology)
+    found = allocated(inventory, [checked(pair(Near.PREFERRED, count, count))])
+    assert (found is not None) == (len(inventory.gpus) >= count <= len(inventory.nics))
+
+
+def test_the_nearest_nic_is_taken_first() -> None:
+    inventory = read_topology(machine_file("azure-nd-h100-v5"))
+    found = allocated(inventory, [checked(pair(Near.PREFERRED))])
+    assert found is not None
+    assert [result["request"] for result in found[0]] == ["nic-0/switch", "gpu-0/switch"]
+
+
+def test_a_share_of_several_gpus_is_of_different_ones() -> None:
+    inventory = read_topology(machine_file("azure-nd-h100-v5"))
+    request = DeviceRequest(gpus=(GpuRequest(count=8, core=50, memory_percent=50),))
+    found = allocated(inventory, [checked(request)])
+    assert found is not None
+    assert len({result["device"] for result in found[0]}) == 8
+
+
+def test_shares_without_a_count_of_core_share_a_gpu_as_far_as_memory_goes() -> None:
+    inventory = read_topology(machine_file("azure-nd-h100-v5"))
+    claim = checked(DeviceRequest(gpus=(GpuRequest(memory_percent=25),)))
+    found = allocated(inventory, [claim.model_copy(update={"metadata": ObjectMeta(name=str(n))}) for n in range(32)])
+    assert found is not None
+    devices = [results[0]["device"] for results in found]
+    assert sorted(devices.count(device) for device in set(devices)) == [4] * 8
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DeviceRequest(gpus=(GpuRequest(count=4, together=("rootport.dev/nvlinkDomain", "rootport.dev/numaNode")),)),
+        DeviceRequest(gpus=(GpuRequest(vendor="amd", wanted=(Wanted(attribute="index", values=(0, 1)),)),)),
+        DeviceRequest(
+            gpus=(
+                GpuRequest(
+                    wanted=(
+                        Wanted(attribute="model", values=("A100", "h100"), match=Match.CONTAINS),
+                        Wanted(attribute="model", values=("PCIe",), match=Match.CONTAINS, negated=True),
+                    )
+                ),
+            )
+        ),
+        DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="uuid", values=("GPU-1", "GPU-2"), negated=True),)),)),
+        DeviceRequest(gpus=(GpuRequest(core=20, memory=2**30, strategy="timeSlicing", interval="Short"),)),
+        DeviceRequest(gpus=(GpuRequest(core=20, memory=2**30, strategy="mps"),)),
+        DeviceRequest(nics=(NicRequest(count=0),)),
+        DeviceRequest(nics=(NicRequest(is_vf=True, interface="rdma0"),)),
+        DeviceRequest(nics=(NicRequest(bandwidth=10**11), NicRequest(is_vf=True))),
+        DeviceRequest(fpgas=(FpgaRequest(count=2),)),
+        pair(Near.ROOT, 2, 4),
+        pair(Near.NUMA, 8, 8),
+        pair(Near.SWITCH, 16, 16),
+        DeviceRequest(
+            gpus=(GpuRequest(count=2, core=50, memory_percent=40, strategy="hamiCore"),),
+            nics=(NicRequest(is_vf=True),),
+            fpgas=(FpgaRequest(),),
+            near=Near.SWITCH,
+            nic_each=True,
+        ),
+        DeviceRequest(gpus=(GpuRequest(profile="1g.10gb"),), nics=(NicRequest(),), near=Near.SWITCH),
+        DeviceRequest(gpus=(GpuRequest(count=2),), nics=(NicRequest(count=0),), near=Near.PREFERRED),
+        DeviceRequest(gpus=(GpuRequest(), GpuRequest(profile="1g.10gb")), nics=(NicRequest(),), near=Near.PREFERRED),
+        pair(Near.PREFERRED, 3, 2),
+    ],
+    ids=repr,
+)
+def test_every_request_is_a_claim_that_lint_finds_nothing_in(request_: DeviceRequest) -> None:
+    checked(request_)
+    assert claim_lines(request_)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (DeviceRequest(gpus=(GpuRequest(count=0),)), "less than 1"),
+        (DeviceRequest(nics=(NicRequest(count=-1),)), "less than 1"),
+        (pair(Near.SWITCH, 3, 2), "make no equal groups"),
+        (pair(Near.NUMA, 17, 17), "34 devices"),
+        (DeviceRequest(gpus=(GpuRequest(core=0, memory=2**30),)), "of each GPU[core]: 0 is not a percentage"),
+        (DeviceRequest(gpus=(GpuRequest(core=101, memory=2**30),)), "101 is not a percentage"),
+        (DeviceRequest(gpus=(GpuRequest(core=50, memory_percent=101),)), "101 is not a percentage"),
+        (DeviceRequest(gpus=(GpuRequest(memory=40),)), "40 bytes of GPU memory: did you mean 40Gi?"),
+        (DeviceRequest(gpus=(GpuRequest(core=5, memory=2**30, strategy="magic"),)), "no sharing strategy"),
+        (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="model", values=()),)),)), "nothing is said"),
+        (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="a b", values=("x",)),)),)), "nothing is said"),
+        (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="model", values=('"||true',)),)),)), "cannot be"),
+        (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="model", values=("x" * 200,)),)),)), "cannot be"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_no_claim_says_is_refused(request_: DeviceRequest, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        claim_of(request_)
+    assert words in str(error.value)
+
+
+def test_a_template_of_the_same_spec_has_the_same_name_in_any_order_of_its_fields() -> None:
+    spec = claim_of(DeviceRequest(gpus=(GpuRequest(core=50, memory=2**30),))).spec
+    (request,) = spec["devices"]["requests"]
+    turned = {"devices": {"requests": [dict(reversed(request.items()))]}}
+    assert template(turned) == template(spec)
+    assert "namespace" not in template(spec)["metadata"]
+    assert template(spec, "ml")["metadata"]["name"] == template(spec)["metadata"]["name"]
