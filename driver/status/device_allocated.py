@@ -8,8 +8,8 @@ UUID, that of other devices their PCI address).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 from driver.api.quantity import Quantity
 from driver.model.devices import Fpga, Gpu, RdmaNic
@@ -23,6 +23,8 @@ __all__ = ["DEVICE_ALLOCATED", "device_allocated"]
 
 DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
 """The annotation."""
+
+_Card: TypeAlias = Gpu | RdmaNic | Fpga
 
 
 def device_allocated(inventory: Inventory, allocations: Iterable[ClaimAllocation], *, domain: str = TODAY) -> str:
@@ -38,8 +40,10 @@ def device_allocated(inventory: Inventory, allocations: Iterable[ClaimAllocation
             first releases the entries have no ``id``, as then.
     """
     statuses = device_statuses(inventory, allocations)
+    cards: tuple[_Card, ...] = (*inventory.gpus, *inventory.nics, *inventory.fpgas)
+    held = {name for name, status in statuses.items() if status.allocations}
     found: dict[str, list[dict[str, Any]]] = {}
-    for device in (*inventory.gpus, *inventory.nics, *inventory.fpgas):
+    for device in cards:
         status = statuses[device.name]
         if not status.allocations:
             continue
@@ -57,9 +61,7 @@ def device_allocated(inventory: Inventory, allocations: Iterable[ClaimAllocation
         device_id = (device.uuid if isinstance(device, Gpu) else device.address) if domain == TODAY else None
         if device_id:
             entry["id"] = device_id
-        if isinstance(device, RdmaNic) and (
-            vfs := list(_vfs(device, {name for name in statuses if statuses[name].allocations}))
-        ):
+        if isinstance(device, RdmaNic) and (vfs := list(_vfs(device, held))):
             entry["extension"] = {"vfs": vfs}
         found.setdefault(card.type, []).append(entry)
     for entries in found.values():
@@ -67,15 +69,15 @@ def device_allocated(inventory: Inventory, allocations: Iterable[ClaimAllocation
     return json.dumps(dict(sorted(found.items())), separators=(",", ":")) if found else ""
 
 
-def _minor(device: Gpu | RdmaNic | Fpga) -> int:
+def _minor(device: _Card) -> int:
     return device.minor if isinstance(device, Gpu) and device.minor is not None else device.index
 
 
-def _memory(device: Gpu | RdmaNic | Fpga) -> Quantity | None:
+def _memory(device: _Card) -> Quantity | None:
     return memory_left(device.memory_bytes) if isinstance(device, Gpu) else None
 
 
-def _vfs(nic: RdmaNic, held: set[str]) -> Iterator[dict[str, Any]]:
+def _vfs(nic: RdmaNic, held: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the VFs of a NIC that the pod has; one of a pool is known once the node has prepared the claim."""
     for vf in nic.vfs:
         if vf.name in held:

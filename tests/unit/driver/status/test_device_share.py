@@ -198,7 +198,7 @@ def given(device: str, at: int, **fields: Any) -> ClaimAllocation:
 
 
 def vf(at: int) -> str:
-    return f"rdma-vf-0000-40-{1 + at // 8:02}-{at % 8}"
+    return f"rdma-vf-0000-40-{1 + at // 8:02x}-{at % 8}"
 
 
 def summary_of(inventory: Inventory, *allocations: ClaimAllocation) -> dict[str, Any]:
