@@ -1,7 +1,20 @@
 """Converts what objects ask of device plugins and other systems' schedulers into ResourceClaims for Rootport."""
 
+from driver.convert.claims import claim_lines
+from driver.convert.containers import ReadContainer
 from driver.convert.findings import Conversion, Finding, Outcome
 from driver.convert.objects import convert
+from driver.convert.pods import containers_read
 from driver.convert.settings import DEFAULT, Settings
 
-__all__ = ["DEFAULT", "Conversion", "Finding", "Outcome", "Settings", "convert"]
+__all__ = [
+    "DEFAULT",
+    "Conversion",
+    "Finding",
+    "Outcome",
+    "ReadContainer",
+    "Settings",
+    "claim_lines",
+    "containers_read",
+    "convert",
+]

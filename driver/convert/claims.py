@@ -32,9 +32,9 @@ CONVERTED_LABEL: Final = f"{DRIVER_NAME}/converted"
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
 _MAX_DEVICES: Final = 32
 """Of one claim (k8s.io/api v0.37.2, resource/v1, AllocationResultsMaxSize)."""
-_MAX_LADDER: Final = 4
-"""Groups up to which the nearest devices are asked for: with more, kube-scheduler searches too long
-(docs/user/joint-allocation.md)."""
+_MAX_LADDER: Final = 3
+"""Groups up to which the nearest devices are asked for: with more, kube-scheduler tries too many combinations
+(driver.lint.search_cost)."""
 _PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})*", re.ASCII)
 _VALUE: Final = re.compile(r"[\w ./:()+-]{1,128}", re.ASCII)
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}", re.ASCII)
@@ -178,15 +178,21 @@ def _pairs(request: DeviceRequest, notes: list[str]) -> PairsRequest | None:
     """Return the groups that a request's GPUs and NICs are to be in; None if they come as they are."""
     if request.near is Near.ANY or not request.gpus or not request.nics:
         return None
-    if len(request.gpus) > 1 or len(request.nics) > 1 or request.nics[0].count == 0:
-        return _unpaired(request, "different kinds of them", notes)
+    if len(request.gpus) > 1 or len(request.nics) > 1:
+        _unpaired(request, "different kinds of them", notes)
+        return None
+    if request.nics[0].count == 0:
+        _unpaired(request, "all NICs of a node", notes)
+        return None
     gpu, nic = request.gpus[0], request.nics[0]
     nics = nic.count
     if max(gpu.count, nics) % min(gpu.count, nics):
-        return _unpaired(request, f"{gpu.count} GPUs and {nics} NICs, which make no equal groups", notes)
+        _unpaired(request, f"{gpu.count} GPUs and {nics} NICs, which make no equal groups", notes)
+        return None
     is_ladder = request.near is Near.PREFERRED
     if is_ladder and min(gpu.count, nics) > _MAX_LADDER:
-        return _unpaired(request, f"more than {_MAX_LADDER} groups, which kube-scheduler searches too long", notes)
+        _unpaired(request, f"more than {_MAX_LADDER} groups, which kube-scheduler searches too long", notes)
+        return None
     return PairsRequest(
         gpus=gpu.count,
         nics=nics,
@@ -321,7 +327,7 @@ def _check(request: DeviceRequest) -> None:
 
 
 def _errors(request: DeviceRequest) -> Iterator[str]:
-    everything = (*request.gpus, *request.nics, *request.fpgas)
+    everything: tuple[GpuRequest | NicRequest | FpgaRequest, ...] = (*request.gpus, *request.nics, *request.fpgas)
     count = sum(max(item.count, 1) for item in everything)
     if count > _MAX_DEVICES:
         yield f"{count} devices for one container: a claim can have {_MAX_DEVICES}, divide them between containers"

@@ -15,7 +15,7 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, Near
 from driver.errors import InputError
 
-__all__ = ["AskingContainer", "asking_containers", "read_container"]
+__all__ = ["AskingContainer", "ReadContainer", "asking_containers", "read_container"]
 
 _SIDECAR: Final = "Always"
 
@@ -140,11 +140,10 @@ def _merged(readings: Sequence[tuple[Part, Reading]]) -> DeviceRequest:
 
 def _two_ways(container: AskingContainer, readings: Sequence[tuple[Part, Reading]]) -> Iterator[Finding]:
     """Refuse what two systems would each give GPUs for: neither knows of the other's."""
-    first, *others = [part for part, reading in readings if reading.request.gpus] or [None]
-    for part in others:
-        if first is not None and part is not None:
-            text = f"the container asks for GPUs in the way of {first.dialect.name} as well: write one of the two"
-            yield container.finding(part.held[0], part.dialect.name, Outcome.REFUSED, text)
+    asking = [part for part, reading in readings if reading.request.gpus]
+    for part in asking[1:]:
+        text = f"the container asks for GPUs in the way of {asking[0].dialect.name} as well: write one of the two"
+        yield container.finding(part.held[0], part.dialect.name, Outcome.REFUSED, text)
 
 
 def _converted(

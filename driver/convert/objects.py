@@ -14,6 +14,7 @@ from driver.api.pod_templates import PodSpec, Steps, pod_specs
 from driver.budget import check
 from driver.convert.claims import template
 from driver.convert.findings import Conversion, Finding, Outcome, worst
+from driver.convert.other_drivers import convert_claim, is_claim
 from driver.convert.pods import ConvertedPod, converted_pod
 from driver.convert.settings import DEFAULT, Settings
 
@@ -28,7 +29,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     """Return an object with claims in place of what it asks of device plugins and other systems' schedulers.
 
     A pod is looked for by its form, in objects of any kind: Pod, Deployment, StatefulSet, DaemonSet, Job, CronJob,
-    JobSet, LeaderWorkerSet, List and the kinds of operators. One that cannot be converted leaves all of the object as
+    JobSet, LeaderWorkerSet, List and the kinds of operators. Claims that were written for other DRA drivers, their
+    templates and DeviceClasses are converted as well. One that cannot be converted leaves all of the object as
     it was. What is converted once is UNCHANGED the next time.
 
     Args:
@@ -38,6 +40,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     Raises:
         SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
+    if is_claim(data):
+        return convert_claim(data)
     kind = data.get("kind")
     items = data.get("items")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
@@ -157,8 +161,8 @@ def _namespace(data: Mapping[str, Any]) -> str:
     return namespace if isinstance(namespace, str) else ""
 
 
-def _spec(pod: PodSpec, converted: ConvertedPod, templates: Mapping[str, str]) -> Mapping[str, Any]:
-    spec: Any = dict(pod.spec)
+def _spec(pod: PodSpec, converted: ConvertedPod, templates: Mapping[str, str]) -> dict[str, Any]:
+    spec: dict[str, Any] = dict(pod.spec)
     if converted.drops_scheduler:
         del spec["schedulerName"]
     kept = spec.get("resourceClaims")
@@ -216,7 +220,7 @@ def _with(data: Any, steps: Steps, value: Any) -> Any:
     """Return the data with another value at a place that it has."""
     if not steps:
         return value
-    step, *rest = steps
-    if isinstance(data, Mapping):
-        return {**data, step: _with(data[step], tuple(rest), value)}
-    return [*data[:step], _with(data[step], tuple(rest), value), *data[step + 1 :]]
+    step, rest = steps[0], steps[1:]
+    copied: Any = list(data) if isinstance(data, list) else dict(data)
+    copied[step] = _with(data[step], rest, value)
+    return copied

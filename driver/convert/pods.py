@@ -14,14 +14,14 @@ from typing import Final
 
 from driver.api.pod_templates import PodSpec, Steps, field_path
 from driver.convert.claims import ClaimSpec, claim_of
-from driver.convert.containers import ReadContainer, asking_containers, read_container
+from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, read_container
 from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
 from driver.convert.findings import Finding, Outcome, worst
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest
 from driver.convert.settings import Settings
 from driver.errors import InputError
 
-__all__ = ["ConvertedPod", "PodClaim", "converted_pod"]
+__all__ = ["ConvertedPod", "PodClaim", "containers_read", "converted_pod"]
 
 _MOST_CONTAINERS: Final = 256
 """The most containers of a pod that are converted."""
@@ -79,10 +79,9 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
         part = asking[-1].parts[0]
         text = f"{len(asking)} containers ask for devices: at most {_MOST_CONTAINERS} of a pod are converted"
         return ConvertedPod(findings=(asking[-1].finding(part.held[0], part.dialect.name, Outcome.REFUSED, text),))
-    dialects = {part.dialect.name: part.dialect for container in asking for part in container.parts}
-    pods = {name: dialect.read_pod(facts) for name, dialect in dialects.items()}
+    dialects, pods = _read_pod(asking, facts)
     read = [read_container(container, facts, pods) for container in asking]
-    findings = [*_pod_findings(facts, dialects.values(), pods), *_scheduler(pod, facts, dialects.values())]
+    findings = [*_pod_findings(facts, dialects, pods), *_scheduler(pod, facts, dialects)]
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
         return ConvertedPod(findings=tuple(findings))
@@ -92,10 +91,28 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
         claims=tuple(claims.made),
         uses=claims.uses,
         resources={each.container.steps: each.container.resources for each in read},
-        annotations=frozenset(_leaving(facts, dialects.values())).union(*(each.leaves for each in pods.values())),
-        drops_scheduler=any(facts.scheduler in dialect.schedulers for dialect in dialects.values()),
+        annotations=frozenset(_leaving(facts, dialects)).union(*(each.leaves for each in pods.values())),
+        drops_scheduler=any(facts.scheduler in dialect.schedulers for dialect in dialects),
         findings=tuple(findings),
     )
+
+
+def containers_read(pod: PodSpec, settings: Settings) -> Iterator[ReadContainer]:
+    """Yield what each container of a pod asks for that asks for devices in any dialect, for those who only tell.
+
+    Raises:
+        SpentError: The budget in force (:mod:`driver.budget`) is spent.
+    """
+    facts = PodFacts.of(pod, settings)
+    asking = list(asking_containers(pod, facts))
+    _, pods = _read_pod(asking, facts)
+    for container in asking:
+        yield read_container(container, facts, pods)
+
+
+def _read_pod(asking: Sequence[AskingContainer], facts: PodFacts) -> tuple[Collection[Dialect], dict[str, PodReading]]:
+    dialects = {part.dialect.name: part.dialect for container in asking for part in container.parts}
+    return dialects.values(), {name: dialect.read_pod(facts) for name, dialect in dialects.items()}
 
 
 @dataclass(slots=True, kw_only=True)

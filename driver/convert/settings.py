@@ -18,6 +18,8 @@ class Settings:
     Attributes:
         resources: The NICs that one unit of a resource stands for, by the resource's name. A name may end in ``*``.
         networks: The resource whose devices a NetworkAttachmentDefinition attaches, by its name or namespace/name.
+        share_strategy: The strategy of shares of systems that kept containers within theirs, where the pod names none:
+            ``hamiCore``; empty for Rootport's default, which limits nothing.
         left_alone: Resource names that stay in the object, such as those that a DeviceClass serves as extended
             resources.
         pod_paths: Where the pod templates of a kind are, by the kind: ``{"Fleet": ("spec.workers[*].podTemplate",)}``.
@@ -27,6 +29,7 @@ class Settings:
 
     resources: Mapping[str, NicRequest] = field(default_factory=dict)
     networks: Mapping[str, str] = field(default_factory=dict)
+    share_strategy: str = ""
     left_alone: frozenset[str] = frozenset()
     pod_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nic_bandwidth: int = 100 * 10**9

@@ -12,9 +12,9 @@ from driver.api.pod_templates import PodSpec, Steps, containers, field_path, no_
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.api.validation.errors import shown
 from driver.budget import check
+from driver.convert import Outcome, Settings, claim_lines, containers_read
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import NIC_KINDS
-from driver.lint.migration import as_claim
 from driver.lint.mistakes import unknown_class
 from driver.lint.parts import parts_of
 from driver.objects.extended_resources import CLASS_PREFIX
@@ -25,6 +25,7 @@ __all__ = ["KnownClaims", "pod_findings"]
 _NEAR: Final = 0.7
 _MOST_COMPARED: Final = 100
 _MOST_SHOWN: Final = 5
+_MOST_NOTES: Final = 2
 _LONGEST_NAME: Final = 253
 _FIELDS: Final = {"resourceClaimTemplateName": "ResourceClaimTemplate", "resourceClaimName": "ResourceClaim"}
 
@@ -37,6 +38,7 @@ class KnownClaims:
         claims: ``("ResourceClaim", "ml", "train")`` and so on.
         classes: The DeviceClasses.
         classes_are_all: Whether the cluster has no others.
+        settings: How requests of other systems are read: resources that a class stands for are Rootport's own.
     """
 
     claims: Mapping[tuple[str, str, str], ResourceClaim] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class KnownClaims:
     classes_are_all: bool = False
     _names: Mapping[tuple[str, str], list[str]] = field(init=False, repr=False, compare=False)
     _namespaces: Mapping[tuple[str, str], list[str]] = field(init=False, repr=False, compare=False)
-    _resources: frozenset[str] = field(init=False, repr=False, compare=False)
+    settings: Settings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         names: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -55,7 +57,7 @@ class KnownClaims:
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_namespaces", namespaces)
         resources = {item.spec.extended_resource_name for item in self.classes.values()}
-        object.__setattr__(self, "_resources", frozenset(filter(None, resources)))
+        object.__setattr__(self, "settings", Settings(left_alone=frozenset(filter(None, resources))))
 
     def names(self, kind: str, namespace: str) -> Sequence[str]:
         """Return the names of a kind in a namespace."""
@@ -64,10 +66,6 @@ class KnownClaims:
     def namespaces(self, kind: str, name: str) -> Sequence[str]:
         """Return the namespaces that have an object of that kind and name."""
         return self._namespaces.get((kind, name), ())
-
-    def has_class_for(self, resource: str) -> bool:
-        """Whether a class stands behind the extended resource of that name."""
-        return resource in self._resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,17 +249,22 @@ def _resources_of_classes(pod: PodSpec, known: KnownClaims) -> Iterator[LintFind
 
 
 def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
-    for steps, container in containers(pod):
+    for each in containers_read(pod, known.settings):
         check()
-        asked = {name: found for name, found in resources_of(container, steps).items() if not known.has_class_for(name)}
-        lines = as_claim({name: str(amount) for name, (amount, _) in asked.items()})
-        if lines is None:
-            continue
-        first = next(found for name, (_, found) in asked.items() if name in lines.resources)
+        systems = ", ".join(dict.fromkeys(part.dialect.name for part in each.container.parts))
+        held = [held for part in each.container.parts for held in part.held]
+        asked = f"asks for {_listed(dict.fromkeys(item.name for item in held))} in the way of {systems}"
+        if each.claim is None:
+            said = [finding.text for finding in each.findings if finding.outcome is Outcome.REFUSED]
+            message, notes = f"{asked}, which no claim says: {said[0]}", ""
+        else:
+            message = f"{asked}; as a claim: {'; '.join(claim_lines(each.request))}"
+            noted = dict.fromkeys(finding.text for finding in each.findings if finding.outcome is Outcome.NOTED)
+            notes = "; ".join(islice(noted, _MOST_NOTES))
         yield LintFinding(
             code=LintCode.DEVICE_PLUGIN_RESOURCE,
             severity=Severity.NOTE,
-            path=field_path(first),
-            message=f"asks a device plugin for {', '.join(lines.resources)}; as a claim: {'; '.join(lines.claim)}",
-            hint="; ".join(part for part in (lines.choice, "docs/user/migrate.md") if part),
+            path=held[0].field,
+            message=message,
+            hint="; ".join(part for part in (notes, "docs/user/migrate.md") if part),
         )

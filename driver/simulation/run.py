@@ -27,6 +27,7 @@ from driver.api.resource_v1 import (
     ResourceClaimStatus,
     ResourceSlice,
 )
+from driver.explain.known.cluster import EXTENDED_CLAIM
 from driver.explain.known.extended import Extended, amounts_text, extended_of
 from driver.explain.reasons import Reason
 from driver.layout.slices import resource_slices
@@ -158,7 +159,8 @@ class _Scheduler:
         missing = _missing(pod, self._claims)
         if missing is not None:
             return PodOutcome(pod=pod, reason=missing)
-        extended = extended_of(pod.state, self._classes)
+        is_made = any(entry.name == EXTENDED_CLAIM for entry in pod.state.claims)
+        extended = extended_of(pod.state, self._classes, is_made=is_made)
         if extended.missing_classes:
             return PodOutcome(pod=pod)  # explain says which
         made = claim_made_for(pod, extended, self._claims)

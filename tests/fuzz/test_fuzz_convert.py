@@ -14,6 +14,8 @@ from driver.bounded_json import JsonError, parse_json
 from driver.convert import Outcome, convert
 from driver.convert.dialect import Where
 from driver.convert.dialects import DIALECTS
+from driver.convert.other_drivers.names import NAMES
+from driver.convert.other_drivers.requests import CLASSES, REFUSED_CLASSES
 from tests.fuzz.fuzzing import Target
 from tests.fuzz.mutation import hostile_value, json_mutated, mutated
 
@@ -23,12 +25,33 @@ _NAMES = [line.name.replace("*", "1g.10gb") for dialect in DIALECTS for line in 
 _NOTES = [note for dialect in DIALECTS for note in dialect.notes]
 _SCHEDULERS = [name for dialect in DIALECTS for name in dialect.schedulers]
 _AMOUNTS = (1, "1", "50", 100, "200", "4096", "16Gi", "1e2")
+_READ = [(domain, name) for (domain, _), parts in sorted(NAMES.items()) for name in sorted(parts["attributes"])] + [
+    ("resource.kubernetes.io", "pciBusID"),
+    ("gce.dra.net", "block"),
+    ("rootport.dev", "model"),
+]
 _TEXTS = (
     '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}',
     '{"rdma": {"vfSelector": {}, "allocateStrategy": "RequestsAsCount"}, "gpu": {"requiredTopologyScope": "PCIe"}}',
     '{"allocatePolicy": "Restricted"}',
     "A100,V100",
     "true",
+)
+_CLASSES = (*CLASSES, *REFUSED_CLASSES, "my-class", "gpu.rootport.dev")
+_TERMS = (
+    *(f'device.attributes["{domain}"].{name}' for domain, name in _READ),
+    *(f'has(device.attributes["{domain}"].{name})' for domain, name in _READ),
+    *(f'"{name}" in device.attributes["{domain}"]' for domain, name in _READ),
+    *(f'device.attributes[?"{domain}"].?{name}.orValue("x") == "x"' for domain, name in _READ),
+    'device.driver == "gpu.nvidia.com"',
+    'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("1Gi")) > 0',
+    "true",
+)
+_PARAMETERS = (
+    ("gpu.nvidia.com", {"kind": "GpuConfig", "sharing": {"strategy": "MPS", "mpsConfig": {}}}),
+    ("gpu.nvidia.com", {"kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}),
+    ("gpu.nvidia.com", {"kind": "MigDeviceConfig"}),
+    ("dra.net", {"interface": {"name": "rdma0", "mtu": 9000}}),
 )
 
 
@@ -79,6 +102,50 @@ def _check(data: bytes) -> None:
         wire = {key: wire[key] for key in ("metadata", "spec")}  # noqa: PLW2901
         wire["metadata"] = {**wire["metadata"], "namespace": "ml"}
         assert validate_claim_template(ResourceClaimTemplate.model_validate(wire)) == ()
+
+
+def _expression(random: Random) -> str:
+    terms = [random.choice(_TERMS) for _ in range(random.randrange(1, 4))]
+    terms = [
+        f"{term} == {random.choice(('true', '1', 'device.driver'))}" if "==" not in term else term for term in terms
+    ]
+    return random.choice((" && ", " || ", " && !", "\n&& // x\n")).join(terms)
+
+
+def _claim(random: Random) -> Any:
+    requests: list[Any] = []
+    for number in range(random.randrange(1, 4)):
+        selectors = [{"cel": {"expression": _expression(random)}} for _ in range(random.randrange(3))]
+        exactly = {"deviceClassName": random.choice(_CLASSES), "selectors": selectors, "count": random.randrange(3)}
+        requests.append(
+            random.choice(
+                (
+                    {"name": f"r{number}", "exactly": exactly},
+                    {"name": f"r{number}", "firstAvailable": [{"name": "a", **exactly}]},
+                    {"name": f"r{number}", **exactly},
+                )
+            )
+        )
+    driver, parameters = random.choice(_PARAMETERS)
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", **parameters}
+    domain, name = random.choice(_READ)
+    devices = {
+        "requests": requests,
+        "constraints": [{random.choice(("matchAttribute", "distinctAttribute")): f"{domain}/{name}"}],
+        "config": [{"requests": ["r0"], "opaque": {"driver": driver, "parameters": parameters}}],
+    }
+    version = random.choice(("v1", "v1beta1", "v1beta2"))
+    return {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim", "spec": {"devices": devices}}
+
+
+def _make_claim(random: Random) -> bytes:
+    return json.dumps(json_mutated(random, _claim(random)) if random.randrange(2) else _claim(random)).encode(
+        errors="surrogatepass"
+    )
+
+
+def test_a_claim_of_another_driver_is_converted_refused_or_left_alone() -> None:
+    Target(name="convert-claims", make=_make_claim, check=_check, examples=300).run()
 
 
 def test_an_object_is_converted_refused_or_left_alone() -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from driver.adapters.files.allocation_problems import answer_file
 from driver.adapters.files.policies_file import read_policies
+from driver.adapters.files.resource_map_file import read_resource_map
 from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_all_manifests, read_manifests
@@ -47,6 +48,22 @@ _NIC_POLICIES: Final = {
     "apiVersion": "rootport.dev/v1alpha1",
     "kind": "NicPolicies",
     "policies": [{"nodes": {"names": ["a"]}, "vfs": "named"}],
+}
+_RESOURCE_MAP: Final = {
+    "apiVersion": "rootport.dev/v1alpha1",
+    "kind": "ResourceMap",
+    "resources": [
+        {
+            "name": "openshift.io/mlnx*",
+            "deviceClassName": "rdma-vf.rootport.dev",
+            "count": 2,
+            "selectors": ['device.attributes["rootport.dev"].rail == 1'],
+            "networks": ["ml/roce"],
+        },
+        {"name": "rdma/hca", "bandwidth": "10G"},
+    ],
+    "shareStrategy": "hamiCore",
+    "leftAlone": ["intel.com/dpdk"],
 }
 _KUSTOMIZATION: Final = {
     "resources": ["../base"],
@@ -119,6 +136,14 @@ def test_a_file_of_policies_is_read_or_is_one_error(tmp_path: Path, kind: type[A
         name="policies",
         make=_spoilt_object(_GPU_POLICIES, _NIC_POLICIES),
         check=_read_by(lambda path: read_policies(path, kind), tmp_path / "policies.yaml"),
+    ).run()
+
+
+def test_a_resource_map_is_read_or_is_one_error(tmp_path: Path) -> None:
+    Target(
+        name="resource-map",
+        make=_spoilt_object(_RESOURCE_MAP),
+        check=_read_by(read_resource_map, tmp_path / "map.yaml"),
     ).run()
 
 

@@ -8,9 +8,9 @@ a pod ask for; here each container gets what it asks for itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from driver.api.quantity import Quantity
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodNote, Reading, Resource, Where
@@ -20,6 +20,8 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Near, NicRequest
 
 __all__ = ["KOORDINATOR"]
+
+_T = TypeVar("_T")
 
 _WHOLE: Final = 100
 _GPU_MEANINGS: Final = frozenset(
@@ -61,25 +63,22 @@ class _Reader:
     def note(self, amount: Amount, text: str) -> None:
         self.findings.append(self.asked.noted(amount, text))
 
+    def attempt(self, read: Callable[[_Reader], Sequence[_T]]) -> tuple[_T, ...]:
+        """Return what is read of one type of device; nothing where it is refused."""
+        try:
+            return tuple(read(self))
+        except _Refused as error:
+            self.findings.append(self.asked.refused(error.amount, str(error)))
+            return ()
+
 
 def _read(asked: Asked) -> Reading:
     hints = asked.hints if isinstance(asked.hints, Hints) else Hints()
     reader = _Reader(asked, hints)
-    gpus: list[GpuRequest] = []
-    nics: list[NicRequest] = []
-    fpgas: list[FpgaRequest] = []
-    for read in (
-        lambda: gpus.extend(_gpus(reader)),
-        lambda: nics.extend(_nics(reader)),
-        lambda: fpgas.extend(_fpgas(reader)),
-    ):
-        try:
-            read()
-        except _Refused as error:
-            reader.findings.append(asked.refused(error.amount, str(error)))
-    request = DeviceRequest(
-        gpus=tuple(gpus), nics=tuple(nics), fpgas=tuple(fpgas), near=hints.near, nic_each=hints.near is not Near.ANY
-    )
+    gpus = reader.attempt(_gpus)
+    nics = reader.attempt(_nics)
+    fpgas = reader.attempt(_fpgas)
+    request = DeviceRequest(gpus=gpus, nics=nics, fpgas=fpgas, near=hints.near, nic_each=hints.near is not Near.ANY)
     _note_nic_each(reader, request)
     return Reading(request=request, findings=tuple(reader.findings))
 

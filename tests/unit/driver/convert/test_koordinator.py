@@ -190,15 +190,19 @@ def test_many_gpus_that_only_prefer_a_near_nic_come_as_they_are() -> None:
     assert any("kube-scheduler searches too long" in text for text in fields(conversion, Outcome.NOTED).values())
 
 
-def test_joint_allocation_over_containers_is_one_claim_of_the_pod() -> None:
-    data = annotated({"koordinator.sh/gpu": "200"}, joint=SAME_PCIE)
-    nic = {"name": "nic", "resources": {"limits": {"koordinator.sh/rdma": "100"}}}
-    data["spec"]["containers"].append(nic)
+@pytest.mark.parametrize(
+    ("gpu", "rdma", "uses"),
+    [("100", "100", ["gpu-0", "nic-0"]), ("200", "100", [None, None]), ("100", "200", ["gpu-0", "nic-0"])],
+)
+def test_joint_allocation_over_containers_is_one_claim_of_the_pod(gpu: str, rdma: str, uses: list[str | None]) -> None:
+    data = annotated({"koordinator.sh/gpu": gpu}, joint=SAME_PCIE)
+    data["spec"]["containers"].append({"name": "nic", "resources": {"limits": {"koordinator.sh/rdma": rdma}}})
     conversion = converted(data)
-    (claim,) = conversion.object["spec"]["resourceClaims"]
-    assert claim["name"] == "gpu"
+    assert [claim["name"] for claim in conversion.object["spec"]["resourceClaims"]] == ["gpu"]
     named = [item["resources"]["claims"] for item in conversion.object["spec"]["containers"]]
-    assert [[entry["request"] for entry in entries] for entries in named] == [["gpu-0", "gpu-1"], ["nic-0", "nic-1"]]
+    assert [[entry.get("request") for entry in entries] for entries in named] == [[use] for use in uses]
+    told = any("sees all of its devices" in text for text in fields(conversion, Outcome.NOTED).values())
+    assert told is (uses[0] is None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from driver.api.pod_templates import PodSpec, pod_specs
 from driver.api.resource_v1 import ResourceClaim
 from driver.budget import Budget
 from driver.lint import KnownClaims, LintFinding, lint_claim, lint_pod
-from driver.lint.migration import as_claim
+from driver.lint.findings import LintCode
 from resourceclasses import device_classes_text
 
 CLASSES = {
@@ -153,58 +153,36 @@ def test_the_nic_of_a_pod_need_not_be_used_by_a_container() -> None:
 @pytest.mark.parametrize(
     ("resources", "claim"),
     [
-        ({"nvidia.com/gpu": "2"}, ["deviceClassName: gpu.rootport.dev, count: 2"]),
         (
-            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
-            ["deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 30, memory: 3000Mi}"],
-        ),
-        (
-            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"},
-            ["deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 10, memory: 3000Mi}"],
-        ),
-        (
-            {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"},
-            ["deviceClassName: gpu-ratio.rootport.dev, count: 1, capacity.requests: {core: 30, memoryRatio: 100}"],
-        ),
-        (
-            {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"},
-            ["deviceClassName: gpu-ratio.rootport.dev, count: 1, capacity.requests: {core: 50, memoryRatio: 50}"],
+            {"nvidia.com/gpu": "2"},
+            [f'deviceClassName: gpu.rootport.dev, count: 2, selector {OWN}.vendor == "nvidia"'],
         ),
         (
             {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "40"},
             ["deviceClassName: gpu-ratio.rootport.dev, count: 1, capacity.requests: {core: 50, memoryRatio: 40}"],
         ),
-        (
-            {"koordinator.sh/gpu": "50"},
-            ["deviceClassName: gpu-ratio.rootport.dev, count: 1, capacity.requests: {core: 50, memoryRatio: 50}"],
-        ),
         ({"koordinator.sh/gpu": "200"}, ["deviceClassName: gpu.rootport.dev, count: 2"]),
         (
-            {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory-ratio": "200"},
-            ["deviceClassName: gpu.rootport.dev, count: 2"],
-        ),
-        (
-            {"koordinator.sh/gpu-core": "200", "koordinator.sh/gpu-memory": "160Gi"},
-            ["deviceClassName: gpu.rootport.dev, count: 2"],
+            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+            [
+                "deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 30, memory: 3000Mi}, "
+                f'selector {OWN}.vendor == "nvidia"'
+            ],
         ),
         (
             {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"},
             ["deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 50, memory: 20Gi}"],
         ),
         (
-            {"nvidia.com/gpu": "2", "nvidia.com/gpucores": "100", "nvidia.com/gpumem": "3000"},
-            ["deviceClassName: gpu.rootport.dev, count: 2"],
-        ),
-        (
             {"nvidia.com/mig-1g.10gb": "1"},
             [f'deviceClassName: mig.rootport.dev, count: 1, selector {OWN}.profile == "1g.10gb"'],
         ),
         (
-            {"nvidia.com/gpu": "1", "rdma/hca_shared_devices_a": "1"},
+            {"koordinator.sh/gpu": "100", "koordinator.sh/rdma": "100"},
             [
                 "deviceClassName: gpu.rootport.dev, count: 1",
-                "deviceClassName: rdma.rootport.dev (or rdma-vf.rootport.dev)",
-                "constraints: [{matchAttribute: rootport.dev/pcieSwitch}]",
+                "deviceClassName: rdma.rootport.dev, count: 1",
+                "constraints: as `rootport pairs --gpus 1 --nics 1` writes them",
             ],
         ),
     ],
@@ -213,18 +191,27 @@ def test_the_nic_of_a_pod_need_not_be_used_by_a_container() -> None:
 def test_what_a_claim_would_say_in_place_of_a_device_plugins_resources(
     resources: dict[str, str], claim: list[str]
 ) -> None:
-    lines = as_claim({"cpu": "4", "vendor.example/x": "1", **resources})
-    assert lines is not None
-    assert list(lines.claim) == claim
-    assert set(lines.resources) == set(resources)
-    assert not list(lint_claim(claim_of(lines.claim), classes=CLASSES))
+    (finding,) = lint_resources({"cpu": "4", "vendor.example/x": "1", **resources})
+    assert (finding.code.value, finding.severity.value) == ("device-plugin-resource", "note")
+    asked, _, lines = finding.message.partition("; as a claim: ")
+    assert lines.split("; ") == claim
+    assert all(name in asked for name in resources)
+    found = lint_claim(claim_of(claim), classes=CLASSES)
+    assert all(finding.code is LintCode.UNPAIRED_DEVICES for finding in found) if "pairs" in lines else not found
+
+
+def lint_resources(resources: dict[str, Any]) -> list[LintFinding]:
+    container = {"name": "c", "resources": {"limits": resources}}
+    return list(lint_pod(PodSpec(("spec",), {"containers": [container]}), "default", KNOWN))
 
 
 def claim_of(lines: Sequence[str]) -> ResourceClaim:
     """The claim that the lines describe, as their reader would write it."""
     requests, constraints = [], []
     for line in lines:
-        text, _, expression = line.replace(" (or rdma-vf.rootport.dev)", "").partition(", selector ")
+        if line.startswith("constraints: as "):
+            continue
+        text, _, expression = line.partition(", selector ")
         fields = yaml.safe_load(f"{{{text}}}")
         constraints += fields.pop("constraints", [])
         if not fields:
@@ -237,15 +224,23 @@ def claim_of(lines: Sequence[str]) -> ResourceClaim:
     return ResourceClaim.model_validate({"metadata": {"name": "c"}, "spec": spec})
 
 
-def test_what_nothing_says_is_for_the_reader_to_choose() -> None:
-    spec = "containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}}}]"
-    (finding,) = lint(spec)
-    assert finding.hint.startswith("choose core: ")
+def test_what_is_to_be_known_of_the_claim_is_the_hint() -> None:
+    (finding,) = lint_resources({"koordinator.sh/gpu-memory": "3Gi"})
+    assert finding.hint.startswith("Koordinator neither counts nor limits compute here")
+    assert finding.hint.endswith("docs/user/migrate.md")
 
 
-@pytest.mark.parametrize("resources", [{"nvidia.com/gpu": "0"}, {f"rdma/{'r' * 100}": "1"}], ids=["none", "no-name"])
+def test_what_no_claim_says_is_told_with_the_reason() -> None:
+    (finding,) = lint_resources({"koordinator.sh/gpu": "150"})
+    assert "which no claim says: 150 percent" in finding.message
+    assert finding.path == "spec.containers[0].resources.limits[koordinator.sh/gpu]"
+
+
+@pytest.mark.parametrize(
+    "resources", [{"nvidia.com/gpu": "0"}, {f"nvidia.com/{'r' * 400}": "1"}], ids=["none", "no-name"]
+)
 def test_a_pod_that_asks_for_no_such_resource_asks_no_device_plugin(resources: dict[str, str]) -> None:
-    assert as_claim(resources) is None
+    assert lint_resources(resources) == []
 
 
 def test_a_resource_that_a_device_class_stands_for_is_no_device_plugins() -> None:

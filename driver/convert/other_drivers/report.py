@@ -1,0 +1,41 @@
+"""Collects what is found in one claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from driver.convert.findings import Finding, Outcome
+
+__all__ = ["Report"]
+
+_SHOWN: Final = 80
+
+
+@dataclass(slots=True)
+class Report:
+    """The findings of a claim, in the order in which they are made.
+
+    Attributes:
+        findings: What was found.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether anything cannot be converted."""
+        return any(finding.outcome is Outcome.REFUSED for finding in self.findings)
+
+    def add(self, path: str, value: str, outcome: Outcome, text: str) -> None:
+        """Add a finding about a field."""
+        shown = " ".join(value.split())[:_SHOWN]
+        self.findings.append(Finding(dialect="other DRA drivers", field=path, value=shown, outcome=outcome, text=text))
+
+    def begin(self) -> Report:
+        """Return an empty one, for an attempt that may be dropped."""
+        return Report()
+
+    def take(self, other: Report) -> None:
+        """Add what an attempt found."""
+        self.findings.extend(other.findings)
