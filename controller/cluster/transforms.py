@@ -12,7 +12,7 @@ from controller.cluster.pending_annotations import own_annotations
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.objects.claims import claim_allocations
 from driver.objects.consumers import pod_consumers
-from driver.objects.extended_resources import extended_amounts
+from driver.objects.extended_resources import CLAIM_ANNOTATION, extended_amounts
 from driver.objects.faults import PREPARE_CONDITIONS
 
 __all__ = [
@@ -89,10 +89,11 @@ def inventory_event(wire: JsonObject) -> JsonObject:
 
 
 def claim_event(wire: JsonObject) -> JsonObject:
-    """Return a claim without annotations, which the controller itself writes, and without the status of its devices."""
+    """Return a claim without annotations that the controller itself writes, and without the status of its devices."""
+    annotations = _chosen(wire["metadata"].get("annotations") or {}, (CLAIM_ANNOTATION,))
     return {
         **_chosen(wire, ("apiVersion", "kind", "spec")),
-        "metadata": _chosen(wire["metadata"], _CLAIM),
+        "metadata": _chosen(wire["metadata"], _CLAIM) | ({"annotations": annotations} if annotations else {}),
         "status": _chosen(wire.get("status") or {}, ("allocation", "reservedFor")),
     }
 

@@ -11,7 +11,6 @@ from operator import is_
 from typing import Final, Protocol
 
 from controller.demand.turns import DemandPace, TrackedPod, Turns
-from controller.explanations.pending_pods import is_waiting
 from controller.explanations.shared_state import SharedClusterState
 from controller.modes.wishes import NodeWishes, Wishes
 from driver.budget import Budget, SpentError
@@ -263,7 +262,7 @@ def _waiting(state: ClusterState) -> list[PodState]:
     """Return the pods that kube-scheduler tries to place, and that name claims or extended resources."""
     pods = (state.pod(key) for key in state.pod_keys())
     return [
-        pod for pod in pods if pod is not None and is_waiting(pod) and not pod.gates and (pod.claims or pod.containers)
+        pod for pod in pods if pod is not None and pod.is_waiting and not pod.gates and (pod.claims or pod.containers)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Explains the pods whose claims are pending, one after the other, as long as nothing more urgent is due."""
+"""Explains the pods that wait for claims, one after the other, as long as nothing more urgent is due."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import Final
 
 from controller.explanations.fair_sharing import FairShares
-from controller.explanations.pending_pods import Pace, PendingPod, is_waiting, pending_claims, waiting_pods
+from controller.explanations.pending_pods import Pace, PendingPod, pending_claims, waiting_pods
 from controller.explanations.reports import PendingReport
 from controller.explanations.shared_state import SharedClusterState
 from controller.explanations.stale_annotations import StaleAnnotations
+from controller.explanations.unmade_claims import is_without_claim
 from controller.explanations.writer import ReportWriter
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.backoff import delay_s
@@ -36,7 +37,7 @@ _FEW: Final = 4  # so many more attempts are made without a long wait
 
 
 class ExplanationLoop:
-    """Explains the pods with pending claims. For one thread, that of :meth:`run`.
+    """Explains the pods that wait for claims. For one thread, that of :meth:`run`.
 
     Namespaces share its time: however many pods and claims one of them has, and however long these take, a pod of
     another one comes after the explanation, or the few writes, under way.
@@ -150,6 +151,7 @@ class ExplanationLoop:
             self._pods = {pod.uid: known.get(pod.uid) or PendingPod(pod, now) for pod in pods}
             for pod in pods:
                 self._pods[pod.uid].pod = pod
+            self._cluster.unmade.retain(self._pods)
         quiet_s = self._cluster.quiet_for_s
         due = [
             item
@@ -182,7 +184,9 @@ class ExplanationLoop:
         with self._cluster.use() as state:
             generation = state.generation
             found = state.pod(pending.pod.key)
-            claims = pending_claims(state, found) if found is not None and found.uid == pending.pod.uid else ()
+            pod = found if found is not None and found.uid == pending.pod.uid else None
+            claims = pending_claims(state, pod) if pod is not None else ()
+            is_unmade = pod is not None and is_without_claim(state, pod)
         if pending.left:
             pending.left = tuple(claim for claim in pending.left if claim in claims)
             if pending.left:
@@ -191,11 +195,13 @@ class ExplanationLoop:
         if generation == pending.generation:
             self._write(pending, claims)
             return
-        explanation = self._explained(pending) if claims else None
+        explanation = self._explained(pending) if claims or is_unmade else None
         took = self._clock() - began
         if explanation is None or not self._is_unfinished(pending, explanation):
             pending.generation = generation
             pending.report = None if explanation is None else self._report(pending, explanation, claims)
+            if is_unmade and pending.report is not None:
+                self._cluster.unmade.put(pending.pod.uid, pending.report.listed)
             self._write(pending, claims)
         self._stop.wait(max(took, 1.0 / self._pace.per_s - took))
 
@@ -272,7 +278,7 @@ class ExplanationLoop:
                 claim = state.claim(key)
                 if claim is None:
                     continue
-                if claim.allocated or not any(map(is_waiting, state.pods_of(key))):
+                if claim.allocated or not any(pod.is_waiting for pod in state.pods_of(key)):
                     stale[key] = claim.uid
             for key in state.pending():
                 claim = state.claim(key)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from controller.cluster.pending_annotations import MESSAGE, REASON
 from controller.explanations.shared_state import SharedClusterState
+from controller.explanations.unmade_claims import pods_without_claim
+from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
 from driver.explain.known.state import ClusterState
 
 __all__ = ["PendingClaim", "PendingClaims"]
@@ -27,7 +31,7 @@ class PendingClaim:
 
     Attributes:
         namespace: Its namespace.
-        name: Its name.
+        name: Its name; ``<extended-resources>`` of one that kube-scheduler will make of a pod's extended resources.
         reason: Why, in one CamelCase word; empty if it is not explained yet, or nothing keeps it from its devices.
         message: Why, for a person; empty likewise.
         pods: The names of the pods that wait for it, at most 16; they are in its namespace.
@@ -59,7 +63,7 @@ class PendingClaims:
     def __init__(self, cluster: SharedClusterState, *, changed: Callable[[], None]) -> None:
         self._cluster = cluster
         self._changed = changed
-        self._version: tuple[int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._claims: tuple[PendingClaim, ...] = ()
 
     @property
@@ -84,14 +88,27 @@ class PendingClaims:
     def refresh(self) -> None:
         """List them now."""
         with self._cluster.use() as state:
-            version = (state.generation, self._cluster.annotated.revision)
+            version = (state.generation, self._cluster.annotated.revision, self._cluster.unmade.revision)
             if version == self._version:
                 return
-            found = tuple(self._claim(state, key) for key in sorted(state.pending())[:_MOST])
+            claims = [(key, None) for key in state.pending()]
+            unmade = [(f"{pod.namespace}/{EXTENDED_CLAIM}", pod) for pod in pods_without_claim(state)]
+            first = heapq.nsmallest(_MOST, chain(claims, unmade), key=_place)
+            found = tuple(self._claim(state, key) if pod is None else self._unmade(pod) for key, pod in first)
         self._version = version
         if found != self._claims:
             self._claims = found
             self._changed()
+
+    def _unmade(self, pod: PodState) -> PendingClaim:
+        annotations = self._cluster.unmade.annotations(pod.uid)
+        return PendingClaim(
+            namespace=pod.namespace,
+            name=EXTENDED_CLAIM,
+            reason=annotations.get(REASON, ""),
+            message=annotations.get(MESSAGE, ""),
+            pods=(pod.name,),
+        )
 
     def _claim(self, state: ClusterState, key: str) -> PendingClaim:
         namespace, _, name = key.partition("/")
@@ -104,3 +121,8 @@ class PendingClaims:
             message=annotations.get(MESSAGE, ""),
             pods=tuple(waiting[:_MOST_PODS]),
         )
+
+
+def _place(item: tuple[str, PodState | None]) -> tuple[str, str]:
+    key, pod = item
+    return key, "" if pod is None else pod.name

@@ -1,4 +1,4 @@
-"""The pods with pending claims: which they are, and when each is due to be explained."""
+"""The pods that wait for claims: which they are, and when each is due to be explained."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.explanations.reports import PendingReport
+from controller.explanations.unmade_claims import pods_without_claim
 from driver.explain.known.cluster import PodState
 from driver.explain.known.state import ClusterState
 
-__all__ = ["Pace", "PendingPod", "is_waiting", "pending_claims", "waiting_pods"]
+__all__ = ["Pace", "PendingPod", "pending_claims", "waiting_pods"]
 
 _CLAIMS_OF_A_POD: Final = 64  # that are annotated; a pod may name a thousand
 
@@ -98,18 +99,13 @@ class PendingPod:
 
 
 def waiting_pods(state: ClusterState) -> list[PodState]:
-    """Return the first pod that waits for each pending claim, by key; several claims may have the same pod."""
-    found: dict[str, PodState] = {}
+    """Return the first pod that waits for each pending claim, and those whose claim is not made yet, by key."""
+    found: dict[str, PodState] = {pod.key: pod for pod in pods_without_claim(state)}
     for key in state.pending():
-        pod = next((pod for pod in state.pods_of(key) if is_waiting(pod)), None)
+        pod = next((pod for pod in state.pods_of(key) if pod.is_waiting), None)
         if pod is not None:
             found[pod.key] = pod
     return [found[key] for key in sorted(found)]
-
-
-def is_waiting(pod: PodState) -> bool:
-    """Return whether a pod still waits to be scheduled."""
-    return not (pod.node or pod.ended or pod.deleting)
 
 
 def pending_claims(state: ClusterState, pod: PodState) -> tuple[tuple[str, str], ...]:

@@ -56,7 +56,20 @@ class PendingReport:
     @property
     def annotations(self) -> Mapping[str, str]:
         """The annotations that its claims should have."""
-        return {REASON: str(self.reason), MESSAGE: self.message} if self.is_reportable else {}
+        return self._said if self.is_reportable else {}
+
+    @property
+    def listed(self) -> Mapping[str, str]:
+        """What the list of pending claims has of a claim that is not made yet, as annotations.
+
+        The pod may wait for a device plugin on every node: that is no finding, but more than "not explained".
+        """
+        is_of_plugin = self.reason is Reason.EXTENDED_RESOURCE_NOT_EVALUATED
+        return self._said if self.is_reportable or is_of_plugin else {}
+
+    @property
+    def _said(self) -> Mapping[str, str]:
+        return {REASON: str(self.reason), MESSAGE: self.message}
 
 
 def pending_event(report: PendingReport, *, instance: str, now: datetime) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from controller.cluster.packed import decompress
 from controller.cluster.pending_annotations import AnnotatedClaims
+from controller.explanations.unmade_claims import UnmadeClaims
 from driver.adapters.kubernetes.resources import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
@@ -62,10 +63,12 @@ class SharedClusterState:
 
     Attributes:
         annotated: The claims that have Rootport's annotations.
+        unmade: The same of claims that are not made yet.
     """
 
     def __init__(self, *, skipped: SkippedObjects | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.annotated = AnnotatedClaims()
+        self.unmade = UnmadeClaims()
         self._skipped = skipped or SkippedObjects()
         self._clock = clock
         self._state = ClusterState()

@@ -94,6 +94,11 @@ def _advice(allocations: Sequence[ClaimAllocation], found: Sequence[Misalignment
             f"They are of two claims, {gpu.claim} and {by_device[found[0].nearest].claim}, which no constraint can "
             f"join: ask for both in one claim, with a constraint matchAttribute {attribute}."
         )
+    if gpu.is_extended:
+        return (
+            f"kube-scheduler made claim {gpu.claim} of the pod's extended resources, without a constraint: a claim "
+            f"that the pod names, for both, can have one with matchAttribute {attribute}."
+        )
     if len(found) == len(nics) == 1 and [_request(item) for item in of_claim].count(_request(gpu)) == 1:
         return (
             f"In claim {gpu.claim}, the constraint {{matchAttribute: {attribute}, requests: "

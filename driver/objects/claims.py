@@ -15,6 +15,7 @@ from driver.api.prepared_device import PreparedDeviceData, PreparedIsolation, de
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import DeviceIsolation
 from driver.api.strict import StrictError, read
+from driver.objects.extended_resources import CLAIM_ANNOTATION
 
 __all__ = ["ClaimAllocation", "claim_allocations"]
 
@@ -43,6 +44,7 @@ class ClaimAllocation:
         vf: The VF that was given out of a pool of a NIC's VFs, by its name in the pool of devices; None before it is
             prepared, and for other devices.
         mig_uuid: The UUID of the MIG device that was made for it; None before it is prepared, and for other devices.
+        is_extended: kube-scheduler made the claim of its pod's extended resources.
     """
 
     namespace: str
@@ -59,6 +61,7 @@ class ClaimAllocation:
     bandwidth: int | None = None
     vf: str | None = None
     mig_uuid: str | None = None
+    is_extended: bool = False
 
 
 def claim_allocations(claim: Mapping[str, Any]) -> tuple[ClaimAllocation, ...]:
@@ -82,6 +85,7 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
         device_key(entry): entry.get("data") for entry in status.get("devices") or () if entry["driver"] == DRIVER_NAME
     }
     metadata = claim["metadata"]
+    is_extended = (metadata.get("annotations") or {}).get(CLAIM_ANNOTATION) == "true"
     for item in ours:
         prepared = _prepared(reported.get(device_key(item)))
         vf = prepared.vf if prepared and prepared.vf != item["device"] else None
@@ -102,6 +106,7 @@ def _allocations(claim: Mapping[str, Any]) -> Iterator[ClaimAllocation]:
             isolation=_isolation(prepared.isolation if prepared else None),
             vf=sys.intern(vf) if vf else None,
             mig_uuid=_text(prepared.mig_uuid if prepared else None),
+            is_extended=is_extended,
         )
 
 

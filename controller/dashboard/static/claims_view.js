@@ -38,7 +38,7 @@ export function claimsView({ pending }) {
       return;
     }
     list.replaceChildren(h("ul", { class: "pending" }, pending.claims.map((claim) => h("li", {},
-      h("a", { href: place("claims", claim.namespace, claim.name) },
+      h("a", { href: explanationOf(claim) },
         h("span", { class: "pending-name" }, h("b", { text: claim.name }), h("span", { class: "muted", text: claim.namespace })),
         h("span", { class: "tag", text: words(claim.reason ?? "") || "Not looked at yet" }),
         h("span", { class: "pending-message", text: claim.message ?? "" }),
@@ -56,6 +56,12 @@ export function claimsView({ pending }) {
     },
     leave: () => pending.removeEventListener("change", draw),
   };
+}
+
+/** A claim that is made of a pod's extended resources when the pod gets a node is no object yet: the pod is explained. */
+function explanationOf(claim) {
+  if (!claim.name.startsWith("<")) return place("claims", claim.namespace, claim.name);
+  return claim.pods?.length > 0 ? place("pods", claim.namespace, podName(claim.pods[0])) : place("claims");
 }
 
 function podName(pod) {

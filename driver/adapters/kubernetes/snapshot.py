@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
@@ -38,7 +38,6 @@ _OF_ALL: Final = (*_PUBLISHED, (Kind.CLAIM, RESOURCE_CLAIMS))
 _OPTIONAL: Final = ((Kind.TAINT_RULE, DEVICE_TAINT_RULE_VERSIONS), (Kind.INVENTORY, (NODE_INVENTORIES,)))
 """Kinds that a server may not have, with the versions in which it may have them."""
 _FORBIDDEN: Final = 403
-_UNNEEDED: Final = ("managedFields", "annotations")
 
 
 def read_published(api: KubernetesApi) -> ClusterState:
@@ -124,9 +123,6 @@ def _put_all(
     def take(stored: JsonObject) -> JsonObject:
         seen()
         # Page by page into the state, so that the objects of a large cluster are never all in memory as JSON.
-        metadata: dict[str, Any] = stored["metadata"]
-        for field in _UNNEEDED:
-            metadata.pop(field, None)
         state.put(kind, stored)
         return {}
 

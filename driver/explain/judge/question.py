@@ -18,7 +18,7 @@ from driver.explain.judge.checks import (
     check_pod_claim,
     prepare_problem,
 )
-from driver.explain.known.cluster import ClaimState, Kind, PodState
+from driver.explain.known.cluster import EXTENDED_CLAIM, ClaimState, Kind, PodState
 from driver.explain.known.extended import Extended, extended_of
 from driver.explain.known.near_names import not_there
 from driver.explain.known.state import ClusterState
@@ -130,8 +130,11 @@ def _of_pod(state: ClusterState, subject: ObjectRef, pod: PodState) -> Explanati
     before: list[Finding] = []
     beside: list[Finding] = []
     claims: list[ClaimState] = []
+    made = state.extended_claim(pod)
     for entry in pod.claims:
         check()
+        if entry.name == EXTENDED_CLAIM and not pod.node:
+            continue  # the scheduler looks for the claim itself, and makes another one where it is gone
         found = check_pod_claim(state, pod, entry)
         if isinstance(found, Finding):
             before.append(found)
@@ -148,10 +151,9 @@ def _of_pod(state: ClusterState, subject: ObjectRef, pod: PodState) -> Explanati
             " Rootport looks at"
         )
         before.append(Finding(reason=Reason.SEARCH_LIMIT, message=message))
-    extended = extended_of(pod, state.classes)
+    extended = extended_of(pod, state.classes, is_made=made is not None)
     before += check_extended(state, pod, extended)
-    if extended.claim is not None:
-        claims.append(extended.claim)
+    claims += [claim for claim in (made, extended.claim) if claim is not None]
     if pod.gates:
         gates = ", ".join(pod.gates)
         before.append(

@@ -176,6 +176,11 @@ class PodState:
         return self.phase in {"Succeeded", "Failed"}
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it still waits to be scheduled."""
+        return not (self.node or self.ended or self.deleting)
+
+    @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
@@ -216,7 +221,9 @@ class ClaimState:
         holds: What it has, on any node, of any driver; admin access holds nothing.
         available_on: Where its devices can be used (``status.allocation.nodeSelector``); None: everywhere.
         pods: Whom it is reserved for: (name, uid), in order; pods alone.
-        owner_pod: The pod for which it was made from a template: (name, uid); None for others.
+        owner_pod: The pod for which it was made, from a template or of its extended resources: (name, uid); None for
+            others.
+        is_extended: kube-scheduler made it of that pod's extended resources.
         reserved_full: It is reserved for as many as may have it (256, KEP-4381).
         deleting: It is being deleted.
     """
@@ -231,6 +238,7 @@ class ClaimState:
     available_on: NodeSelector | None = None
     pods: tuple[tuple[str, str], ...] = ()
     owner_pod: tuple[str, str] | None = None
+    is_extended: bool = False
     reserved_full: bool = False
     deleting: bool = False
 

@@ -10,7 +10,7 @@ in use is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from driver.explain.explanation import ChangeKind, Proposal
 from driver.explain.known.cluster import EXTENDED_CLAIM, ClaimState, ContainerRequests, PodState
 from driver.objects.extended_resources import CLASS_PREFIX
 
-__all__ = ["Extended", "amounts_text", "extended_of", "for_pod", "note_of_claim"]
+__all__ = ["Extended", "amounts_text", "extended_of", "for_pod", "needs_claim", "note_of_claim", "served_names"]
 
 _NOT_YET: Final = "~"  # behind all times
 
@@ -59,12 +59,13 @@ class Extended:
         return tuple(names)
 
 
-def extended_of(pod: PodState, classes: Mapping[str, DeviceClass]) -> Extended:
+def extended_of(pod: PodState, classes: Mapping[str, DeviceClass], *, is_made: bool) -> Extended:
     """Return what the pod asks for of extended resources.
 
     Args:
         pod: The pod.
         classes: All DeviceClasses by name.
+        is_made: Whether kube-scheduler has made the claim already.
     """
     if not pod.containers:
         return Extended()
@@ -80,9 +81,24 @@ def extended_of(pod: PodState, classes: Mapping[str, DeviceClass]) -> Extended:
         found = named.get(name) if not name.startswith(CLASS_PREFIX) else name.removeprefix(CLASS_PREFIX)
         if found is not None and found in classes:
             behind[name] = found
-    is_made = any(item.name == EXTENDED_CLAIM for item in pod.claims)
     claim = _claim(pod, behind) if behind and not is_made else None
     return Extended(amounts=amounts, classes=behind, claim=claim)
+
+
+def served_names(classes: Mapping[str, DeviceClass]) -> frozenset[str]:
+    """Return the names of all extended resources that a DeviceClass stands behind."""
+    named = {item.spec.extended_resource_name for item in classes.values()} - {None}
+    return frozenset((*(name for name in named if name), *(f"{CLASS_PREFIX}{name}" for name in classes)))
+
+
+def needs_claim(pod: PodState, served: Collection[str]) -> bool:
+    """Whether a claim is made of what the pod asks for, or should be: a class that it names may not be there.
+
+    Args:
+        pod: The pod.
+        served: Of :func:`served_names`.
+    """
+    return any(name in served or name.startswith(CLASS_PREFIX) for item in pod.containers for name in item.asked)
 
 
 def _by_precedence(classes: Iterable[DeviceClass]) -> list[DeviceClass]:

@@ -38,7 +38,7 @@ from driver.explain.known.cluster import (
     NodeTaint,
     TaintRule,
 )
-from driver.objects.extended_resources import extended_amounts
+from driver.objects.extended_resources import CLAIM_ANNOTATION, extended_amounts
 from driver.objects.health import node_health
 
 __all__ = [
@@ -138,6 +138,7 @@ def read_claim_state(wire: Json) -> ClaimState:
             unreadable = str(error)
     reserved = status.get("reservedFor") or ()
     selector = (allocation or {}).get("nodeSelector")
+    owner = _owner(metadata)
     return ClaimState(
         namespace=namespace,
         name=name,
@@ -152,7 +153,8 @@ def read_claim_state(wire: Json) -> ClaimState:
             for item in reserved
             if item.get("resource") == "pods" and not item.get("apiGroup")
         ),
-        owner_pod=_owner(metadata),
+        owner_pod=owner,
+        is_extended=owner is not None and (metadata.get("annotations") or {}).get(CLAIM_ANNOTATION) == "true",
         reserved_full=len(reserved) >= _MOST_RESERVED,
         deleting=bool(metadata.get("deletionTimestamp")),
     )

@@ -170,6 +170,14 @@ class ClusterState:
         """Return the pods that name the claim or own it: those not placed first, those that have ended last."""
         return self._workloads.pods_of(claim_key)
 
+    def extended_claim(self, pod: PodState) -> ClaimState | None:
+        """Return the claim that kube-scheduler has made of a pod's extended resources; None where there is none.
+
+        It is found as the scheduler finds it, by its owner, also before it stands in the pod's status, where the name
+        of one that the scheduler has deleted may stand. Without owners, as in a simulation, the name counts.
+        """
+        return self._workloads.extended_claim(pod)
+
     def pod_with_more_claims(self, namespace: str) -> PodState | None:
         """Return a pod of the namespace that names more claims than are read, if there is one."""
         found = (pod for pod in self._workloads.pods.values() if pod.has_more_claims and pod.namespace == namespace)

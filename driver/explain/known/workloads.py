@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from driver.allocator.identity import DeviceId, PoolId
 from driver.allocator.ledger import Holding, Ledger
-from driver.explain.known.cluster import ClaimState, PodState, PrepareFailure
+from driver.explain.known.cluster import EXTENDED_CLAIM, ClaimState, PodState, PrepareFailure
 
 __all__ = ["Workloads"]
 
@@ -29,6 +29,7 @@ class Workloads:
         self._ledger = ledger
         self._pending: set[str] = set()
         self._pods_naming: defaultdict[str, set[str]] = defaultdict(set)
+        self._of_extended: dict[str, str] = {}  # by the pod's UID, the claim made of its extended resources
         self._prepare_failures: dict[str, PrepareFailure] = {}
         # The keys of the claims that hold a device, the first one first; and of those that hold something of a pool.
         self._of_device: dict[DeviceId, tuple[str, ...]] = {}
@@ -51,6 +52,7 @@ class Workloads:
             self._ledger.add(holds)
             self._book(key, held, holds)
             touched = {item.device.pool_id for item in (*held, *holds)}
+        self._note_extended(key, former, claim)
         if claim is None:
             del self.claims[key]
         else:
@@ -104,6 +106,15 @@ class Workloads:
                 found[owner.key] = owner
         return tuple(sorted(found.values(), key=lambda pod: (pod.ended, pod.node != "", pod.name)))
 
+    def extended_claim(self, pod: PodState) -> ClaimState | None:
+        """Return the claim that was made of a pod's extended resources; None where there is none."""
+        named = next((entry.claim for entry in pod.claims if entry.name == EXTENDED_CLAIM), "")
+        key = self._of_extended.get(pod.uid) or f"{pod.namespace}/{named}"
+        claim = self.claims.get(key)
+        if claim is None or claim.deleting or claim.namespace != pod.namespace:
+            return None
+        return claim if claim.owner_pod in {None, (pod.name, pod.uid)} else None
+
     def holders(self, device: DeviceId) -> tuple[ClaimState, ...]:
         """Return the claims that have the device, or shares of it."""
         return tuple(self.claims[key] for key in self._of_device.get(device, ()))
@@ -120,6 +131,13 @@ class Workloads:
         """Return why the pod's kubelet could not prepare its claims the last time; empty where no Event says so."""
         failures = [item for item in self._prepare_failures.values() if item.pod_uid == pod.uid]
         return max(failures, key=lambda item: item.when).message if failures else ""
+
+    def _note_extended(self, key: str, former: ClaimState | None, claim: ClaimState | None) -> None:
+        """Note whose extended resources a claim was made of, unless it is about to go."""
+        if former is not None and former.owner_pod is not None and self._of_extended.get(former.owner_pod[1]) == key:
+            del self._of_extended[former.owner_pod[1]]
+        if claim is not None and claim.is_extended and not claim.deleting and claim.owner_pod is not None:
+            self._of_extended[claim.owner_pod[1]] = key
 
     def _book(self, claim: str, held: Iterable[Holding], holds: Iterable[Holding]) -> None:
         """Book what a claim holds now instead of what it held."""

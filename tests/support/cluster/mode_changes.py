@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from controller.demand.follower import DemandFollower
 from controller.demand.turns import DemandPace
+from controller.explanations.pending_claims import PendingClaim
 from controller.explanations.pending_pods import Pace
 from controller.explanations.service import Explanations
 from controller.publisher import Publisher, PublisherOptions
@@ -49,7 +50,7 @@ class Leader:
         pace: DemandPace | None = None,
     ) -> None:
         api = KubernetesApi.connect(kubeconfig=plane.service_account_kubeconfig(NAMESPACE, "rootport-controller"))
-        explanations = Explanations(api, instance="test", all_names=False, pace=Pace())
+        explanations = self._explanations = Explanations(api, instance="test", all_names=False, pace=Pace())
         self.publisher = Publisher(
             api,
             PublisherOptions(
@@ -66,6 +67,11 @@ class Leader:
                 pace=pace or DemandPace(period_s=0.5, wait_s=0.5),
             ),
         )
+
+    @property
+    def pending(self) -> tuple[PendingClaim, ...]:
+        """The list of pending claims."""
+        return self._explanations.pending
 
     def __enter__(self) -> Self:
         self.publisher.start()

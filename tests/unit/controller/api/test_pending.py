@@ -14,6 +14,7 @@ from controller.explanations.pending_claims import PendingClaim, PendingClaims
 from controller.explanations.shared_state import SharedClusterState
 from controller.serving.callers import Caller
 from driver.adapters.http.exchange import Request
+from driver.explain.known.cluster import EXTENDED_CLAIM
 
 
 class Cluster:
@@ -38,6 +39,18 @@ class Cluster:
         wire = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status}
         self.state.put("ResourceClaim", f"ml/{name}", pack(wire))
         self.state.observe_claim(metadata)
+
+    def device_class(self, name: str, resource: str) -> None:
+        self.state.put(
+            "DeviceClass", name, pack({"metadata": {"name": name}, "spec": {"extendedResourceName": resource}})
+        )
+
+    def asks(self, name: str, resource: str, *, node: str = "", claim: str = "") -> None:
+        """A pod with an extended resource, once it has a node, or once the claim was made."""
+        metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}"}
+        spec = {"containers": [{"resources": {"requests": {resource: "1"}}}]} | ({"nodeName": node} if node else {})
+        status = {"extendedResourceClaimStatus": {"resourceClaimName": claim}} if claim else {}
+        self.state.put("Pod", f"ml/{name}", pack({"metadata": metadata, "spec": spec, "status": status}))
 
     def pod(self, name: str, claim: str) -> None:
         metadata = {"namespace": "ml", "name": name, "uid": f"uid-{name}"}
@@ -66,6 +79,32 @@ def test_pending_claims_are_listed_with_their_pods_and_reasons(cluster: Cluster)
         "message": "all are in use",
         "pods": ["train-0", "train-1"],
     }
+
+
+def test_claims_that_are_made_with_a_pods_node_are_listed_before_they_are_there(cluster: Cluster) -> None:
+    cluster.device_class("whole", "nvidia.com/gpu")
+    cluster.asks("train-1", "nvidia.com/gpu")
+    cluster.asks("train-0", "nvidia.com/gpu")
+    cluster.asks("other", "example.com/fpga")
+    cluster.claim("z")
+    cluster.pending.refresh()
+    assert [(item.name, item.pods) for item in cluster.pending.claims] == [
+        (EXTENDED_CLAIM, ("train-0",)),
+        (EXTENDED_CLAIM, ("train-1",)),
+        ("z", ()),
+    ]
+    cluster.state.unmade.put("uid-train-1", {REASON: "DevicesInUse", MESSAGE: "all are in use"})
+    cluster.pending.refresh()
+    assert [(item.reason, item.message) for item in cluster.pending.claims[:2]] == [
+        ("", ""),
+        ("DevicesInUse", "all are in use"),
+    ]
+    cluster.asks("train-1", "nvidia.com/gpu", node="n")
+    cluster.asks("train-0", "nvidia.com/gpu", claim="train-0-extended-resources-x7k")
+    cluster.claim("train-0-extended-resources-x7k")
+    cluster.pending.refresh()
+    assert [item.name for item in cluster.pending.claims] == ["train-0-extended-resources-x7k", "z"]
+    assert cluster.pending.claims[0].pods == ("train-0",)
 
 
 def test_a_change_is_reported_once(cluster: Cluster) -> None:

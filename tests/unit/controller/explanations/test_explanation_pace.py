@@ -264,6 +264,16 @@ class Looped:
         pod = {"metadata": metadata | {"labels": labels}, "spec": {"resourceClaims": entries}}
         self.cluster.put("Pod", f"{namespace}/{name}", pack(pod))
 
+    def ask(self, name: str, resource: str) -> None:
+        """A pod that asks for an extended resource."""
+        metadata = {"namespace": "ml", "name": name, "uid": name, "resourceVersion": "1"}
+        spec = {"containers": [{"resources": {"requests": {resource: "1"}}}]}
+        self.cluster.put("Pod", f"ml/{name}", pack({"metadata": metadata, "spec": spec}))
+
+    def device_class(self, name: str, resource: str) -> None:
+        wire = {"metadata": {"name": name}, "spec": {"extendedResourceName": resource}}
+        self.cluster.put("DeviceClass", name, pack(wire))
+
     def annotate(self, count: int) -> list[str]:
         """Claims that no pod waits for, with annotations that stay; their keys."""
         keys = [f"ml/mine-{index:03}" for index in range(count)]
@@ -309,6 +319,34 @@ def test_nothing_is_reported_before_the_scheduler_had_its_moment() -> None:
     looped.run()
     (at,) = looped.explained
     assert 5 <= at < 20
+
+
+def test_a_pod_with_extended_resources_is_reported_before_kube_scheduler_has_made_its_claim(server: Server) -> None:
+    looped = Looped(30, pods=0, server=server)
+    looped.ask("train", "nvidia.com/gpu")
+    looped.ask("other", "example.com/fpga")
+    looped.run()
+    assert looped.explained == []
+    looped = Looped(30, pods=0, server=server)
+    looped.ask("train", "nvidia.com/gpu")
+    looped.ask("other", "example.com/fpga")
+    looped.device_class("whole", "nvidia.com/gpu")
+    looped.run()
+    assert [(name.split(".")[1], reason) for _, name, reason in server.events] == [("train", "DevicesInUse")]
+    assert server.patches == []
+    assert looped.cluster.unmade.annotations("train")[REASON] == "DevicesInUse"
+    assert looped.cluster.unmade.annotations("other") == {}
+
+
+def test_a_pod_that_waits_for_a_device_plugin_is_listed_and_not_reported(server: Server) -> None:
+    looped = Looped(30, pods=0, server=server)
+    looped.ask("train", "nvidia.com/gpu")
+    looped.device_class("whole", "nvidia.com/gpu")
+    finding = Finding(reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, message="of a device plugin")
+    looped.found = lambda subject: Explanation(subject=subject, findings=(finding,))
+    looped.run()
+    assert server.events == []
+    assert looped.cluster.unmade.annotations("train")[REASON] == "ExtendedResourceNotEvaluated"
 
 
 def test_what_was_found_is_not_computed_again_while_nothing_changes() -> None:

@@ -73,6 +73,17 @@ def test_of_requests_for_several_devices_it_says_that_each_pair_needs_its_own() 
     assert "'rootport pairs'" in text
 
 
+def test_of_extended_resources_it_says_that_a_claim_of_the_pods_own_can_have_a_constraint() -> None:
+    made = [
+        replace(allocation(device, f"container-0-request-{at}"), is_extended=True)
+        for at, device in enumerate((GPU, NIC))
+    ]
+    assert note(*made).endswith(
+        "kube-scheduler made claim pair of the pod's extended resources, without a constraint: a claim that the pod "
+        "names, for both, can have one with matchAttribute rootport.dev/pcieSwitch."
+    )
+
+
 def test_of_several_nics_in_a_claim_it_says_that_each_pair_needs_its_own() -> None:
     # Which of the NICs was meant for the GPU is not known.
     nics = [allocation(NIC, "nic-0"), allocation("rdma-0000-29-00-0", "nic-1")]

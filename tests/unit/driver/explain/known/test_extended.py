@@ -60,7 +60,8 @@ def explained(*objects: Json, proposals: bool = False) -> Explanation:
 
 def counts(wire: Json, *classes: Json) -> dict[str, int]:
     """What the claim that is made of a pod's extended resources asks for, by the request's name."""
-    claim = extended_of(read_pod(wire), {item["metadata"]["name"]: read_class(item) for item in classes}).claim
+    named = {item["metadata"]["name"]: read_class(item) for item in classes}
+    claim = extended_of(read_pod(wire), named, is_made=False).claim
     assert claim is not None
     assert claim.claim is not None
     requests = claim.claim.spec.devices.requests
@@ -126,7 +127,7 @@ def test_of_classes_with_one_resource_one_counts_as_in_kube_scheduler(ages: dict
         wire = a_class(name, PLUGIN)
         wire["metadata"]["creationTimestamp"] = age
         state.put(Kind.CLASS, wire)
-    assert extended_of(read_pod(pod(plugin=1)), state.classes).classes == {PLUGIN: chosen}
+    assert extended_of(read_pod(pod(plugin=1)), state.classes, is_made=False).classes == {PLUGIN: chosen}
 
 
 def test_what_is_limited_is_requested() -> None:
@@ -198,6 +199,53 @@ def test_the_claim_that_was_made_already_is_the_pods() -> None:
     assert (found.reason, [ref.name for ref in found.claims]) == (Reason.ALLOCATED, ["train-extended-resources-x7k"])
     state = cluster(*node(), a_class(), made, wire)
     assert [each.name for each in state.pods_of("ml/train-extended-resources-x7k")] == ["train"]
+
+
+def made_claim(name: str, *, of: str = "train", **metadata: object) -> Json:
+    """What kube-scheduler makes of a pod's extended resources, with gpu-0 of n1."""
+    wire = claim_wire(name, exactly("container-0-request-1", "gpus"), allocation=allocated("n1", "gpu-0"))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": of, "uid": f"uid-of-{of}", "controller": True}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    wire["metadata"] |= {"ownerReferences": [owner], "annotations": annotations, **metadata}
+    return wire
+
+
+def test_the_claim_is_the_pods_before_its_status_has_it() -> None:
+    """kube-scheduler allocates the claim, then writes it into the pod's status, then binds the pod."""
+    everything = made_claim("train-extended-resources-x7k")
+    found = explained(*node(), a_class(), everything, pod(of_class=2))
+    assert (found.reason, [ref.name for ref in found.claims]) == (Reason.FITS, ["train-extended-resources-x7k"])
+    # Another pod's is in use, also of a pod that had the same name.
+    for other in (made_claim("o", of="other"), made_claim("o")):
+        other["metadata"]["ownerReferences"][0]["uid"] = "uid-of-another"
+        assert explained(*node(), a_class(), other, pod(of_class=2)).reason is Reason.DEVICES_IN_USE
+
+
+@pytest.mark.parametrize("deleting", [False, True], ids=["gone", "going"])
+def test_where_the_claim_in_the_status_is_gone_another_one_is_made(deleting: bool) -> None:
+    """As findExtendedResourceClaim of k8s.io/kubernetes v1.37.2: the pod's status is not looked at."""
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "train-extended-resources-x7k"}}
+    going = [made_claim("train-extended-resources-x7k", deletionTimestamp="2026-01-01T00:00:00Z")] if deleting else []
+    found = explained(*node(), a_class(), *going, pod(of_class=1, status=status))
+    assert (found.reason, [ref.name for ref in found.claims]) == (Reason.FITS, [EXTENDED_CLAIM])
+    assert explained(*node(), a_class(), *going, pod(of_class=3, status=status)).reason is Reason.CLASS_SELECTS_TOO_FEW
+    # A pod that was placed needs the very claim.
+    placed = pod(of_class=1, status=status)
+    placed["spec"]["nodeName"] = "n1"
+    if not deleting:
+        assert explained(*node(), a_class(), placed).reason is Reason.CLAIM_MISSING
+
+
+def test_a_claim_that_is_made_anew_is_found_in_whatever_order_the_watch_shows_it() -> None:
+    state = cluster(*node(), a_class(), pod(of_class=1), made_claim("old"))
+    (waiting,) = (item for key in state.pod_keys() if (item := state.pod(key)) is not None)
+    state.put(Kind.CLAIM, made_claim("new"))
+    state.remove(Kind.CLAIM, "ml/old")
+    found = state.extended_claim(waiting)
+    assert found is not None
+    assert found.name == "new"
+    state.remove(Kind.CLAIM, "ml/new")
+    assert state.extended_claim(waiting) is None
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "hami-scheduler"])
