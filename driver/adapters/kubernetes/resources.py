@@ -17,6 +17,7 @@ __all__ = [
     "EVENTS",
     "EVENTS_K8S_IO",
     "LEASES",
+    "MUTATING_WEBHOOK_CONFIGURATIONS",
     "NODES",
     "NODE_INVENTORIES",
     "PODS",
@@ -76,6 +77,9 @@ DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespace
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
 )
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
 SUBJECT_ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
