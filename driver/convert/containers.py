@@ -15,7 +15,7 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, Near
 from driver.errors import InputError
 
-__all__ = ["AskingContainer", "ReadContainer", "asking_containers", "read_container"]
+__all__ = ["AskingContainer", "ReadContainer", "asking_containers", "is_init", "read_container"]
 
 _SIDECAR: Final = "Always"
 
@@ -77,8 +77,12 @@ def asking_containers(pod: PodSpec, facts: PodFacts) -> Iterator[AskingContainer
         check()
         held = device_amounts(container, steps, facts.settings)
         if held and (read := tuple(parts(held, facts))):
-            is_init = steps[-2] == "initContainers" and container.get("restartPolicy") != _SIDECAR
-            yield AskingContainer(steps=steps, name=_name(container), is_init=is_init, parts=read)
+            yield AskingContainer(steps=steps, name=_name(container), is_init=is_init(steps, container), parts=read)
+
+
+def is_init(steps: Steps, container: Mapping[str, Any]) -> bool:
+    """Whether a container ends before the pod's containers start; a sidecar does not."""
+    return steps[-2] == "initContainers" and container.get("restartPolicy") != _SIDECAR
 
 
 def read_container(container: AskingContainer, facts: PodFacts, pods: Mapping[str, PodReading]) -> ReadContainer:
