@@ -31,9 +31,11 @@ from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
 from driver.modes.rule import Layout
+from driver.status.device_share import DOMAINS
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
+    from controller.compatibility.service import LabelsOption
 
 __all__ = ["command", "main"]
 
@@ -144,6 +146,24 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Whether these Events and annotations name claims and pods of other namespaces, or only count them.",
 )
+@click.option(
+    "--pod-annotations",
+    type=click.Choice(("off", *DOMAINS)),
+    default="off",
+    show_default=True,
+    help="Write Koordinator's annotation scheduling.koordinator.sh/device-allocated on pods that have devices, for "
+    "tools that read it: with the resources' names of today (koordinator.sh), or of Koordinator's first releases. It "
+    "needs what resourceclasses/components/pod-annotations installs.",
+)
+@click.option(
+    "--node-labels",
+    type=click.Choice(("off", "on", "remove")),
+    default="off",
+    show_default=True,
+    help="Label Nodes with their GPUs' model, number, memory and driver, by the names of Koordinator and of NVIDIA's "
+    "GPU Feature Discovery; labels of others are left as they are. remove takes all of them off again. It needs what "
+    "resourceclasses/components/node-labels installs.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -205,6 +225,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     mig_gpus_ahead: int,
     explain: bool,  # noqa: FBT001 - a flag
     explain_names: str,
+    pod_annotations: str,
+    node_labels: LabelsOption,
     log_level: str,
     health_port: int,
     metrics_readers: Readers,
@@ -242,6 +264,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "nic_policies": str(nic_policies or ""),
             "gpu_layout": gpu_layout,
             "mig_gpus_ahead": mig_gpus_ahead,
+            "pod_annotations": pod_annotations,
+            "node_labels": node_labels,
         },
     )
     options = PublisherOptions(
@@ -261,7 +285,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     )
     api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
-    explanations = demand = None
+    explanations = demand = compatibility = None
     if explain:
         # Imported here, because only these need the allocator and CEL.
         from controller.demand.follower import DemandFollower  # noqa: PLC0415
@@ -275,6 +299,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             timed=partial(counts.passes.timed, "explain"),
         )
         demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
+    if pod_annotations != "off" or node_labels != "off":
+        from controller.compatibility.service import Compatibility  # noqa: PLC0415 - most do without it
+
+        annotations = "" if pod_annotations == "off" else pod_annotations
+        compatibility = Compatibility(api, annotations=annotations, labels=node_labels)
     publisher = Publisher(
         api,
         options,
@@ -282,6 +311,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         nic_policies=nic_in_force,
         explanations=explanations,
         demand=demand,
+        compatibility=compatibility,
         overview=overview,
         timed=counts.passes.timed,
     )
