@@ -15,7 +15,7 @@ from controller.cluster.pod_index import PodDevices
 from controller.modes.wishes import Wishes
 from controller.slices.supply import PublishableGpus
 
-__all__ = ["BackgroundWork", "CompatibilityWork", "DemandWork"]
+__all__ = ["BackgroundWork", "CollectorWork", "CompatibilityWork", "DemandWork"]
 
 
 class BackgroundWork(Protocol):
@@ -67,3 +67,10 @@ class CompatibilityWork(Protocol):
 
     def close(self) -> None:
         """End the work once the writes under way are done."""
+
+
+class CollectorWork(Protocol):
+    """What deletes templates that no pod names: :class:`controller.conversion.collector.TemplateCollector`."""
+
+    def start(self, stop: threading.Event) -> threading.Thread:
+        """Start the thread."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from controller.conversion.counts import ConversionCounter
 from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
 from controller.metrics import ControllerCounts, ControllerMetrics
@@ -35,7 +36,10 @@ from driver.status.device_share import DOMAINS
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
+    from controller.admission.webhook import SecretWebhook
     from controller.compatibility.service import LabelsOption
+    from controller.conversion.collector import TemplateCollector
+    from controller.conversion.reviews import OnRefusal
 
 __all__ = ["command", "main"]
 
@@ -212,6 +216,30 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     help="A further DNS name or IP address for the certificate, where the API server or others do not reach it by the "
     "Services; may be given several times.",
 )
+@click.option(
+    "--convert/--no-convert",
+    default=False,
+    show_default=True,
+    help="Serve the webhook that converts pods of the namespaces labelled rootport.dev/convert=enabled as they are "
+    "created: what they ask of device plugins becomes claims. It needs --webhook, and what "
+    "resourceclasses/components/convert-webhook installs.",
+)
+@click.option(
+    "--convert-refused",
+    type=click.Choice(("deny", "admit")),
+    default="deny",
+    show_default=True,
+    help="What becomes of a pod there that cannot be converted: it is denied, with each field and what to write, or "
+    "admitted as it is, with warnings.",
+)
+@click.option(
+    "--convert-failure-policy",
+    type=click.Choice(("Ignore", "Fail")),
+    default="Fail",
+    show_default=True,
+    help="What becomes of pods there that ask for devices while no controller answers: Fail refuses them, Ignore "
+    "admits them unconverted. Kept in the MutatingWebhookConfiguration.",
+)
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
     namespace: str,
@@ -234,6 +262,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     webhook: bool,  # noqa: FBT001 - as above
     webhook_failure_policy: FailurePolicy,
     webhook_hosts: tuple[str, ...],
+    convert: bool,  # noqa: FBT001 - as above
+    convert_refused: OnRefusal,
+    convert_failure_policy: FailurePolicy,
 ) -> int:
     """Publish the cluster's GPUs, RDMA NICs and FPGAs.
 
@@ -246,6 +277,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     collect_rarely()
     if webhook and not https_port:
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
+    if convert and not webhook:
+        raise InputError("--convert needs --webhook", hint="both are sent to one server, with one certificate")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
     in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
@@ -276,7 +309,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         gpu_layout=None if gpu_layout == "auto" else Layout(gpu_layout),
         mig_gpus_ahead=mig_gpus_ahead,
     )
-    counts = ControllerCounts()
+    counts = ControllerCounts(conversions=ConversionCounter() if convert else None)
     elector = LeaderElector(
         KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
         namespace=namespace,
@@ -313,6 +346,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         demand=demand,
         compatibility=compatibility,
         overview=overview,
+        collector=_collector(api, counts),
         timed=counts.passes.timed,
     )
     metrics = ControllerMetrics(
@@ -340,9 +374,34 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
+            conversion=_conversion(kubeconfig, convert_refused, convert_failure_policy, counts),
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
+
+
+def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollector | None:
+    """Return what collects the templates of converted pods; None if none are converted."""
+    if counts.conversions is None:
+        return None
+    # As below.
+    from controller.conversion.collector import TemplateCollector  # noqa: PLC0415
+
+    return TemplateCollector(api, counts.conversions)
+
+
+def _conversion(
+    kubeconfig: Path | None, on_refusal: OnRefusal, failure_policy: FailurePolicy, counts: ControllerCounts
+) -> SecretWebhook | None:
+    """Return the webhook that converts pods; None if that is off."""
+    if counts.conversions is None:
+        return None
+    # Imported here, because only this needs the converter.
+    from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
+
+    api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S, on_write=counts.writes)
+    options = ConversionOptions(on_refusal=on_refusal, failure_policy=failure_policy)
+    return conversion_webhook(api, options, counts.conversions)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.alignment.reconciler import AlignmentReconciler
-from controller.background_work import BackgroundWork, CompatibilityWork, DemandWork
+from controller.background_work import BackgroundWork, CollectorWork, CompatibilityWork, DemandWork
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
@@ -56,7 +56,16 @@ _SLICE_WORKERS: Final = 4
 # So long the Device objects are read later, while slices are due: after a start all are.
 _DEVICES_LATEST_S: Final = 60.0
 _WORKERS: Final = frozenset(
-    {"slices", "slices-slow", "devices", "alignment", "explanations", "pod-annotations", "node-labels"}
+    {
+        "slices",
+        "slices-slow",
+        "devices",
+        "alignment",
+        "explanations",
+        "pod-annotations",
+        "node-labels",
+        "template-collector",
+    }
 )
 # Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
@@ -102,6 +111,7 @@ class Publisher:
         demand: Makes the modes of GPUs follow pending claims; None to do without.
         compatibility: Writes what other systems' tools read; None to do without.
         overview: Gets the nodes' states; None to do without.
+        collector: Deletes templates that nothing names; None to do without.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
@@ -116,11 +126,13 @@ class Publisher:
         demand: DemandWork | None = None,
         compatibility: CompatibilityWork | None = None,
         overview: NodeEventHandler | None = None,
+        collector: CollectorWork | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
         self._demand = demand
+        self._collector = collector
         self._compatibility = compatibility
         self._timed = timed
         self._stop = threading.Event()
@@ -243,7 +255,8 @@ class Publisher:
                     self._stop, supply=self._gpus, wishes=self._wishes, yield_to_slices=self._slices_first.wait
                 )
             )
-
+        if self._collector is not None:
+            self._threads.append(self._collector.start(self._stop))
         if self._compatibility is not None:
             self._threads += self._compatibility.start(
                 self._stop,

@@ -46,6 +46,9 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_pass_duration_seconds": ("pass",),
     "rootport_pending_claims": ("reason",),
     "rootport_explanations_put_off": (),
+    "rootport_pod_conversions_total": ("outcome",),
+    "rootport_converted_templates_created_total": (),
+    "rootport_converted_templates_collected_total": (),
     "rootport_leader": (),
     "rootport_controller_info": ("version",),
 }

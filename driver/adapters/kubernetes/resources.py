@@ -16,6 +16,7 @@ __all__ = [
     "EVENTS",
     "EVENTS_K8S_IO",
     "LEASES",
+    "MUTATING_WEBHOOK_CONFIGURATIONS",
     "NODES",
     "NODE_INVENTORIES",
     "PODS",
@@ -74,6 +75,9 @@ EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namesp
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
 )
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
 SUBJECT_ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
