@@ -24,10 +24,13 @@ from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Matc
 from driver.errors import InputError
 from driver.pairs import PairsRequest, Scope, claim_spec
 
-__all__ = ["CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
+__all__ = ["CONSTRAINTS", "CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
 
 CONVERTED_LABEL: Final = f"{DRIVER_NAME}/converted"
 """On every ResourceClaimTemplate that a conversion wrote."""
+
+CONSTRAINTS: Final = "constraints: "
+"""How the line of :func:`claim_lines` begins that tells what devices have in common."""
 
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
 _MAX_DEVICES: Final = 32
@@ -102,9 +105,9 @@ def claim_lines(request: DeviceRequest) -> tuple[str, ...]:
     lines += [_line(_fpga(fpga)) for fpga in request.fpgas]
     pairs = _pairs(_with_a_nic_each(request), [])
     if pairs is not None:
-        lines.append(f"constraints: as `rootport pairs --gpus {pairs.gpus} --nics {pairs.nics}` writes them")
+        lines.append(f"{CONSTRAINTS}as `rootport pairs --gpus {pairs.gpus} --nics {pairs.nics}` writes them")
     elif constraints := spec.spec["devices"].get("constraints"):
-        lines.append(f"constraints: {json.dumps(constraints)}")
+        lines.append(f"{CONSTRAINTS}{json.dumps(constraints)}")
     return tuple(lines)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.api.pod_templates import PodSpec, Steps, containers
 from driver.budget import check
 from driver.convert.amounts import Held, Part, device_amounts, parts
-from driver.convert.claims import ClaimSpec, claim_lines, claim_of
+from driver.convert.claims import CONSTRAINTS, ClaimSpec, claim_lines, claim_of
 from driver.convert.dialect import Asked, PodFacts, PodReading, Reading
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, Near
@@ -120,7 +120,7 @@ def read_container(container: AskingContainer, facts: PodFacts, pods: Mapping[st
             findings.append(container.finding(held, part.dialect.name, Outcome.REFUSED, str(error)))
         else:
             findings += [container.finding(held, part.dialect.name, Outcome.NOTED, note) for note in claim.notes]
-            findings = [*_converted(container, readings, findings), *findings]
+            findings = [*_converted(container, request, readings, findings), *findings]
     return ReadContainer(
         container=container,
         request=request,
@@ -151,12 +151,19 @@ def _two_ways(container: AskingContainer, readings: Sequence[tuple[Part, Reading
 
 
 def _converted(
-    container: AskingContainer, readings: Sequence[tuple[Part, Reading]], findings: Sequence[Finding]
+    container: AskingContainer,
+    request: DeviceRequest,
+    readings: Sequence[tuple[Part, Reading]],
+    findings: Sequence[Finding],
 ) -> Iterator[Finding]:
     """Yield a finding for each amount that is converted without a note."""
     said = {finding.field for finding in findings}
+    common = [line for line in claim_lines(request) if line.startswith(CONSTRAINTS)]
     for part, reading in readings:
-        text = "; ".join(claim_lines(reading.request)) or "nothing"
+        own = [
+            line for line in claim_lines(replace(reading.request, near=Near.ANY)) if not line.startswith(CONSTRAINTS)
+        ]
+        text = "; ".join([*own, *common]) or "nothing"
         for held in part.held:
             if held.field not in said:
                 yield container.finding(held, part.dialect.name, Outcome.CONVERTED, text)
