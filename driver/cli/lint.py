@@ -14,6 +14,7 @@ from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.api.resource_v1 import DeviceClass
 from driver.budget import Budget
+from driver.cli.left_out import machine_descriptions, passed_over
 from driver.cli.lint_report import Located, located, located_problem, report, to_wire
 from driver.cli.lint_sarif import to_sarif
 from driver.cli.machines import Machines, machine_options
@@ -28,12 +29,10 @@ from driver.layout.slices import resource_slices
 from driver.lint import KnownClaims, Severity, Unrecorded, lint_claim, lint_class, lint_pod, unread, unrecorded
 from driver.lint.published import published_devices
 from driver.model.inventory import Inventory
-from driver.wording import plural
 from resourceclasses import device_classes_text
 
 __all__ = ["command"]
 
-_MACHINE_VERSION: Final = "rootport.dev/v1alpha1"
 _SECONDS: Final = 60.0
 _PUBLISHED: Final = frozenset({Kind.SLICE, Kind.CLASS, Kind.NODE})
 """The kinds of objects that describe devices; who has them does not matter."""
@@ -91,10 +90,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             raise InputError("a machine, --from and --kubeconfig: which one has the devices?", hint="name one of them")
         with progress("reading files"):
             given = read_all_manifests(files)
-        others = sum(given.ignored.values()) - len(_machine_descriptions(given))
+        others = sum(given.ignored.values()) - len(machine_descriptions(given))
         if not (given.claims or given.classes or others or given.problems or given.patches):
+            without = "; ".join(passed_over(given, "lint")) or "no object of Kubernetes"
             raise InputError(
-                f"there is nothing to check: {'; '.join(_passed_over(given)) or 'no object of Kubernetes'}",
+                f"there is nothing to check: {without}",
                 hint="name the files or folders with manifests",
             )
         inventories = machines.read() if machines else []
@@ -122,35 +122,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     return 1 if Severity.ERROR in severities or (strict and Severity.WARNING in severities) else 0
 
 
-def _passed_over(given: Manifests) -> Iterator[str]:
-    """Return notes on files that were not checked, as they hold no manifests of the user's."""
-    if described := _machine_descriptions(given):
-        name, is_one = described[0], len(described) == 1
-        which = f"{name} is no manifest" if is_one else f"{name} and {len(described) - 1} more are no manifests"
-        yield f"machine description {which}: --topology takes {'it' if is_one else 'them'}"
-    if given.not_manifests:
-        yield f"{plural(given.not_manifests, 'file')} in the folders without an object of Kubernetes"
-    if given.patches:
-        files = plural(given.patches, "patch file")
-        yield f"{files} of kustomizations not looked at: `kustomize build DIR | rootport lint -` checks the result"
-    if given.own_folders:
-        first, *more = given.own_folders
-        others = f" and {len(more)} more" if more else ""
-        yield f"not looked at: what simulate --out wrote in {path_name(first)}{others}; name such a folder to check it"
-
-
-def _machine_descriptions(given: Manifests) -> list[str]:
-    """Return the files of the objects that ``--topology`` takes."""
-    return [
-        document.source
-        for document in given.documents
-        if document.kind == "Machine" and document.data.get("apiVersion") == _MACHINE_VERSION
-    ]
-
-
 def _notes(given: Manifests) -> Iterator[str]:
     """Return notes on what of the files was not checked."""
-    yield from _passed_over(given)
+    yield from passed_over(given, "lint")
     if not given.claims and not given.classes and not given.problems:
         yield "no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files"
 

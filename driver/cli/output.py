@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
@@ -13,6 +14,12 @@ from driver.errors import RootportError
 
 __all__ = ["NO_ANSWER", "print_error", "print_note", "to_json", "to_yaml", "yaml_stream"]
 
+_NOT_PLAIN: Final = re.compile(
+    r"[-+]?(?:0[xXoObB][0-9a-fA-F_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)|[yYnN]",
+    re.ASCII,
+)
+"""Texts that kubectl's YAML library takes for numbers or truth values where PyYAML does not, such as ``1e3`` and ``08``
+(sigs.k8s.io/yaml v1.6.0, goyaml.v2, resolve.go)."""
 NO_ANSWER: Final = 2
 """Exit code of a command that could not answer, where 1 is an answer."""
 
@@ -50,7 +57,14 @@ def _dumper() -> Any:
     import yaml  # noqa: PLC0415 - as above
 
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's emitter where it is built in
-    return type("Dumper", (base,), {"ignore_aliases": lambda _self, _data: True})
+    dumper: Any = type("Dumper", (base,), {"ignore_aliases": lambda _self, _data: True})
+    dumper.add_representer(str, _text)
+    return dumper
+
+
+def _text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else "'" if _NOT_PLAIN.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _clean(text: str) -> str:

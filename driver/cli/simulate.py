@@ -29,6 +29,10 @@ from resourceclasses import device_classes_text
 __all__ = ["command"]
 
 _MAX_NODES: Final = 10_000
+_CONVERT: Final = (
+    "some pods ask another system for devices; to simulate the claims that they become:"
+    " rootport convert FILE... | rootport simulate ... --claims -"
+)
 
 
 @click.command("simulate", epilog="""\b
@@ -105,6 +109,8 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], SimulationInpu
     not_used = ", ".join(f"{count} {kind}" for kind, count in rest.items() if count)
     if not_used:
         notes.append(f"not used, of the given files: {not_used}")
+    if any(workload.unclaimed is not None and workload.unclaimed.converts for _, workload in workloads):
+        notes.append(_CONVERT)
     if workloads:
         notes.append("of pods, their devices alone are simulated: not their CPU, memory, affinity or taints")
     elif paths and not given.claims:

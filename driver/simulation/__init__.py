@@ -5,7 +5,7 @@ from driver.simulation.cluster import cluster_state, objects_of, slice_json
 from driver.simulation.plugin import ClaimOutcome
 from driver.simulation.run import PodOutcome, Simulation, simulate
 from driver.simulation.why import Answer, answers
-from driver.simulation.workloads import InputClaim, SimulatedPod, SimulationInput, Workload, simulation_input
+from driver.simulation.workloads import InputClaim, SimulatedPod, SimulationInput, Unclaimed, Workload, simulation_input
 
 __all__ = [
     "INTERFACES_ASSUMED",
@@ -17,6 +17,7 @@ __all__ = [
     "SimulatedPod",
     "Simulation",
     "SimulationInput",
+    "Unclaimed",
     "Workload",
     "answers",
     "cluster_state",

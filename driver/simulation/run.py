@@ -28,7 +28,7 @@ from driver.api.resource_v1 import (
     ResourceSlice,
 )
 from driver.explain.known.cluster import EXTENDED_CLAIM
-from driver.explain.known.extended import Extended, amounts_text, extended_of
+from driver.explain.known.extended import Extended, extended_of
 from driver.explain.reasons import Reason
 from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
@@ -183,16 +183,18 @@ class _Scheduler:
             return PodOutcome(pod=pod, reason=Reason.CLAIM_ELSEWHERE, problem=problem)
         if pod.state.node:
             return self._named(pod, [f"claim {key} is not allocated" for key in wanted], extended, held)
-        if extended.by_plugin_alone and not keys and made is None:
-            return PodOutcome(pod=pod, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=_by_plugin(extended))
+        asks_otherwise = bool(extended.by_plugin_alone or pod.unclaimed)
+        if asks_otherwise and not keys and made is None:
+            problem = _not_evaluated(pod, extended)
+            return PodOutcome(pod=pod, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=problem)
         claims = [self._claims[key] for key in wanted] + ([made] if made is not None else [])
         outcome = self._allocated(pod, nodes, claims)
         if made is not None and outcome.node is not None:
             outcome = replace(outcome, pod=with_claim(pod, made))
         self._reserve(outcome)
-        if outcome.node is None or not extended.by_plugin_alone:
+        if outcome.node is None or not asks_otherwise:
             return outcome
-        problem = _by_plugin(extended, " as well")
+        problem = _not_evaluated(pod, extended, " as well")
         return replace(outcome, reason=Reason.EXTENDED_RESOURCE_NOT_EVALUATED, problem=problem)
 
     def _named(self, pod: SimulatedPod, missing: Sequence[str], extended: Extended, held: Sequence[str]) -> PodOutcome:
@@ -258,9 +260,16 @@ class _Scheduler:
             yield replace(plugins[node].prepare(claim.model_copy(update={"status": status})), pods=names)
 
 
-def _by_plugin(extended: Extended, as_well: str = "") -> str:
-    amounts = amounts_text(extended.by_plugin_alone)
-    return f"it asks for {amounts} of a device plugin{as_well}, which is not simulated: it is not known whether it fits"
+def _not_evaluated(pod: SimulatedPod, extended: Extended, as_well: str = "") -> str:
+    """Say what of a pod is not simulated, and how it could be."""
+    amounts: dict[str, object] = dict(extended.by_plugin_alone)
+    system, instead = "a device plugin", ""
+    if pod.unclaimed is not None:
+        amounts, system = {**pod.unclaimed.amounts, **amounts}, pod.unclaimed.system
+        does = "writes claims for that" if pod.unclaimed.converts else "says why no claim equals that"
+        instead = f"; rootport convert {does}"
+    asked = ", ".join(f"{name}: {amount}" for name, amount in amounts.items())
+    return f"it asks for {asked} of {system}{as_well}, which is not simulated: it is not known whether it fits{instead}"
 
 
 def node_named(name: str) -> Node:

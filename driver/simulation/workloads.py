@@ -17,7 +17,15 @@ from driver.api.resource_v1 import ResourceClaim
 from driver.explain.known.cluster import PodClaim, PodState
 from driver.plan.environment import POD_CLAIM_ANNOTATION
 
-__all__ = ["UID_NAMESPACE", "InputClaim", "SimulatedPod", "SimulationInput", "Workload", "simulation_input"]
+__all__ = [
+    "UID_NAMESPACE",
+    "InputClaim",
+    "SimulatedPod",
+    "SimulationInput",
+    "Unclaimed",
+    "Workload",
+    "simulation_input",
+]
 
 # Objects in files have no UID yet. A name-based one (RFC 9562, version 5) keeps CDI device names the same in every run.
 UID_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_DNS, "simulate.rootport.dev")
@@ -39,6 +47,21 @@ class InputClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unclaimed:
+    """What pods ask of another system, such as ``kubernetes.io/gpu`` of Koordinator, and not by a claim.
+
+    Attributes:
+        amounts: What was written, by the resource's name.
+        system: The system, with its article.
+        converts: Whether it can be written as claims.
+    """
+
+    amounts: Mapping[str, str]
+    system: str
+    converts: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """Pods that are alike: those of a Deployment, of a Job, or one alone.
 
@@ -47,12 +70,14 @@ class Workload:
         pods: Their names, as many as run at one time.
         containers: ``containers`` and ``initContainers`` of their spec, as far as explain and lint read them.
         place: Its index among the objects of the files.
+        unclaimed: What they ask of another system; None where nothing.
     """
 
     pod: PodState
     pods: tuple[str, ...] = ()
     containers: Mapping[str, Any] = field(default_factory=dict)
     place: int = 0
+    unclaimed: Unclaimed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +89,13 @@ class SimulatedPod:
             it is made of is missing.
         containers: Its containers, as far as explain and lint read them.
         is_assumed: Whether it is in no file: it stands for a pod that will use the claim.
+        unclaimed: As of its :class:`Workload`.
     """
 
     state: PodState
     containers: Mapping[str, Any] = field(default_factory=dict)
     is_assumed: bool = False
+    unclaimed: Unclaimed | None = None
 
     @property
     def key(self) -> str:
@@ -161,7 +188,7 @@ class _Controllers:
             name = self._unique(alike.namespace, wanted, self._pod_names)
             entries = tuple([self._entry(alike.namespace, name, entry) for entry in alike.claims])
             state = _pod(alike.namespace, name, entries, uid=alike.uid, node=alike.node, containers=alike.containers)
-            yield SimulatedPod(state=state, containers=workload.containers)
+            yield SimulatedPod(state=state, containers=workload.containers, unclaimed=workload.unclaimed)
 
     def _entry(self, namespace: str, pod: str, entry: PodClaim) -> PodClaim:
         """Return the entry with the name of its claim, which is made if it is to be."""

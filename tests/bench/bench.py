@@ -21,12 +21,14 @@ from driver.adapters.machines.topology import read_topology
 from driver.adapters.sysfs.discovery import discover
 from driver.layout.slices import resource_slices
 from tests.bench.figure import Figure
+from tests.support.foreign_workloads import foreign_workloads, manifest_of
 from tests.support.paths import REPO
 from tests.support.sysfs_tree import dgx
 
 ROOTPORT = str(Path(sys.executable).with_name("rootport"))
 NODES = 1000
 CLAIMS = 1000
+WORKLOADS = 1000
 
 
 def main() -> int:
@@ -34,7 +36,7 @@ def main() -> int:
     print(f"{'what':<76} {'measured':>9}     {'limit':>7} {'ratio':>7}")
     figures = []
     with tempfile.TemporaryDirectory() as folder:
-        for measure in (start_up, topology_to_slices, sysfs_to_slices, whole_gpus, mixed_claims):
+        for measure in (start_up, topology_to_slices, sysfs_to_slices, assessment, whole_gpus, mixed_claims):
             for figure in measure(Path(folder)):
                 print(figure.row(), flush=True)
                 figures.append(figure)
@@ -58,6 +60,16 @@ def sysfs_to_slices(folder: Path) -> list[Figure]:
     dgx(root, switches=8, vfs=8)
     milliseconds = median_ms(lambda node: resource_slices(discover(HostRoot(root), node=node)))
     return [Figure("sysfs -> slices, 8 GPUs + 8 NICs + 64 VFs, median of 21", milliseconds, 50, "ms")]
+
+
+def assessment(folder: Path) -> list[Figure]:
+    workloads = folder / "workloads"
+    workloads.mkdir()
+    for number, item in enumerate(foreign_workloads(WORKLOADS)):
+        (workloads / f"workload-{number}.yaml").write_text(manifest_of(item))
+    seconds, peak = run([ROOTPORT, "convert", "--check", str(workloads)], code=1)  # some of them do not convert
+    what = f"convert --check, a folder of {WORKLOADS} workloads in mixed dialects"
+    return [Figure(what, seconds, 5, "s"), Figure(f"{what}: peak RSS", peak / 1024**2, 400, "MB")]
 
 
 def whole_gpus(folder: Path) -> list[Figure]:
@@ -116,14 +128,14 @@ def median_ms(call: Callable[[str], object]) -> float:
     return statistics.median(times) * 1000
 
 
-def run(command: list[str]) -> tuple[float, int]:
-    """Run a command; its wall time in seconds and its peak RSS in bytes."""
+def run(command: list[str], code: int = 0) -> tuple[float, int]:
+    """Run a command that ends with that code; its wall time in seconds and its peak RSS in bytes."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode != code:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     return seconds, usage.ru_maxrss * 1024
 

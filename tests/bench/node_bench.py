@@ -76,6 +76,13 @@ def node_figures(cluster: RealCluster, host: FakeHost, peer: Path) -> Iterator[F
             1.05,
             "",
         )
+        with_peer = seconds[PEER] / ROUNDS
+        yield Figure(
+            f"the same ÷ pods with claims of the Go peer ({claims:.2f} ÷ {with_peer:.2f} s)",
+            claims / with_peer,
+            1.05,
+            "",
+        )
         scrape(cluster)
         assert rootport.plugin is not None
         assert rootport.controller is not None

@@ -15,6 +15,7 @@ from driver.cli.main import main
 from tests.fuzz.fuzzing import Target
 from tests.fuzz.mutation import json_mutated, mutated
 from tests.fuzz.samples import DUMP, MANIFESTS, TOPOLOGIES, XML_TOKENS, YAML_TOKENS, objects
+from tests.support.foreign_workloads import ASKS, manifest_of, workload
 from tests.support.topologies import machine_file
 
 pytestmark = pytest.mark.fuzz
@@ -74,6 +75,23 @@ def test_explain_ends_with_a_message(runs: Callable[..., _Check]) -> None:
     check = runs("dump.yaml", (*explain, "-o", "json"), explain, ("lint", MANIFESTS[0], "--from", "FILE"))
     make = _spoilt_stream([item for path in DUMP for item in objects(path)])
     Target(name="cli-dumps", make=make, check=check, examples=60, seconds=8).run()
+
+
+@pytest.mark.slow
+def test_convert_ends_with_a_message(runs: Callable[..., _Check]) -> None:
+    asks = list(ASKS)
+
+    def make(random: Random) -> bytes:
+        kinds = ("Pod", "Deployment", "CronJob")
+        items = [workload(number, random.choice(kinds), random.choice(asks)) for number in range(4)]
+        if random.randrange(2) == 0:
+            return mutated(random, manifest_of(*items).encode(), YAML_TOKENS, most=3)
+        return _spoilt_stream(items)(random)
+
+    check = runs(
+        "all.yaml", ("convert", "FILE"), ("convert", "--check", "FILE"), ("convert", "--check", "FILE", "-o", "json")
+    )
+    Target(name="cli-convert", make=make, check=check, examples=60, seconds=8).run()
 
 
 def test_topo_slices_and_pairs_end_with_a_message(runs: Callable[..., _Check]) -> None:

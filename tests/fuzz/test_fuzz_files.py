@@ -12,13 +12,16 @@ import pytest
 import yaml
 
 from driver.adapters.files.allocation_problems import answer_file
+from driver.adapters.files.document import Problem
 from driver.adapters.files.policies_file import read_policies
 from driver.adapters.files.resource_map_file import read_resource_map
+from driver.adapters.files.yaml_documents import read_documents
 from driver.adapters.kubernetes.kubeconfig import cluster_context
 from driver.adapters.machines.topology import read_topology
 from driver.adapters.manifests.claims import read_all_manifests, read_manifests
 from driver.adapters.manifests.dumps import read_dumps, read_observed_dump
 from driver.adapters.manifests.kustomizations import patch_files
+from driver.adapters.manifests.streams import stream_parts
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
 from driver.errors import RootportError
@@ -120,6 +123,20 @@ def test_a_file_of_manifests_is_read_as_far_as_it_can_be(tmp_path: Path) -> None
             assert len(str(problem)) < 2000
 
     Target(name="manifests-as-far", make=spoilt_yaml(MANIFESTS), check=check, mebibytes=250).run()
+
+
+def test_the_parts_of_a_stream_say_what_the_stream_says() -> None:
+    def check(data: bytes) -> None:
+        text = data.decode("utf-8-sig", errors="ignore")
+        problems: list[Problem] = []
+        documents = list(read_documents(text, "all.yaml", problems.append))
+        if problems:
+            return
+        parts = stream_parts(text, documents)
+        again = [item.data for part in parts for item in read_documents(part.text, "part")]
+        assert repr(again) == repr([item.data for item in documents])
+
+    Target(name="stream-parts", make=spoilt_yaml(MANIFESTS), check=check, mebibytes=250).run()
 
 
 def test_a_kustomization_names_patches_or_none(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ programs wrote are read by :mod:`driver.adapters.files.yaml_values`, which is fa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ _LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_LoaderBase):  # type: ignore[misc] # chosen at run time: libyaml's parser where it is built in
-    """PyYAML's safe loader without timestamps: in a Kubernetes manifest ``2026-01-01`` is a string, and so is ``=``.
+    """PyYAML's safe loader, for which ``2026-01-01``, ``1:30`` and ``=`` are strings, as in a Kubernetes manifest.
 
     PyYAML's constructors let Python's own errors through where a scalar is not what its tag says (``!!bool foo``,
     ``0b_``, a number of 5,000 digits); here they are errors with a line.
@@ -80,8 +81,17 @@ def _wrong_scalar(node: yaml.Node) -> _DocumentError:
     return _DocumentError(node, problem)
 
 
+def _without_base_60(tag: str, pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern without numbers such as ``1:30``, which kubectl reads as strings."""
+    return re.compile(f"(?!.*:)(?:{pattern.pattern})", re.VERBOSE) if tag in _NUMBER_TAGS else pattern
+
+
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_TAG + "timestamp", _TAG + "value")]
+    first: [
+        (tag, _without_base_60(tag, pattern))
+        for tag, pattern in resolvers
+        if tag not in (_TAG + "timestamp", _TAG + "value")
+    ]
     for first, resolvers in _LoaderBase.yaml_implicit_resolvers.items()
 }
 

@@ -142,6 +142,7 @@ def read_all_manifests(paths: Sequence[Path]) -> Manifests:
             message = f"not read: the files before it have {_MAX_BYTES // 1024**2} MiB"
             manifests.problems.append(Problem(kind=ProblemKind.UNREADABLE, source=file.source, message=message))
             break
+        manifests.texts[file.source] = text
         before = len(manifests.documents) + len(manifests.problems)
         _add_file(manifests, file, text)
         if file.is_standard_input and len(manifests.documents) + len(manifests.problems) == before:
@@ -155,14 +156,14 @@ def read_all_manifests(paths: Sequence[Path]) -> Manifests:
 
 
 def _add_file(manifests: Manifests, file: ManifestFile, text: str) -> None:
-    before, objects = len(manifests.problems), _count(manifests)
+    before, objects, documents = len(manifests.problems), _count(manifests), len(manifests.documents)
     _add_text(manifests, text, file.source)
     found = manifests.problems[before:]
     has_objects = _count(manifests) > objects or (
         any(problem.kind is not ProblemKind.NOT_AN_OBJECT for problem in found) and _OF_AN_OBJECT.search(text)
     )
     if found and not file.is_named and not has_objects:
-        del manifests.problems[before:]
+        del manifests.problems[before:], manifests.documents[documents:], manifests.texts[file.source]
         manifests.not_manifests += 1
     elif len(found) > _MOST_PROBLEMS:
         rest = replace(found[_MOST_PROBLEMS - 1], message=f"and {len(found) - _MOST_PROBLEMS + 1} more", hint="")

@@ -19,7 +19,7 @@ from driver.explain.known.reading import DEFAULT_NAMESPACE, object_key
 from driver.explain.known.state import ClusterState
 from driver.status.observation import Observation, ObservationBuilder
 
-__all__ = ["DUMP_COMMAND", "read_dumps", "read_observed_dump"]
+__all__ = ["DUMP_COMMAND", "each_dumped_object", "read_dumps", "read_observed_dump"]
 
 DUMP_COMMAND: Final = (
     "kubectl get resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates,pods,nodes -A -o json >DIR/all.json"
@@ -173,6 +173,20 @@ def read_observed_dump(path: Path, *, node: str | None = None, seen: Callable[[]
     if broken:
         notes.append(f"{path_name(path)}: left out: NodeInventory that no API server would store ({broken})")
     return builder.result(is_selected=False, notes=tuple(notes))
+
+
+def each_dumped_object(path: Path, notes: list[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of one file, or of a folder's .yaml, .yml and .json files, nested ones too, of any kind.
+
+    Args:
+        path: The folder, or a file.
+        notes: Gets a note for what was left out.
+
+    Raises:
+        InputError: A file cannot be read, or is no YAML or JSON.
+    """
+    for file in _files(path):
+        yield from _objects(file, notes)
 
 
 def _files(path: Path) -> Iterator[Path]:

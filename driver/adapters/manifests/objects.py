@@ -94,6 +94,7 @@ class Manifests:
         not_manifests: The number of files in folders that contain no Kubernetes object.
         patches: The number of files that were not read, as they are patches of a kustomization.
         paths: The files by their names in messages; not standard input.
+        texts: What the files contain, by their names in messages.
         own_folders: Folders that were left out because rootport wrote them.
         documents: All objects, those of other kinds among them, in the order of the files.
     """
@@ -106,6 +107,7 @@ class Manifests:
     not_manifests: int = 0
     patches: int = 0
     paths: dict[str, Path] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     own_folders: list[Path] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
 

@@ -7,21 +7,24 @@ container asks for is defined in :mod:`driver.api.pod_templates`, which the lint
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from driver.adapters.files.yaml_documents import Document
+from driver.adapters.files.yaml_documents import Document, printable
 from driver.api.pod_templates import CONTAINER_LISTS, PodSpec, containers, no_such_claim, resources_of
 from driver.api.resource_v1 import DeviceClass
 from driver.api.validation.errors import FieldError
 from driver.api.validation.names import label, subdomain
+from driver.convert import Outcome, Settings, convert
 from driver.errors import InputError
 from driver.explain.known.cluster import EXTENDED_CLAIM, PodState
 from driver.explain.known.pod_reading import MAX_POD_CLAIMS, read_pod
 from driver.explain.known.reading import DEFAULT_NAMESPACE, UnreadableError, read_safely
 from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
-from driver.simulation import Workload
+from driver.simulation import Unclaimed, Workload
+from driver.wording import listed
 
 __all__ = ["MAX_POD_CLAIMS_IN_ALL", "read_workloads"]
 
@@ -31,6 +34,8 @@ MAX_POD_CLAIMS_IN_ALL: Final = 10_000
 _LONG: Final = 5_000
 """So many characters of a pod's containers count as one claim, for ``--out`` writes those of each pod."""
 
+_RESOURCE: Final = re.compile(r".*\.resources\.(?:limits|requests)\[([^\]]*)\]")
+"""The field of a resource, as the converter's findings have it."""
 _READ: Final = ("resourceClaims", "nodeName", *CONTAINER_LISTS)
 _Path = tuple[str | int, ...]
 
@@ -76,7 +81,7 @@ def read_workloads(
     found: list[tuple[Document, Workload]] = []
     errors: list[str] = []
     first: dict[tuple[str, str, str], Document] = {}
-    resources = {item.spec.extended_resource_name for item in classes.values()} - {None}
+    resources = frozenset(filter(None, (item.spec.extended_resource_name for item in classes.values())))
     left = MAX_POD_CLAIMS_IN_ALL
     for place, document in enumerate(documents):
         templates = _TEMPLATES.get((document.data.get("apiVersion"), document.kind))
@@ -103,18 +108,19 @@ def _workloads(
     document: Document,
     templates: Callable[[Mapping[str, Any]], Iterator[_PodTemplate]],
     place: int,
-    resources: Collection[str | None],
+    resources: frozenset[str],
     most: int,
 ) -> Iterator[Workload]:
-    data = document.data
+    data, settings = document.data, Settings(left_alone=resources)
     for template in templates(data):
         spec = _mapping(data, (*template.path, "spec"))
         path: _Path = (*template.path, "spec")
-        if not spec.get("resourceClaims") and not _asks_for(spec, resources):
+        unclaimed = _unclaimed(data, template, spec, settings)
+        if not spec.get("resourceClaims") and not unclaimed and not _asks_for(spec, resources):
             _check_containers(spec, path)
             continue
         name = f"{_name(data)}{template.suffix}"
-        workload = _workload(data, template, spec, name, place)
+        workload = replace(_workload(data, template, spec, name, place), unclaimed=unclaimed)
         jobs = 1 if template.jobs is None else template.jobs()
         pods = 1 if template.count is None else template.count() if jobs else 0
         most -= jobs * pods * _weight(workload)
@@ -153,7 +159,24 @@ def _workload(
     return Workload(pod=pod, containers=_containers(spec, pod), place=place)
 
 
-def _asks_for(spec: Mapping[str, Any], resources: Collection[str | None]) -> bool:
+def _unclaimed(
+    data: Mapping[str, Any], template: _PodTemplate, spec: Mapping[str, Any], settings: Settings
+) -> Unclaimed | None:
+    """Return what the pod asks of another system; None if nothing, or if it has a node and with it what it asked."""
+    if spec.get("nodeName"):
+        return None
+    metadata = _mapping(data, (*template.path, "metadata"))
+    found = convert({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, settings)
+    asked = [(finding, _RESOURCE.fullmatch(finding.field)) for finding in found.findings]
+    amounts = {resource[1]: printable(finding.value) for finding, resource in asked if resource}
+    if not amounts:
+        return None
+    dialects = dict.fromkeys(finding.dialect for finding, resource in asked if resource)
+    systems = dict.fromkeys("a device plugin" if "device plugin" in name or not name else name for name in dialects)
+    return Unclaimed(amounts=amounts, system=listed(list(systems)), converts=found.outcome is not Outcome.REFUSED)
+
+
+def _asks_for(spec: Mapping[str, Any], resources: Collection[str]) -> bool:
     """Whether containers, valid or not, ask for devices as extended resources.
 
     A pod that names its node already has the resources of device plugins: there, only those with a class count.

@@ -37,6 +37,8 @@ __all__ = ["networks"]
 _NAME: Final = "RDMA and SR-IOV device plugins"
 _NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _MAX_NETWORKS: Final = 32
+_SHORT: Final = ("namespace", "name", "interface")
+"""What the short form of a network can say."""
 _MAX_ANNOTATION: Final = 16 * 1024
 _SHARED: Final = "rdma/*"
 _UNMAPPED: Final = (
@@ -49,7 +51,7 @@ _UNMAPPED: Final = (
 """Names that these plugins' documentation uses for NICs and VFs; other names of their domains are other devices."""
 
 _ELEMENT: Final = re.compile(
-    r"(?:(?P<namespace>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/)?(?P<name>[a-z0-9][-a-z0-9.]{0,252})(?:@(?P<interface>\S{1,15}))?",
+    r"(?:(?P<namespace>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)/)?(?P<name>[a-z0-9][-a-z0-9.]{0,252})(?:@(?P<interface>[!-~]{1,15}))?",
     re.ASCII,
 )
 _WHOLE_NIC: Final = (
@@ -217,8 +219,11 @@ def _json_elements(written: str) -> Iterator[tuple[str, str, str, list[str]]]:
     for item in listed if isinstance(listed, list) else ():
         if not isinstance(item, Mapping):
             raise ValueError("expected a JSON list of objects")  # noqa: TRY004 - about a text
-        texts = [item.get(key, "") for key in ("namespace", "name", "interface")]
-        if not all(isinstance(text, str) for text in texts) or _ELEMENT.fullmatch(texts[1]) is None:
-            raise ValueError("expected objects with a name, and a namespace and interface if at all")
-        extra = sorted(str(key) for key in item if key not in ("namespace", "name", "interface"))
-        yield texts[0], texts[1], texts[2], extra
+        texts = [item.get(key, "") for key in _SHORT]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("expected a network's name, namespace and interface to be texts")
+        namespace, name, interface = texts
+        short = f"{namespace}/{name}" if namespace else name
+        if _ELEMENT.fullmatch(f"{short}@{interface}" if interface else short) is None:
+            raise ValueError("expected objects with a network's name, and its namespace and interface if at all")
+        yield namespace, name, interface, sorted(str(key) for key in item if key not in _SHORT)

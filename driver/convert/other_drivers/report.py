@@ -10,6 +10,8 @@ from driver.convert.findings import Finding, Outcome
 __all__ = ["Report"]
 
 _SHOWN: Final = 80
+_LONGEST: Final = 500
+"""Characters of a text: an expression may have ten thousand."""
 
 
 @dataclass(slots=True)
@@ -29,8 +31,15 @@ class Report:
 
     def add(self, path: str, value: str, outcome: Outcome, text: str) -> None:
         """Add a finding about a field."""
-        shown = " ".join(value.split())[:_SHOWN]
-        self.findings.append(Finding(dialect="other DRA drivers", field=path, value=shown, outcome=outcome, text=text))
+        self.findings.append(
+            Finding(
+                dialect="other DRA drivers",
+                field=path,
+                value=_one_line(value, _SHOWN),
+                outcome=outcome,
+                text=_one_line(text, _LONGEST),
+            )
+        )
 
     def begin(self) -> Report:
         """Return an empty one, for an attempt that may be dropped."""
@@ -39,3 +48,10 @@ class Report:
     def take(self, other: Report) -> None:
         """Add what an attempt found."""
         self.findings.extend(other.findings)
+
+
+def _one_line(text: str, most: int) -> str:
+    """Return a text that anybody may have written, cut, and without what a terminal would act on."""
+    line = " ".join(text[: 2 * most].split())
+    shown = "".join(character if character.isprintable() else "?" for character in line)
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
 from tests.support.command_line import rootport
+from tests.support.scripted_api import answer, scripted
 
-__all__ = ["rootport"]
+__all__ = ["answer", "rootport", "scripted"]

@@ -227,7 +227,7 @@ def test_bad_problems_are_told_by_line(rootport: Run, tmp_path: Path, content: s
 
 
 @pytest.mark.parametrize(
-    "command", ["", "explain", "lint", "simulate", "pairs", "topo", "slices", "allocate", "completion"]
+    "command", ["", "explain", "lint", "convert", "simulate", "pairs", "topo", "slices", "allocate", "completion"]
 )
 def test_help_teaches(rootport: Run, command: str) -> None:
     ran = rootport(*command.split(), "--help")

@@ -165,8 +165,10 @@ def test_the_nic_of_a_pod_need_not_be_used_by_a_container() -> None:
         (
             {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
             [
-                "deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 30, memory: 3000Mi}, "
-                f'selector {OWN}.vendor == "nvidia"'
+                (
+                    "deviceClassName: gpu.rootport.dev, count: 1, capacity.requests: {core: 30, memory: 3000Mi}, "
+                    f'selector {OWN}.vendor == "nvidia"'
+                )
             ],
         ),
         (

@@ -69,6 +69,13 @@ def test_a_list_is_read_item_by_item() -> None:
     assert [manifest.claim.metadata.name for manifest in manifests.claims] == ["c0", "c1"]
 
 
+def test_what_is_a_string_for_kubectl_is_a_string() -> None:
+    text = "kind: Pod\napiVersion: v1\na: [2026-01-01, 1:30, 1:30.5, =]\nb: [1, 0x1F, 1.5, 0777]\n"
+    [document] = read_manifest_text(text, "pod.yaml").documents
+    assert document.data["a"] == ["2026-01-01", "1:30", "1:30.5", "="]
+    assert document.data["b"] == [1, 31, 1.5, 511]
+
+
 def test_json_is_read_as_well() -> None:
     text = '{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {}}'
     [device_class] = read_manifest_text(text, "class.json").classes
@@ -135,7 +142,7 @@ def test_an_anchor_may_be_used() -> None:
         pytest.param("x: 1\nz: !!int ''\n", 2, "'' cannot be read as int", id="empty int"),
         pytest.param("x: 1\nz: !!float foo\n", 2, "'foo' cannot be read as float", id="float that is none"),
         pytest.param("x: 1\nz: 0b_\n", 2, "'0b_' cannot be read as int", id="digits that are none"),
-        pytest.param("x: 1\nz: 1" + ":1" * 999 + ".0\n", 2, "cannot be read as float", id="endless clock"),
+        pytest.param("x: 1\nz: !!float 1" + ":1" * 999 + ".0\n", 2, "cannot be read as float", id="endless clock"),
         pytest.param("x: 1\nz: " + "9" * 5000 + "\n", 2, "9...' cannot be read as int", id="5,000 digits"),
         pytest.param("x: 1\nz: 0x" + "f" * 5000 + "\n", 2, "f...' cannot be read as int", id="5,000 hex digits"),
         pytest.param("x: 1\nz: !!timestamp foo\n", 2, "timestamp' has no JSON type", id="timestamp"),
@@ -173,7 +180,7 @@ def test_bad_input_is_one_message_with_its_line(text: str, line: int, says: str)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("x: 1" + ":59" * 200_000 + "\n", "cannot be read as int", id="a number of base 60"),
+        pytest.param("x: !!int 1" + ":59" * 200_000 + "\n", "cannot be read as int", id="a number of base 60"),
         pytest.param(
             CLAIM + "".join(f"        unknown{number}: 1\n" for number in range(20_000)),
             "and 19980 more errors",

@@ -81,6 +81,8 @@ def test_a_mapped_network_becomes_the_interface_of_the_claim(written: str, inter
         pytest.param({VF: 1}, "[{", NETWORKS, id="no JSON"),
         pytest.param({VF: 1}, "[1]", NETWORKS, id="no object"),
         pytest.param({VF: 1}, '[{"name": 1}]', NETWORKS, id="no name"),
+        pytest.param({VF: 1}, '[{"name": "a", "namespace": "\\u001b[2J"}]', NETWORKS, id="a namespace that is none"),
+        pytest.param({VF: 1}, '[{"name": "storage", "interface": "a b"}]', NETWORKS, id="an interface that is none"),
         pytest.param({VF: 1}, '[{"name": "storage", "ips": ["10.0.0.1"]}]', NETWORKS, id="addresses"),
         pytest.param({VF: 1}, ",".join(["storage"] * 40), NETWORKS, id="too many"),
         pytest.param({VF: 1}, "storage," * 5000, NETWORKS, id="too long"),

@@ -190,7 +190,7 @@ def test_a_partitions_time_slicing_is_left_out_with_a_note() -> None:
         ),
         pytest.param(
             claim([request("gpu", "gpu.nvidia.com", capacity={"requests": {"shares": "1"}})]),
-            "requests[0].exactly.capacity.requests[shares]",
+            "requests[0].exactly.capacity.requests.shares",
             id="an amount",
         ),
         pytest.param(
@@ -408,3 +408,12 @@ def test_data_of_any_form_is_no_error(path: str, value: object) -> None:
         place = place[step]
     place[last] = value
     assert convert(written).outcome in Outcome
+
+
+def test_what_is_shown_of_a_claim_is_short_and_harmless_to_a_terminal() -> None:
+    hostile = f'device.attributes["\x1b[2J{"x" * 5000}"].a == "gpu.nvidia.com"'
+    conversion = convert(claim([request("gpu", "gpu.nvidia.com", hostile)]))
+    [finding] = conversion.findings
+    assert finding.outcome is Outcome.REFUSED
+    assert (finding.text + finding.value + finding.field).isprintable()
+    assert len(finding.text) <= 500
