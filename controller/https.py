@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from controller.admission.certificate_keeper import FailurePolicy
 from controller.api.routes import api_routes
@@ -17,6 +18,9 @@ from controller.serving.static_files import dashboard_routes
 from driver.adapters.http.exchange import Route
 from driver.adapters.http.probe_server import Page
 from driver.adapters.kubernetes.api import KubernetesApi
+
+if TYPE_CHECKING:
+    from controller.admission.webhook import SecretWebhook
 
 __all__ = ["SERVICE", "HttpsOptions", "https_server"]
 
@@ -49,6 +53,7 @@ def https_server(
     explanations: Explanations | None,
     problem: Callable[[], str],
     pages: Mapping[str, Page],
+    conversion: SecretWebhook | None = None,
 ) -> HttpsServer:
     """Return the server, not started.
 
@@ -59,6 +64,7 @@ def https_server(
         explanations: Explains claims and pods; None to explain nothing.
         problem: Returns why this controller cannot show the cluster now; empty if it can.
         pages: Pages by the path that callers must have the right to get, such as ``/metrics``.
+        conversion: The webhook that converts pods, beside the other webhook; None for none.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -86,4 +92,5 @@ def https_server(
         ),
         advise=Advisor(api),
         routes=routes,
+        further=conversion,
     )

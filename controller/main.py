@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from controller.conversion.counts import ConversionCounter
 from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
 from controller.metrics import ControllerCounts, ControllerMetrics
@@ -31,9 +32,14 @@ from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
 from driver.modes.rule import Layout
+from driver.status.device_share import DOMAINS
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
+    from controller.admission.webhook import SecretWebhook
+    from controller.compatibility.service import LabelsOption
+    from controller.conversion.collector import TemplateCollector
+    from controller.conversion.reviews import OnRefusal
 
 __all__ = ["command", "main"]
 
@@ -144,6 +150,24 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Whether these Events and annotations name claims and pods of other namespaces, or only count them.",
 )
+@click.option(
+    "--pod-annotations",
+    type=click.Choice(("off", *DOMAINS)),
+    default="off",
+    show_default=True,
+    help="Write Koordinator's annotation scheduling.koordinator.sh/device-allocated on pods that have devices, for "
+    "tools that read it: with the resources' names of today (koordinator.sh), or of Koordinator's first releases. It "
+    "needs what resourceclasses/components/pod-annotations installs.",
+)
+@click.option(
+    "--node-labels",
+    type=click.Choice(("off", "on", "remove")),
+    default="off",
+    show_default=True,
+    help="Label Nodes with their GPUs' model, number, memory and driver, by the names of Koordinator and of NVIDIA's "
+    "GPU Feature Discovery; labels of others are left as they are. remove takes all of them off again. It needs what "
+    "resourceclasses/components/node-labels installs.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -192,6 +216,30 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     help="A further DNS name or IP address for the certificate, where the API server or others do not reach it by the "
     "Services; may be given several times.",
 )
+@click.option(
+    "--convert/--no-convert",
+    default=False,
+    show_default=True,
+    help="Serve the webhook that converts pods of the namespaces labelled rootport.dev/convert=enabled as they are "
+    "created: what they ask of device plugins becomes claims. It needs --webhook, and what "
+    "resourceclasses/components/convert-webhook installs.",
+)
+@click.option(
+    "--convert-refused",
+    type=click.Choice(("deny", "admit")),
+    default="deny",
+    show_default=True,
+    help="What becomes of a pod there that cannot be converted: it is denied, with each field and what to write, or "
+    "admitted as it is, with warnings.",
+)
+@click.option(
+    "--convert-failure-policy",
+    type=click.Choice(("Ignore", "Fail")),
+    default="Fail",
+    show_default=True,
+    help="What becomes of pods there that ask for devices while no controller answers: Fail refuses them, Ignore "
+    "admits them unconverted. Kept in the MutatingWebhookConfiguration.",
+)
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
     namespace: str,
@@ -205,6 +253,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     mig_gpus_ahead: int,
     explain: bool,  # noqa: FBT001 - a flag
     explain_names: str,
+    pod_annotations: str,
+    node_labels: LabelsOption,
     log_level: str,
     health_port: int,
     metrics_readers: Readers,
@@ -212,6 +262,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     webhook: bool,  # noqa: FBT001 - as above
     webhook_failure_policy: FailurePolicy,
     webhook_hosts: tuple[str, ...],
+    convert: bool,  # noqa: FBT001 - as above
+    convert_refused: OnRefusal,
+    convert_failure_policy: FailurePolicy,
 ) -> int:
     """Publish the cluster's GPUs, RDMA NICs and FPGAs.
 
@@ -224,6 +277,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     collect_rarely()
     if webhook and not https_port:
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
+    if convert and not webhook:
+        raise InputError("--convert needs --webhook", hint="both are sent to one server, with one certificate")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
     in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
@@ -242,6 +297,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             "nic_policies": str(nic_policies or ""),
             "gpu_layout": gpu_layout,
             "mig_gpus_ahead": mig_gpus_ahead,
+            "pod_annotations": pod_annotations,
+            "node_labels": node_labels,
         },
     )
     options = PublisherOptions(
@@ -252,7 +309,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         gpu_layout=None if gpu_layout == "auto" else Layout(gpu_layout),
         mig_gpus_ahead=mig_gpus_ahead,
     )
-    counts = ControllerCounts()
+    counts = ControllerCounts(conversions=ConversionCounter() if convert else None)
     elector = LeaderElector(
         KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
         namespace=namespace,
@@ -261,7 +318,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     )
     api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
-    explanations = demand = None
+    explanations = demand = compatibility = None
     if explain:
         # Imported here, because only these need the allocator and CEL.
         from controller.demand.follower import DemandFollower  # noqa: PLC0415
@@ -275,6 +332,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             timed=partial(counts.passes.timed, "explain"),
         )
         demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
+    if pod_annotations != "off" or node_labels != "off":
+        from controller.compatibility.service import Compatibility  # noqa: PLC0415 - most do without it
+
+        annotations = "" if pod_annotations == "off" else pod_annotations
+        compatibility = Compatibility(api, annotations=annotations, labels=node_labels)
     publisher = Publisher(
         api,
         options,
@@ -282,7 +344,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         nic_policies=nic_in_force,
         explanations=explanations,
         demand=demand,
+        compatibility=compatibility,
         overview=overview,
+        collector=_collector(api, counts),
         timed=counts.passes.timed,
     )
     metrics = ControllerMetrics(
@@ -310,9 +374,34 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
+            conversion=_conversion(kubeconfig, convert_refused, convert_failure_policy, counts),
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
+
+
+def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollector | None:
+    """Return what collects the templates of converted pods; None if none are converted."""
+    if counts.conversions is None:
+        return None
+    # As below.
+    from controller.conversion.collector import TemplateCollector  # noqa: PLC0415
+
+    return TemplateCollector(api, counts.conversions)
+
+
+def _conversion(
+    kubeconfig: Path | None, on_refusal: OnRefusal, failure_policy: FailurePolicy, counts: ControllerCounts
+) -> SecretWebhook | None:
+    """Return the webhook that converts pods; None if that is off."""
+    if counts.conversions is None:
+        return None
+    # Imported here, because only this needs the converter.
+    from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
+
+    api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S, on_write=counts.writes)
+    options = ConversionOptions(on_refusal=on_refusal, failure_policy=failure_policy)
+    return conversion_webhook(api, options, counts.conversions)
 
 
 def main() -> None:

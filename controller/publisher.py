@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from controller.alignment.reconciler import AlignmentReconciler
-from controller.cluster.event_forwarder import ClusterEventHandler
+from controller.background_work import BackgroundWork, CollectorWork, CompatibilityWork, DemandWork
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
@@ -29,17 +29,17 @@ from controller.slices.published_condition import PublishedCondition
 from controller.slices.reconciler import SliceReconciler
 from controller.slices.supply import PublishableGpus
 from controller.slices.writer import SliceWriter
+from controller.work_loop import work
 from controller.work_queue import WorkQueue
 from driver.adapters.files.policies_in_force import PoliciesInForce
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import ApiServerError
 from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S
 from driver.objects.names import node_label
 
-__all__ = ["BackgroundWork", "DemandWork", "Publisher", "PublisherOptions"]
+__all__ = ["Publisher", "PublisherOptions"]
 
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
@@ -55,7 +55,18 @@ _MAX_EVENT_DELAY_S: Final = 300.0
 _SLICE_WORKERS: Final = 4
 # So long the Device objects are read later, while slices are due: after a start all are.
 _DEVICES_LATEST_S: Final = 60.0
-_WORKERS: Final = frozenset({"slices", "slices-slow", "devices", "alignment", "explanations"})
+_WORKERS: Final = frozenset(
+    {
+        "slices",
+        "slices-slow",
+        "devices",
+        "alignment",
+        "explanations",
+        "pod-annotations",
+        "node-labels",
+        "template-collector",
+    }
+)
 # Longer than the controller's own Lease goes without a renewal while it leads.
 _MAX_GAP_S: Final = 15.0
 
@@ -88,39 +99,6 @@ class PublisherOptions:
     list_claims_every_s: float = EVERY_S
 
 
-class BackgroundWork(Protocol):
-    """What else the leader does, after the slices: :class:`controller.explanations.service.Explanations`.
-
-    A protocol, so that a controller without explanations does not load the allocator and CEL.
-    """
-
-    @property
-    def handler(self) -> ClusterEventHandler:
-        """The handler of the informers' events."""
-
-    def start(
-        self, stop: threading.Event, *, is_synced: Callable[[], bool], yield_to_slices: Callable[[], None]
-    ) -> list[threading.Thread]:
-        """Start threads; the last of them is the one that writes."""
-
-
-class DemandWork(Protocol):
-    """What looks for GPUs whose mode pending claims need changed: :class:`controller.demand.follower.DemandFollower`.
-
-    A protocol, as above.
-    """
-
-    def start(
-        self,
-        stop: threading.Event,
-        *,
-        supply: PublishableGpus,
-        wishes: Wishes,
-        yield_to_slices: Callable[[], None],
-    ) -> threading.Thread:
-        """Start the thread."""
-
-
 class Publisher:
     """Publishes the nodes' inventories. It must be the only writer: start it on the elected leader alone.
 
@@ -131,11 +109,13 @@ class Publisher:
         nic_policies: The NIC policies; None for the defaults.
         explanations: Explains pending claims; None to do without.
         demand: Makes the modes of GPUs follow pending claims; None to do without.
+        compatibility: Writes what other systems' tools read; None to do without.
         overview: Gets the nodes' states; None to do without.
+        collector: Deletes templates that nothing names; None to do without.
         timed: Called with ``slices`` or ``devices`` for each time that a key is reconciled; returns what times it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         options: PublisherOptions,
@@ -144,12 +124,16 @@ class Publisher:
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
         explanations: BackgroundWork | None = None,
         demand: DemandWork | None = None,
+        compatibility: CompatibilityWork | None = None,
         overview: NodeEventHandler | None = None,
+        collector: CollectorWork | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options
         self._explanations = explanations
         self._demand = demand
+        self._collector = collector
+        self._compatibility = compatibility
         self._timed = timed
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -165,9 +149,9 @@ class Publisher:
             namespace=options.namespace,
             leader_lease=options.leader_lease,
             liveness=self._liveness,
-            enqueue_node=lambda node: self._nodes.add(node, after_s=_SETTLE_S),
+            enqueue_node=self._node_changed,
             enqueue_devices=lambda label: self._labels.add(label, after_s=_DEVICES_SETTLE_S),
-            enqueue_pod=lambda uid: self._pods.add(uid, after_s=_PODS_SETTLE_S),
+            enqueue_pod=self._pod_changed,
             use_changed=self._use_changed,
             handler=explanations.handler if explanations else None,
         )
@@ -271,6 +255,16 @@ class Publisher:
                     self._stop, supply=self._gpus, wishes=self._wishes, yield_to_slices=self._slices_first.wait
                 )
             )
+        if self._collector is not None:
+            self._threads.append(self._collector.start(self._stop))
+        if self._compatibility is not None:
+            self._threads += self._compatibility.start(
+                self._stop,
+                is_synced=lambda: self._informers.is_synced,
+                pod=self._informers.pods.pod,
+                inventory=self._informers.inventory,
+                yield_to_slices=self._slices_first.wait,
+            )
 
     def stop(self, timeout_s: float) -> bool:
         """Stop once the writes under way are done; return False if one is not done in time."""
@@ -278,6 +272,8 @@ class Publisher:
         self._nodes.close()
         self._labels.close()
         self._pods.close()
+        if self._compatibility is not None:
+            self._compatibility.close()
         end = time.monotonic() + timeout_s
         workers = [thread for thread in self._threads if thread.name in _WORKERS]
         for thread in workers:
@@ -286,7 +282,7 @@ class Publisher:
 
     def _work_on_nodes(self, slow: bool) -> None:  # noqa: FBT001 - a thread's argument
         reconcile = self._timing("slices", self._slice_reconciler.reconcile)
-        self._work(self._nodes, "node", lambda: self._informers.is_synced, reconcile, slow=slow)
+        work(self._nodes, "node", reconcile, stop=self._stop, may_start=lambda: self._informers.is_synced, slow=slow)
 
     def _work_on_devices(self) -> None:
         reconcile = self._timing("devices", self._device_reconciler.reconcile)
@@ -295,37 +291,26 @@ class Publisher:
             self._slices_first.wait()
             return reconcile(label)
 
-        self._work(self._labels, "node", lambda: self._informers.devices_are_synced, after_slices)
+        work(
+            self._labels,
+            "node",
+            after_slices,
+            stop=self._stop,
+            may_start=lambda: self._informers.devices_are_synced,
+        )
 
     def _work_on_pods(self) -> None:
         def after_slices(uid: str) -> None:
             self._slices_first.wait()
             self._alignment_reconciler.reconcile(uid)
 
-        self._work(self._pods, "pod_uid", lambda: self._informers.devices_are_synced, after_slices)
-
-    def _work(
-        self,
-        queue: WorkQueue,
-        what: str,
-        may_start: Callable[[], bool],
-        reconcile: Callable[[str], float | None],
-        *,
-        slow: bool | None = None,
-    ) -> None:
-        while not may_start():
-            if self._stop.wait(0.05):
-                return
-        while (key := queue.get(slow=slow)) is not None:
-            try:
-                again_s = reconcile(key)
-            except Exception as error:  # noqa: BLE001 - one node's failure must not end the work on the others
-                delay = queue.failed(key)
-                self._log_failure({what: key}, error, delay)
-            else:
-                queue.succeeded(key)
-                if again_s is not None:
-                    queue.add(key, after_s=again_s)
+        work(
+            self._pods,
+            "pod_uid",
+            after_slices,
+            stop=self._stop,
+            may_start=lambda: self._informers.devices_are_synced,
+        )
 
     def _timing(self, name: str, reconcile: Callable[[str], float | None]) -> Callable[[str], float | None]:
         def timed(key: str) -> float | None:
@@ -333,14 +318,6 @@ class Publisher:
                 return reconcile(key)
 
         return timed
-
-    @staticmethod
-    def _log_failure(what: dict[str, str], error: Exception, delay: float) -> None:
-        fields = what | {"retry_in_s": round(delay, 1)}
-        if isinstance(error, ApiServerError):
-            _LOG.warning("will be tried again", extra=fields | {"error": str(error)})
-        else:
-            _LOG.error("unexpected error; will be tried again", extra=fields, exc_info=error)
 
     def _tick(self) -> None:
         while not self._stop.wait(_TICK_S):
@@ -364,6 +341,16 @@ class Publisher:
     def _modes_follow_demand(self) -> bool:
         """Return whether each GPU can be had in any mode that the policies offer, at once or soon."""
         return self._layout.now.layout is Layout.FULL or (self._demand is not None and self._features.has_taints)
+
+    def _node_changed(self, node: str) -> None:
+        self._nodes.add(node, after_s=_SETTLE_S)
+        if self._compatibility is not None:
+            self._compatibility.node_changed(node)
+
+    def _pod_changed(self, uid: str) -> None:
+        self._pods.add(uid, after_s=_PODS_SETTLE_S)
+        if self._compatibility is not None:
+            self._compatibility.pod_changed(uid)
 
     def _use_changed(self, node: str) -> None:
         if self._modes.claims_changed(node):

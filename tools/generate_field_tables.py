@@ -252,6 +252,15 @@ SAMPLES: Final[tuple[Sample, ...]] = (
     Sample(limits={"amd.com/spx_nps1": 1}),
     *(Sample(limits={f"amd.com/{mode}": 1}) for mode in ("dpx_nps2", "tpx_nps1", "qpx_nps1", "cpx_nps4")),
     Sample(limits={"amd.com/gpu": 1, "amd.com/gpumem": 8000, "amd.com/gpucores": 30}),
+    *(
+        Sample(limits={"amd.com/gpu": 1}, annotations={f"amd.com/{name}": value})
+        for name, value in (
+            ("use-gputype", "MI300X"),
+            ("nouse-gputype", "MI210"),
+            ("use-gpu-uuid", "node~card0"),
+            ("nouse-gpu-uuid", "node~card0"),
+        )
+    ),
     # NVIDIA's device plugin
     Sample(limits={"nvidia.com/gpu": 4}),
     Sample(limits={"nvidia.com/gpu.shared": 1}),

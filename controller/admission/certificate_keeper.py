@@ -1,7 +1,7 @@
-"""Keeps the webhook's certificate in a Secret that all replicas share, and its CA in the webhook's configuration.
+"""Keeps the webhooks' certificate in a Secret that all replicas share, and its CA in the webhooks' configurations.
 
-It works without cert-manager, with the Secret and the ValidatingWebhookConfiguration of the manifests. Every replica
-runs one. Of two that write the Secret at once, one gets a conflict and reads what the other wrote.
+It works without cert-manager, with the Secret and the configurations of the manifests. Every replica runs one. Of two
+that write the Secret at once, one gets a conflict and reads what the other wrote.
 """
 
 from __future__ import annotations
@@ -9,30 +9,54 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from controller.admission.rotation import Lifetimes, SharedCertificates, decide
 from controller.serving.certificates import ServingCertificate, read_authorities, read_certificate, to_bundle
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ConflictError, NotFoundError
-from driver.adapters.kubernetes.resources import SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS, JsonObject
+from driver.adapters.kubernetes.resources import SECRETS, JsonObject, Resource
 from driver.backoff import Backoff
 
-__all__ = ["CONFIGURATION", "FIELD_MANAGER", "SECRET", "CertificateKeeper", "FailurePolicy", "KeeperOptions"]
+__all__ = ["FIELD_MANAGER", "SECRET", "CertificateKeeper", "FailurePolicy", "KeeperOptions", "KeptConfiguration"]
 
 SECRET: Final = "rootport-webhook"  # noqa: S105 - its name
-CONFIGURATION: Final = "rootport"
 FIELD_MANAGER: Final = "rootport-controller-webhook"
 
 FailurePolicy: TypeAlias = Literal["Ignore", "Fail"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_RETRY_S: Final = 0.5
-_COMPONENT: Final = "apply resourceclasses/components/webhook"
+_COMPONENTS: Final = "resourceclasses/components"
+_PATH_KEY: Final = "path"
+_PATH_BYTES: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptConfiguration:
+    """A webhook configuration that the keeper writes into.
+
+    Attributes:
+        resource: The kind.
+        name: Its name.
+        failure_policy: What the API server does with an object if no webhook answers: ``Ignore`` admits it, ``Fail``
+            refuses it.
+        component: The component of the manifests that has it.
+        secret_path_below: Where reviews are sent that only an API server may send: to a path below this one that
+            cannot be guessed. Empty if the path is the manifests' and anybody may know it.
+    """
+
+    resource: Resource
+    name: str
+    failure_policy: FailurePolicy
+    component: str
+    secret_path_below: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +66,14 @@ class KeeperOptions:
     Attributes:
         namespace: The Secret's namespace.
         names: The DNS names and IP addresses of the server.
-        failure_policy: What the API server does with a claim if no webhook answers: ``Ignore`` admits it, ``Fail``
-            refuses it.
+        configurations: The webhook configurations; at least one.
         lifetimes: How long certificates are valid.
-        period_s: How often Secret and configuration are checked, in seconds.
+        period_s: How often Secret and configurations are checked, in seconds.
     """
 
     namespace: str
     names: frozenset[str]
-    failure_policy: FailurePolicy
+    configurations: tuple[KeptConfiguration, ...]
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     period_s: float = 30.0
 
@@ -75,6 +98,7 @@ class CertificateKeeper:
         self._options = options
         self._use = use
         self._in_use: ServingCertificate | None = None
+        self._path = ""
         self._problem = "the webhook has no certificate yet"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
@@ -83,6 +107,11 @@ class CertificateKeeper:
     def problem(self) -> str:
         """Why there is no certificate to serve; empty if there is one."""
         return "" if self._in_use is not None else self._problem
+
+    @property
+    def secret_path(self) -> str:
+        """The last part of the path that API servers alone know; empty until it is known here."""
+        return self._path
 
     def start(self) -> None:
         """Start the thread."""
@@ -99,32 +128,40 @@ class CertificateKeeper:
             ApiServerError: The API server does not answer, refuses, or another replica wrote at the same moment.
         """
         secret = self._read_secret()
-        held = _held(secret)
-        configuration: JsonObject = {}
-        failure: ApiServerError | None = None
-        try:
-            configuration = self._configuration()
-        except ApiServerError as error:
-            # Clients other than the API server need the certificate as well: this is raised at the end.
-            failure = error
+        held, path = _held(secret), _path(secret)
+        failures: list[ApiServerError] = []
+        stored: list[tuple[KeptConfiguration, JsonObject]] = []
+        for kept in self._options.configurations:
+            try:
+                stored.append((kept, self._configuration(kept)))
+            except ApiServerError as error:
+                # Clients other than the API server need the certificate as well: this is raised at the end.
+                failures.append(error)
+                stored.append((kept, {}))
         wanted = decide(
             held,
-            _trusted(configuration),
+            frozenset.intersection(*(_trusted(configuration) for _, configuration in stored)),
             names=self._options.names,
             now=datetime.now(UTC),
             lifetimes=self._options.lifetimes,
         )
-        if wanted != held:
-            self._write(secret, wanted)
-        if failure is None:
-            # Before the certificate is served, so that the API server trusts its CA first.
-            failure = self._configure(configuration, wanted)
+        is_path_due = not path and any(kept.secret_path_below for kept in self._options.configurations)
+        if is_path_due:
+            path = secrets.token_urlsafe(_PATH_BYTES)
+        if is_path_due or wanted != held:
+            self._write(secret, wanted, path)
+        # Before API servers send anything there.
+        self._path = path
+        # Before the certificate is served, so that the API server trusts its CA first.
+        for kept, configuration in stored:
+            if configuration and (failure := self._configure(kept, configuration, wanted)) is not None:
+                failures.append(failure)
         if wanted.current is not None and wanted.current != self._in_use:
             self._use(wanted.current)
             self._in_use = wanted.current
             _LOG.info("certificate in use", extra={"ends": wanted.current.ends.isoformat()})
-        if failure is not None:
-            raise failure
+        if failures:
+            raise failures[0]
 
     def _run(self) -> None:
         logged, backoff = "", Backoff(_FIRST_RETRY_S, self._options.period_s)
@@ -157,57 +194,71 @@ class CertificateKeeper:
             # RBAC cannot bind a creation to a name, and a right to create any Secret is too much for this.
             raise NotFoundError(
                 f"Secret {self._options.namespace}/{SECRET} is not there, to keep the webhook's certificate in",
-                hint=f"{_COMPONENT}: it is made empty, and filled by the controller",
+                hint=f"apply {_COMPONENTS}/webhook: it is made empty, and filled by the controller",
             ) from error
 
-    def _configuration(self) -> JsonObject:
+    def _configuration(self, kept: KeptConfiguration) -> JsonObject:
         try:
-            return self._api.get(VALIDATING_WEBHOOK_CONFIGURATIONS, CONFIGURATION)
+            return self._api.get(kept.resource, kept.name)
         except NotFoundError as error:
             raise NotFoundError(
-                f"ValidatingWebhookConfiguration {CONFIGURATION} is not there: claims are not checked when they are "
-                "made",
-                hint=_COMPONENT,
+                f"{kept.resource.kind} {kept.name} is not there: nothing is sent to this webhook",
+                hint=f"apply {_COMPONENTS}/{kept.component}",
             ) from error
 
-    def _write(self, secret: JsonObject, held: SharedCertificates) -> None:
-        self._api.replace(SECRETS, secret | {"data": _data(held)}, namespace=self._options.namespace)
+    def _write(self, secret: JsonObject, held: SharedCertificates, path: str) -> None:
+        data = _data(held) | ({_PATH_KEY: base64.b64encode(path.encode()).decode()} if path else {})
+        self._api.replace(SECRETS, secret | {"data": data}, namespace=self._options.namespace)
         _LOG.info(
             "certificates written",
             extra={"secret": f"{self._options.namespace}/{SECRET}", "authorities": len(held.authorities)},
         )
 
-    def _configure(self, configuration: JsonObject, held: SharedCertificates) -> ApiServerError | None:
-        """Apply CA and failure policy alone, for all other fields are the manifests'; return the error, if any."""
+    def _configure(
+        self, kept: KeptConfiguration, configuration: JsonObject, held: SharedCertificates
+    ) -> ApiServerError | None:
+        """Apply what is the keeper's alone, for all other fields are the manifests'; return the error, if any."""
         bundle = base64.b64encode(to_bundle(held.authorities)).decode()
-        wanted = {"caBundle": bundle, "failurePolicy": self._options.failure_policy}
+        path = f"{kept.secret_path_below}/{self._path}" if kept.secret_path_below else ""
         hooks = configuration.get("webhooks") or []
-        found = [
-            {"caBundle": hook["clientConfig"].get("caBundle"), "failurePolicy": hook.get("failurePolicy")}
+        wanted = [
+            {
+                "name": hook["name"],
+                "clientConfig": {"caBundle": bundle} | _client(hook["clientConfig"], path),
+                "failurePolicy": kept.failure_policy,
+            }
             for hook in hooks
         ]
-        if all(item == wanted for item in found):
+        if all(_has(hook, item) for hook, item in zip(hooks, wanted, strict=True)):
             return None
-        body = {
-            "metadata": {"name": CONFIGURATION, "uid": configuration["metadata"]["uid"]},
-            "webhooks": [
-                {
-                    "name": hook["name"],
-                    "clientConfig": {"caBundle": bundle},
-                    "failurePolicy": self._options.failure_policy,
-                }
-                for hook in hooks
-            ],
-        }
+        body = {"metadata": {"name": kept.name, "uid": configuration["metadata"]["uid"]}, "webhooks": wanted}
         try:
-            self._api.apply(VALIDATING_WEBHOOK_CONFIGURATIONS, body, field_manager=FIELD_MANAGER)
+            self._api.apply(kept.resource, body, field_manager=FIELD_MANAGER)
         except ApiServerError as error:
             return error
-        _LOG.info(
-            "webhook configured",
-            extra={"configuration": CONFIGURATION, "failure_policy": self._options.failure_policy},
-        )
+        _LOG.info("webhook configured", extra={"configuration": kept.name, "failure_policy": kept.failure_policy})
         return None
+
+
+def _client(client: JsonObject, path: str) -> JsonObject:
+    """Return the fields of a webhook's ``clientConfig`` that say to which path reviews are sent."""
+    if not path:
+        return {}
+    if url := client.get("url"):
+        return {"url": urlsplit(str(url))._replace(path=path).geturl()}
+    return {"service": {"path": path}}
+
+
+def _has(stored: object, wanted: object) -> bool:
+    """Return whether an object has these values, whatever else it has."""
+    if isinstance(wanted, dict):
+        return isinstance(stored, dict) and all(_has(stored.get(key), value) for key, value in wanted.items())
+    return stored == wanted
+
+
+def _path(secret: JsonObject) -> str:
+    text = _decoded((secret.get("data") or {}).get(_PATH_KEY)).decode(errors="replace")
+    return text if text.isascii() and text.replace("-", "a").replace("_", "a").isalnum() else ""
 
 
 def _trusted(configuration: JsonObject) -> frozenset[bytes]:

@@ -1,23 +1,43 @@
-"""The HTTPS server with the admission webhook, which every replica runs, and with other routes beside it."""
+"""The HTTPS server with the admission webhooks, which every replica runs, and with other routes beside them."""
 
 from __future__ import annotations
 
+import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
-from controller.admission.certificate_keeper import CertificateKeeper, FailurePolicy, KeeperOptions
-from controller.admission.review import Advise, BadReviewError, review
+from controller.admission.certificate_keeper import (
+    CertificateKeeper,
+    FailurePolicy,
+    KeeperOptions,
+    KeptConfiguration,
+)
+from controller.admission.envelope import BadReviewError
+from controller.admission.review import Advise, review
 from controller.admission.rotation import Lifetimes
 from controller.serving.certificates import ServingCertificate
 from controller.serving.names import certificate_host, service_names
 from controller.serving.secure_server import SecureServer
 from driver.adapters.http.exchange import Request, Response, Route
 from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import VALIDATING_WEBHOOK_CONFIGURATIONS, JsonObject
 
-__all__ = ["ADMISSION_PATH", "SERVICE", "Webhook", "WebhookOptions", "admission_route", "admission_server"]
+__all__ = [
+    "ADMISSION_PATH",
+    "CONFIGURATION",
+    "SERVICE",
+    "SecretWebhook",
+    "Webhook",
+    "WebhookOptions",
+    "admission_server",
+    "review_route",
+]
+
+CONFIGURATION: Final = "rootport"
+"""The ValidatingWebhookConfiguration's name."""
 
 ADMISSION_PATH: Final = "/admission"
 """Where the API server sends its reviews: ``clientConfig.service.path``."""
@@ -29,6 +49,24 @@ _REVIEWS: Final = 2  # at once, in threads of their own, so that other requests 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretWebhook:
+    """A webhook whose reviews have side effects, and so are taken from API servers alone.
+
+    An API server shows webhooks no credentials. What others do not know is the path, which is in the Secret and in the
+    webhook's configuration: :attr:`KeptConfiguration.secret_path_below`.
+
+    Attributes:
+        configuration: The webhook configuration that has it.
+        review: Answers the body of a review; raises BadReviewError.
+        threads: How many reviews are answered at once.
+    """
+
+    configuration: KeptConfiguration
+    review: Callable[[bytes], JsonObject]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookOptions:
     """The settings of the HTTPS server.
 
@@ -36,7 +74,7 @@ class WebhookOptions:
         port: TCP port, on all addresses; 0 for any free one.
         namespace: Where the Service and the Secret are.
         hosts: Further DNS names and IP addresses that clients reach it by.
-        failure_policy: As for :class:`~controller.admission.certificate_keeper.KeeperOptions`.
+        failure_policy: What the API server does with a claim if no webhook answers.
         lifetimes: How long certificates are valid.
         period_s: How often the certificate is checked, in seconds.
     """
@@ -57,6 +95,7 @@ class Webhook:
         options: The settings.
         routes: The other routes, by path prefix.
         advise: Returns warnings about a claim.
+        further: Another webhook; None for none.
 
     Raises:
         InputError: One of the hosts is no DNS name and no IP address.
@@ -70,16 +109,31 @@ class Webhook:
         *,
         routes: Mapping[str, Route] | None = None,
         advise: Advise = lambda _: (),
+        further: SecretWebhook | None = None,
     ) -> None:
         hosts = [certificate_host(text) for text in options.hosts]
-        self._server = admission_server(options.port, advise=advise, routes=routes)
+        every, threads = dict(routes or {}), {}
+        configurations = [
+            KeptConfiguration(
+                resource=VALIDATING_WEBHOOK_CONFIGURATIONS,
+                name=CONFIGURATION,
+                failure_policy=options.failure_policy,
+                component="webhook",
+            )
+        ]
+        if further is not None:
+            configurations.append(further.configuration)
+            path = further.configuration.secret_path_below
+            every[path] = self._secret_route(path, review_route(further.review))
+            threads[path] = further.threads
+        self._server = admission_server(options.port, advise=advise, routes=every, own_threads=threads)
         names = (*service_names(SERVICE, options.namespace), *hosts)
         self._keeper = CertificateKeeper(
             api,
             KeeperOptions(
                 namespace=options.namespace,
                 names=frozenset(names),
-                failure_policy=options.failure_policy,
+                configurations=tuple(configurations),
                 lifetimes=options.lifetimes,
                 period_s=options.period_s,
             ),
@@ -110,30 +164,51 @@ class Webhook:
     def _use(self, certificate: ServingCertificate) -> None:
         self._server.use(certificate.pem, certificate.key)
 
+    def _secret_route(self, below: str, route: Route) -> Route:
+        def answer(request: Request) -> Response:
+            known = self._keeper.secret_path
+            given = request.path.removeprefix(f"{below}/").encode(errors="replace")
+            if not known or not hmac.compare_digest(given, known.encode()):
+                return Response.of_text("there is nothing here", status=HTTPStatus.NOT_FOUND)
+            return route(request)
 
-def admission_server(port: int, *, advise: Advise, routes: Mapping[str, Route] | None = None) -> SecureServer:
+        return answer
+
+
+def admission_server(
+    port: int,
+    *,
+    advise: Advise,
+    routes: Mapping[str, Route] | None = None,
+    own_threads: Mapping[str, int] | None = None,
+) -> SecureServer:
     """Return the server of the admission webhook and of the routes beside it, still without a certificate.
 
     Args:
         port: TCP port, on all addresses; 0 for any free one.
         advise: Returns warnings about a claim.
         routes: The other routes, by path prefix.
+        own_threads: How many threads such a path has of its own.
 
     Raises:
         NodeError: The port is taken.
     """
-    every = {ADMISSION_PATH: admission_route(advise)} | dict(routes or {})
-    return SecureServer(port, every, own_threads={ADMISSION_PATH: _REVIEWS})
+    every = {ADMISSION_PATH: review_route(lambda body: review(body, advise))} | dict(routes or {})
+    return SecureServer(port, every, own_threads={ADMISSION_PATH: _REVIEWS} | dict(own_threads or {}))
 
 
-def admission_route(advise: Advise) -> Route:
-    """Return the route of the admission webhook."""
+def review_route(answer_to: Callable[[bytes], JsonObject]) -> Route:
+    """Return the route of an admission webhook.
+
+    Args:
+        answer_to: Answers the body of a review; raises BadReviewError.
+    """
 
     def answer(request: Request) -> Response:
         if request.method != "POST":
             return Response.of_text("expected POST", status=HTTPStatus.METHOD_NOT_ALLOWED)
         try:
-            return Response.of_json(review(request.body, advise))
+            return Response.of_json(answer_to(request.body))
         except BadReviewError as error:
             return Response.of_text(str(error), status=error.status)
 

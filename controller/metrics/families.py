@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from controller.conversion.counts import Conversions
 from controller.metrics.nodes import node_families
 from driver.adapters.kubernetes.skipped import SkipReason
 from driver.adapters.kubernetes.write_counts import WriteCounts
@@ -30,6 +31,7 @@ class ControllerSnapshot:
         writes: The writes to the API server.
         skipped: How many objects were left out, by kind and reason.
         passes: How long reconciliations and explanations took, by name.
+        conversions: The pods that were converted, and their templates; None if this controller converts none.
     """
 
     version: str
@@ -40,6 +42,7 @@ class ControllerSnapshot:
     writes: WriteCounts
     skipped: Mapping[tuple[str, SkipReason], int]
     passes: Mapping[str, Distribution]
+    conversions: Conversions | None = None
 
 
 def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
@@ -88,6 +91,8 @@ def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
         ("pass",),
         (((name,), found) for name, found in snapshot.passes.items()),
     )
+    if snapshot.conversions is not None:
+        yield from _conversion_families(snapshot.conversions)
     yield family(
         "gauge",
         "rootport_leader",
@@ -101,4 +106,28 @@ def controller_families(snapshot: ControllerSnapshot) -> Iterator[Family]:
         "The controller; always 1.",
         ("version",),
         [((snapshot.version,), 1.0)],
+    )
+
+
+def _conversion_families(found: Conversions) -> Iterator[Family]:
+    yield family(
+        "counter",
+        "rootport_pod_conversions_total",
+        "Pods that were reviewed to be converted, by what came of it; failed ones could not get their templates.",
+        ("outcome",),
+        (((outcome,), float(count)) for outcome, count in sorted(found.pods.items())),
+    )
+    yield family(
+        "counter",
+        "rootport_converted_templates_created_total",
+        "ResourceClaimTemplates that were created for converted pods.",
+        (),
+        [((), float(found.created))],
+    )
+    yield family(
+        "counter",
+        "rootport_converted_templates_collected_total",
+        "ResourceClaimTemplates of converted pods that were deleted because no pod named them any more.",
+        (),
+        [((), float(found.collected))],
     )

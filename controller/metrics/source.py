@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from controller.conversion.counts import ConversionCounter
 from controller.metrics.families import ControllerSnapshot, controller_families
 from driver import __version__
 from driver.adapters.http.durations import Durations
@@ -49,11 +50,13 @@ class ControllerCounts:
         writes: Counts the writes to the API server.
         skipped: Counts the objects that are left out.
         passes: Times the work of :data:`PASSES`.
+        conversions: Counts the pods that are converted, and their templates; None if none are.
     """
 
     writes: WriteCounter = field(default_factory=WriteCounter)
     skipped: SkippedObjects = field(default_factory=SkippedObjects)
     passes: Durations = field(default_factory=lambda: Durations(PASSES))
+    conversions: ConversionCounter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class ControllerMetrics:
             writes=self.counts.writes.so_far(),
             skipped=self.counts.skipped.so_far(),
             passes=self.counts.passes.so_far(),
+            conversions=self.counts.conversions.so_far() if self.counts.conversions else None,
         )
         return controller_families(snapshot)
 

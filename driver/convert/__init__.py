@@ -1,6 +1,6 @@
 """Converts what objects ask of device plugins and other systems' schedulers into ResourceClaims for Rootport."""
 
-from driver.convert.claims import claim_lines
+from driver.convert.claims import CONVERTED_LABEL, claim_lines
 from driver.convert.containers import ReadContainer
 from driver.convert.findings import Conversion, Finding, Outcome
 from driver.convert.objects import convert
@@ -8,6 +8,7 @@ from driver.convert.pods import containers_read
 from driver.convert.settings import DEFAULT, Settings
 
 __all__ = [
+    "CONVERTED_LABEL",
     "DEFAULT",
     "Conversion",
     "Finding",

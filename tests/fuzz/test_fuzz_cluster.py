@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
 import pytest
 
-from controller.admission.review import BadReviewError, review
+from controller.admission.envelope import BadReviewError, read_review
+from controller.admission.review import review
+from controller.conversion.decision import decide
 from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_json
 from driver.config import parse_config
+from driver.convert import DEFAULT, Outcome
 from driver.errors import InputError, RootportError
 from driver.explain.explainer import Explainer
 from driver.explain.explanation import ObjectRef
@@ -30,6 +34,7 @@ from tests.fuzz.fuzzing import Target, check_message
 from tests.fuzz.mutation import hostile_value, json_mutated, spoilt
 from tests.fuzz.samples import DUMP, MANIFESTS, objects
 from tests.support.inventories import machine
+from tests.support.json_patch import patched
 from tests.support.machines import node
 from tests.support.mig_machines import A100, H100, mig_gpu
 from tests.support.slice_validation import validate_slices
@@ -47,6 +52,31 @@ _EXTENDED: Final = {
     },
     "status": {"phase": "Pending", "extendedResourceClaimStatus": {"resourceClaimName": "train"}},
 }
+_RESOURCES: Final = (
+    {"limits": {"nvidia.com/gpu": "2", "cpu": "4"}, "requests": {"nvidia.com/gpu": "2"}},
+    {"limits": {"nvidia.com/mig-1g.10gb": 1}},
+    {"requests": {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "10Gi"}},
+    {"limits": {"koordinator.sh/gpu": "200", "koordinator.sh/rdma": "100"}},
+    {"limits": {"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "100"}},
+)
+_ASKING: Final = [
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "a-",
+            "labels": {"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
+            "annotations": {"scheduling.koordinator.sh/device-joint-allocate": '{"deviceTypes": ["gpu", "rdma"]}'},
+        },
+        "spec": {
+            "initContainers": [{"name": "init", "resources": first}],
+            "containers": [{"name": "a", "resources": first}, {"name": "b", "resources": second}],
+            "schedulerName": "koord-scheduler",
+        },
+    }
+    for first in _RESOURCES
+    for second in _RESOURCES
+]
 _OBJECTS: Final = [item for path in DUMP for item in objects(path)]
 _CLAIMS: Final = [
     *(item for item in _OBJECTS if item["kind"] == "ResourceClaim"),
@@ -234,6 +264,25 @@ def test_a_review_is_answered_or_refused() -> None:
             json.dumps(answer).encode()
 
     Target(name="reviews", make=make, check=check, examples=400).run()
+
+
+def test_a_pod_is_converted_once_or_refused_or_stays_as_it_is() -> None:
+    def make(random: Random) -> bytes:
+        stored = json_mutated(random, random.choice(_ASKING), most=6)
+        request = {"uid": "1", "operation": "CREATE", "namespace": "b", "object": stored}
+        return spoilt(random, {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+    def check(data: bytes) -> None:
+        with suppress(BadReviewError):
+            request = read_review(data)
+            decision = decide(request, DEFAULT)
+            assert bool(decision.errors) == (decision.outcome is Outcome.REFUSED)
+            assert all(item["metadata"]["namespace"] == request.namespace for item in decision.templates)
+            made = patched(request.object, json.loads(json.dumps(decision.patch)))
+            again = decide(replace(request, object=made), DEFAULT)
+            assert not again.patch
+
+    Target(name="pods", make=make, check=check, examples=400).run()
 
 
 def test_opaque_parameters_are_a_config_or_mistakes() -> None:

@@ -16,7 +16,8 @@ from typing import Final
 import grpc
 import pytest
 
-from controller.admission.review import BadReviewError, review
+from controller.admission.envelope import BadReviewError
+from controller.admission.review import review
 from controller.serving.certificates import issue
 from controller.serving.secure_server import SecureServer
 from driver.adapters.http.exchange import Request, Response

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 __all__ = [
+    "DAEMON_SETS",
     "DEVICES",
     "DEVICE_CLASSES",
     "DEVICE_TAINT_RULES",
@@ -16,6 +17,7 @@ __all__ = [
     "EVENTS",
     "EVENTS_K8S_IO",
     "LEASES",
+    "MUTATING_WEBHOOK_CONFIGURATIONS",
     "NODES",
     "NODE_INVENTORIES",
     "PODS",
@@ -71,9 +73,13 @@ EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 """The same objects as EVENTS in the newer API group, with its fields."""
 
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
+    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
 )
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
 SUBJECT_ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")

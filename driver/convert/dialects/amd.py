@@ -7,15 +7,21 @@ pkg/device/amd/device.go and charts/hami/values.yaml.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from driver.convert.dialect import Asked, Dialect, Meaning, Reading, Resource
-from driver.convert.findings import Finding
+from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource
+from driver.convert.dialects.vgpus import wanted_models
+from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest
 
 __all__ = ["AMD"]
 
+_NAME: Final = "AMD's device plugin"
 _ALL: Final = 100
+_USE_TYPE: Final = "amd.com/use-gputype"
+_NO_TYPE: Final = "amd.com/nouse-gputype"
+_UUIDS: Final = ("amd.com/use-gpu-uuid", "amd.com/nouse-gpu-uuid")
 _MIB: Final = 1024**2
 _VENDOR: Final = "amd"
 _WHOLE_MODE: Final = "amd.com/spx_*"
@@ -29,6 +35,24 @@ _NO_LIMITS: Final = "HAMi keeps a container to its compute units; Rootport limit
 
 
 def _read(asked: Asked) -> Reading:
+    reading = _read_amounts(asked)
+    wanted = asked.hints if isinstance(asked.hints, tuple) else ()
+    gpus = tuple(replace(gpu, wanted=wanted) for gpu in reading.request.gpus)
+    return Reading(request=DeviceRequest(gpus=gpus), findings=reading.findings)
+
+
+def _read_pod(facts: PodFacts) -> PodReading:
+    found = (
+        wanted_models(_NAME, facts, _USE_TYPE, negated=False, prefix=""),
+        wanted_models(_NAME, facts, _NO_TYPE, negated=True, prefix=""),
+    )
+    return PodReading(
+        hints=tuple(wanted for wanted, _ in found if wanted is not None),
+        findings=tuple(finding for _, finding in found if finding is not None),
+    )
+
+
+def _read_amounts(asked: Asked) -> Reading:
     partitions = [amount for amount in asked.amounts if amount.resource.meaning is Meaning.OTHER]
     if partitions:
         return Reading(findings=tuple(asked.refused(amount, _PARTITION) for amount in partitions))
@@ -66,7 +90,7 @@ def _read(asked: Asked) -> Reading:
 
 
 AMD: Final = Dialect(
-    name="AMD's device plugin",
+    name=_NAME,
     source="ROCm/k8s-device-plugin: docs/user-guide/configuration.md; Project-HAMi/HAMi: pkg/device/amd/device.go",
     resources=(
         Resource(name="amd.com/gpu", meaning=Meaning.GPUS),
@@ -76,4 +100,16 @@ AMD: Final = Dialect(
         Resource(name="amd.com/gpucores", meaning=Meaning.CORE),
     ),
     read=_read,
+    read_pod=_read_pod,
+    notes=(
+        *(PodNote(name=name, leaves=True) for name in (_USE_TYPE, _NO_TYPE)),
+        *(
+            PodNote(
+                name=name,
+                text="names cards by HAMi's own identifiers, which Rootport does not have: select by model",
+                outcome=Outcome.REFUSED,
+            )
+            for name in _UUIDS
+        ),
+    ),
 )

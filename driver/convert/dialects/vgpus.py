@@ -130,7 +130,9 @@ def _refused(asked: Asked, amount: Amount, text: str) -> Reading:
     return Reading(findings=(asked.refused(amount, text),))
 
 
-def wanted_models(dialect: str, facts: PodFacts, name: str, *, negated: bool) -> tuple[Wanted | None, Finding | None]:
+def wanted_models(
+    dialect: str, facts: PodFacts, name: str, *, negated: bool, prefix: str = _TYPE_PREFIX
+) -> tuple[Wanted | None, Finding | None]:
     """Read an annotation that lists card types; each is compared as a part of the type, in either case.
 
     Args:
@@ -138,6 +140,7 @@ def wanted_models(dialect: str, facts: PodFacts, name: str, *, negated: bool) ->
         facts: The pod.
         name: The annotation.
         negated: Whether it lists what the pod must not get.
+        prefix: What a card's type has before its model.
 
     Returns:
         What the devices have to be, if anything; and the finding, if the pod has the annotation.
@@ -148,8 +151,8 @@ def wanted_models(dialect: str, facts: PodFacts, name: str, *, negated: bool) ->
     if not texts or len(texts) > _MOST_VALUES or any(_MODEL.fullmatch(text) is None for text in texts):
         problem = f"expected 1 to {_MOST_VALUES} models, separated by commas, such as A100,V100"
         return None, facts.finding(dialect, Where.ANNOTATION, name, Outcome.REFUSED, problem)
-    models = [text[len(_TYPE_PREFIX) :] if text.upper().startswith(_TYPE_PREFIX) else text for text in texts]
-    if any(model.upper() in _TYPE_PREFIX for model in models):
+    models = [text[len(prefix) :] if text.upper().startswith(prefix) else text for text in texts]
+    if any(model.upper() in prefix for model in models):
         # Every card's type has it in it.
         if negated:
             problem = "excludes every NVIDIA GPU: write the models that the pod must not get"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,28 +17,10 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from tests.cluster.admission.reviewed_cluster import Cluster
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.cluster.driver import MANIFESTS, NAMESPACE
+from tests.support.cluster.driver import NAMESPACE
 from tests.support.waiting import eventually
 
 _WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
-
-
-@pytest.fixture(scope="session")
-def kustomized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """What a user's kustomization with these components makes."""
-
-    def kustomized(plane: ControlPlane, *components: str) -> str:
-        folder = tmp_path_factory.mktemp("kustomization").resolve()
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [os.path.relpath(MANIFESTS, folder)],
-            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
-        }
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-        return plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
-
-    return kustomized
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.admission.certificate_keeper import CONFIGURATION, SECRET
-from controller.admission.webhook import ADMISSION_PATH, SERVICE
+from controller.admission.certificate_keeper import SECRET
+from controller.admission.webhook import ADMISSION_PATH, CONFIGURATION, SERVICE
 from controller.main import command
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE

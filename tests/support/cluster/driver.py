@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import yaml
@@ -14,16 +16,30 @@ from tests.support.cluster.hardware import FakeHost
 from tests.support.cluster.processes import Process, Processes
 from tests.support.paths import REPO
 
-__all__ = ["MANIFESTS", "NAMESPACE", "install", "start_controller", "start_plugin"]
+__all__ = ["MANIFESTS", "NAMESPACE", "install", "kustomized", "start_controller", "start_plugin"]
 
 MANIFESTS: Final = REPO / "resourceclasses"
 NAMESPACE: Final = "rootport-system"
 _WORKLOADS: Final = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 
 
-def install(plane: ControlPlane, *, workloads: bool = False) -> None:
+def kustomized(plane: ControlPlane, *components: str) -> str:
+    """What a user's kustomization makes that names Rootport's folder and these of its components."""
+    with TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        kustomization = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": [os.path.relpath(MANIFESTS, folder)],
+            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        return plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
+
+
+def install(plane: ControlPlane, *components: str, workloads: bool = False) -> None:
     """``kubectl apply -k resourceclasses/``; without the workloads for tests that start the processes themselves."""
-    text = plane.kubectl("kustomize", MANIFESTS)
+    text = kustomized(plane, *components)
     documents = [document for document in yaml.safe_load_all(text) if document]
     if not workloads:
         documents = [document for document in documents if document["kind"] not in _WORKLOADS]

@@ -35,6 +35,7 @@ def test_help_teaches() -> None:
         "--gpu-layout [auto|full|lean|one]",
         "--mig-gpus-ahead",
         "--health-port",
+        "--convert-refused [deny|admit]",
         "Exit codes",
     ):
         assert word in told.stdout
@@ -46,8 +47,9 @@ def test_help_teaches() -> None:
         (("--grace-period=20",), "--grace-period must be longer than --fresh-for"),
         (("--kubeconfig=/nowhere/config",), "/nowhere/config"),
         (("--log-level=loud",), "--log-level"),
+        (("--convert",), "--convert needs --webhook"),
     ],
-    ids=["grace", "kubeconfig", "level"],
+    ids=["grace", "kubeconfig", "level", "convert"],
 )
 def test_bad_options_are_one_clear_message(options: tuple[str, ...], told: str) -> None:
     result = run(*options)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.admission.review import BadReviewError, review
+from controller.admission.envelope import BadReviewError
+from controller.admission.review import review
 from tests.support.installation import claim
 
 _API = "rootport.dev/v1alpha1"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.conversion.counts import Conversions
 from controller.explanations.pending_claims import PendingClaim
 from controller.metrics import PASSES, ControllerSnapshot, controller_families, pending_by_reason
 from controller.metrics.nodes import gpu_figures
@@ -56,6 +57,7 @@ def snapshot(*nodes: NodeOverview) -> ControllerSnapshot:
         put_off=3,
         writes=WriteCounts(sent={key: 3}, failed={key: 1}),
         skipped={("pods", "TooLarge"): 4},
+        conversions=Conversions(pods={"converted": 5, "refused": 1}, created=2, collected=1),
         passes=durations.so_far(),
     )
 
@@ -124,12 +126,23 @@ def test_writes_claims_passes_and_what_is_skipped_are_counted(scrape: Scrape) ->
     assert page.value("rootport_api_writes_total", resource="devices.rootport.dev/status", verb="patch") == 3
     assert page.value("rootport_api_write_errors_total", verb="patch") == 1
     assert page.value("rootport_api_objects_skipped_total", resource="pods", reason="TooLarge") == 4
+    assert page.value("rootport_pod_conversions_total", outcome="converted") == 5
+    assert page.value("rootport_converted_templates_created_total") == 2
+    assert page.value("rootport_converted_templates_collected_total") == 1
     assert page.value("rootport_pending_claims", reason="NotEnoughMemory") == 2
     assert page.value("rootport_explanations_put_off") == 3
     assert page.value("rootport_pass_duration_seconds_count", **{"pass": "slices"}) == 2
     assert page.value("rootport_pass_duration_seconds_bucket", **{"pass": "slices", "le": "0.025"}) == 1
     assert page.value("rootport_pass_duration_seconds_bucket", **{"pass": "slices", "le": "60.0"}) == 1
     assert page.value("rootport_pass_duration_seconds_count", **{"pass": "explain"}) == 0
+
+
+def test_devices_of_a_rival_are_counted_by_whether_claims_have_them_and_are_not_free(scrape: Scrape) -> None:
+    rivalled = [gpu(0, has_rival=True), gpu(1, used=20, has_rival=True, holders=1), gpu(2)]
+    page = scrape(controller_families(snapshot(node(*rivalled))))
+    told = {labels["held"]: value for labels, value in page.of("rootport_node_rival_devices")}
+    assert told == {"false": 1, "true": 1}
+    assert page.value("rootport_node_gpus_free", node="n1") == 1
 
 
 def test_unexplained_claims_count_by_whether_a_pod_waits() -> None:
@@ -150,7 +163,7 @@ def test_the_leader_is_exported(scrape: Scrape, leads: bool) -> None:
 
 
 def test_every_promised_name_is_there_with_its_labels(scrape: Scrape) -> None:
-    page = scrape(controller_families(snapshot(node(gpu(0), NIC))))
+    page = scrape(controller_families(snapshot(node(gpu(0), NIC, gpu(1, has_rival=True)))))
     promised = {name: labels for name, labels in EXPORTED.items() if f"# TYPE {name} " in page.text}
     assert not {name for name in page.kinds if name.startswith("rootport_")} - {
         name.removesuffix("_total") for name in promised

@@ -78,4 +78,8 @@ def test_every_exported_metric_is_shown_or_is_a_fact_about_versions() -> None:
         # Figures by node that the page of the controller and `rootport status` show.
         "rootport_node_gpu_memory_largest_free_bytes",
         "rootport_node_gpu_core_allocated_ratio",
+        # Of a component that is not installed by default.
+        "rootport_pod_conversions_total",
+        "rootport_converted_templates_created_total",
+        "rootport_converted_templates_collected_total",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driver.convert.findings import Outcome
-from driver.convert.requests import GpuRequest
+from driver.convert.requests import GpuRequest, Match, Wanted
 from tests.unit.driver.convert.dialects.reading import GIB, MIB, NOTED, REFUSED, outcomes, read, refused
 
 CORE = "tke.cloud.tencent.com/qgpu-core"
@@ -174,3 +174,18 @@ def test_an_amount_that_cannot_be_read_asks_for_nothing(name: str, amount: objec
     assert result.object is pod
     assert [(finding.outcome, finding.container) for finding in result.findings] == [(REFUSED, "main")]
     assert name in result.findings[0].field
+
+
+def test_hamis_annotations_choose_amds_gpus() -> None:
+    annotations = {"amd.com/use-gputype": "MI300X,MI325X", "amd.com/nouse-gputype": "MI210"}
+    request, findings = read({"amd.com/gpu": 2}, annotations=annotations)
+    assert request.gpus == (
+        amd(
+            count=2,
+            wanted=(
+                Wanted(attribute="model", values=("MI300X", "MI325X"), match=Match.CONTAINS),
+                Wanted(attribute="model", values=("MI210",), match=Match.CONTAINS, negated=True),
+            ),
+        ),
+    )
+    assert outcomes(findings) == dict.fromkeys(annotations, Outcome.CONVERTED)

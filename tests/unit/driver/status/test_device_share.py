@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from controller.api.koordinator import node_device_summary
-from driver.api.rootport_v1alpha1 import Device, DeviceStatus
-from tests.support.shown_nodes import gpu, nic, status
+from driver.api.rootport_v1alpha1 import Device, DevicePod, DeviceStatus
+from driver.model.devices import DeviceName
+from driver.model.inventory import Inventory
+from driver.objects.claims import ClaimAllocation
+from driver.objects.device_statuses import device_statuses
+from driver.objects.devices import device_objects
+from driver.status.device_share import TODAY, node_device_summary
+from tests.support import shown_nodes
+from tests.support.machines import nic, node
+from tests.support.shown_nodes import gpu, status
 
 _POD = {"name": "gpu-pod7", "uid": "p"}
 
@@ -67,7 +75,7 @@ def test_sums_are_over_the_devices_and_types_of_a_node() -> None:
         ),
         held(gpu("n", 1), capacity=capacity),
         held(
-            nic("n"),
+            shown_nodes.nic("n"),
             capacity={"bandwidth": "400G"},
             allocated={"bandwidth": "100G"},
             allocations=[allocation("rdma-0", bandwidth="100G")],
@@ -148,7 +156,10 @@ def test_virtual_functions_are_parts_of_their_nic() -> None:
         }
     )
     pool = held(
-        nic("n"), capacity={"vfs": 8}, allocated={"vfs": 2}, allocations=[allocation("rdma-0-vfs", pods=[_POD])]
+        shown_nodes.nic("n"),
+        capacity={"vfs": 8},
+        allocated={"vfs": 2},
+        allocations=[allocation("rdma-0-vfs", pods=[_POD])],
     )
     summary = node_device_summary(
         [pool, vf.model_copy(update={"status": DeviceStatus(state="Healthy")})], state="Ready", domain="koordinator.sh"
@@ -163,9 +174,97 @@ def test_virtual_functions_are_parts_of_their_nic() -> None:
         pytest.param(
             held(gpu("n", leftOut="by percent alone"), allocatable={"core": 100}), id="by-percent-or-partition"
         ),
-        pytest.param(held(nic("n", leftOut="by VFs"), allocatable={"bandwidth": "0", "vfs": 8}), id="by-vfs"),
+        pytest.param(
+            held(shown_nodes.nic("n", leftOut="by VFs"), allocatable={"bandwidth": "0", "vfs": 8}), id="by-vfs"
+        ),
     ],
 )
 def test_what_is_given_in_parts_alone_has_resources(device: Device) -> None:
     summary = node_device_summary([device], state="Ready", domain="koordinator.sh")
     assert "100" in summary["deviceFree"].values()
+
+
+# Nodes as they are, and not as their Device objects are written above.
+
+NIC = "rdma-0000-40-00-0"
+POOL = "rdma-vfs-0000-40-00-0"
+
+
+def given(device: str, at: int, **fields: Any) -> ClaimAllocation:
+    """A claim's only result, and a pod with the claim's name has it."""
+    known: dict[str, Any] = {"core": None, "memory_bytes": None, "memory_ratio": None, "isolation": None}
+    of = {"namespace": "team", "claim": f"c{at}", "uid": f"u{at:03}", "request": "r", "pool": "node-a"}
+    return ClaimAllocation(**(known | of | {"device": device, "share_id": f"s{at:03}"} | fields))
+
+
+def vf(at: int) -> str:
+    return f"rdma-vf-0000-40-{1 + at // 8:02x}-{at % 8}"
+
+
+def summary_of(inventory: Inventory, *allocations: ClaimAllocation) -> dict[str, Any]:
+    statuses = device_statuses(
+        inventory, allocations, pods=lambda item: ([DevicePod(name=item.claim, uid=item.uid)], 0)
+    )
+    objects = device_objects(inventory)
+    devices = [made.model_copy(update={"status": statuses[DeviceName(made.spec.device_name)]}) for made in objects]
+    return node_device_summary(devices, state="Ready", domain=TODAY)
+
+
+def amounts(summary: dict[str, Any]) -> tuple[int, int, int, list[int]]:
+    """Total, used and free of the node's NICs, and what each pod has."""
+    name = f"{TODAY}/rdma"
+    of_pods = [
+        sum(int(resources[name]) for resources in cards.values())
+        for cards in summary["allocateSet"].get("rdma", {}).values()
+    ]
+    return (
+        int(summary["deviceTotal"][name]),
+        int(summary["deviceUsed"][name]),
+        int(summary["deviceFree"][name]),
+        of_pods,
+    )
+
+
+@pytest.mark.parametrize("vfs", [1, 2, 3, 7, 8, 16, 100, 127])
+@pytest.mark.parametrize("pooled", [True, False], ids=["pool", "named"])
+def test_the_virtual_functions_of_a_nic_add_up(vfs: int, pooled: bool) -> None:
+    inventory = node(nic("40", vfs=vfs))
+    for count in {0, 1, vfs // 2, vfs}:
+        held = [given(POOL if pooled else vf(at), at) for at in range(count)]
+        total, used, free, of_pods = amounts(summary_of(inventory, *held))
+        assert (total, used + free, sum(of_pods)) == (100, 100, used)
+        assert used == -(-100 * count // vfs)  # nothing in use is shown as free
+        assert len(of_pods) == count
+        assert max(of_pods, default=0) - min(of_pods, default=0) <= 1
+
+
+def test_a_virtual_function_of_a_pool_counts_once_whether_the_node_has_chosen_it_or_not() -> None:
+    inventory = node(nic("40", vfs=4))
+    before = summary_of(inventory, given(POOL, 0))
+    assert summary_of(inventory, given(POOL, 0, vf=vf(2))) == before
+    assert amounts(before) == (100, 25, 75, [25])
+
+
+def test_virtual_functions_without_device_nodes_are_no_part_of_a_nic() -> None:
+    whole = nic("40", vfs=4)
+    bound_to_vfio = replace(whole.vfs[3], verbs_minor=None)
+    inventory = node(replace(whole, vfs=(*whole.vfs[:3], bound_to_vfio)))
+    assert amounts(summary_of(inventory, *(given(POOL, at) for at in range(3)))) == (100, 100, 0, [34, 33, 33])
+
+
+@pytest.mark.parametrize("bandwidths", [[100, 100, 100, 100], [133, 133, 134], [1, 2, 3], [399, 1], [400]], ids=str)
+def test_shares_of_a_nic_add_up(bandwidths: list[int]) -> None:
+    held = [given(NIC, at, bandwidth=amount * 10**9) for at, amount in enumerate(bandwidths)]
+    total, used, free, of_pods = amounts(summary_of(node(nic("40")), *held))
+    assert (total, used + free, sum(of_pods)) == (100, 100, used)
+    assert used == -(-100 * sum(bandwidths) // 400)
+
+
+def test_a_nic_that_is_given_whole_is_used_whole() -> None:
+    assert amounts(summary_of(node(nic("40"), nic("41", vfs=8)), given(NIC, 0))) == (200, 100, 100, [100])
+
+
+def test_a_node_sums_over_nics_of_each_kind() -> None:
+    inventory = node(nic("40", vfs=8), nic("41"), nic("42"))
+    held = [given(POOL, 0), given("rdma-0000-41-00-0", 1, bandwidth=100 * 10**9), given("rdma-0000-42-00-0", 2)]
+    assert amounts(summary_of(inventory, *held)) == (300, 13 + 25 + 100, 300 - 138, [13, 25, 100])

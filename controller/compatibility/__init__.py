@@ -1,0 +1,1 @@
+"""What tools for other systems read: an annotation of pods and labels of Nodes. Off unless an administrator asks."""

@@ -1,0 +1,70 @@
+"""Puts the conversion of pods together as a webhook for the controller's HTTPS server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from controller.admission.certificate_keeper import FailurePolicy, KeptConfiguration
+from controller.admission.webhook import SecretWebhook
+from controller.conversion.counts import ConversionCounter
+from controller.conversion.reviews import OnRefusal, PodReviews
+from controller.conversion.templates import Templates
+from driver.adapters.kubernetes.api import KubernetesApi
+from driver.adapters.kubernetes.resources import MUTATING_WEBHOOK_CONFIGURATIONS
+from driver.convert import DEFAULT, Settings
+
+__all__ = ["CONFIGURATION", "CONVERT_PATH", "REQUEST_S", "ConversionOptions", "conversion_webhook"]
+
+CONFIGURATION: Final = "rootport-convert"
+"""The MutatingWebhookConfiguration's name."""
+
+CONVERT_PATH: Final = "/convert"
+"""Below it is where the API server sends its reviews."""
+
+REQUEST_S: Final = 3.0
+"""The time limit of a request about templates: the API server waits 10 seconds for the answer to its review."""
+
+_REVIEWS: Final = 4  # at once: most of a review's time is the API server's, for templates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionOptions:
+    """The settings of the conversion.
+
+    Attributes:
+        settings: How to convert.
+        on_refusal: What becomes of a pod that cannot be converted.
+        failure_policy: What becomes of pods while no controller answers, or templates cannot be created.
+    """
+
+    settings: Settings = DEFAULT
+    on_refusal: OnRefusal = "deny"
+    failure_policy: FailurePolicy = "Fail"
+
+
+def conversion_webhook(api: KubernetesApi, options: ConversionOptions, counts: ConversionCounter) -> SecretWebhook:
+    """Return the webhook.
+
+    Args:
+        api: With the rights of ``resourceclasses/components/convert-webhook``, and :data:`REQUEST_S` as time limit.
+        options: The settings.
+        counts: Counts the pods and the templates.
+    """
+    return SecretWebhook(
+        configuration=KeptConfiguration(
+            resource=MUTATING_WEBHOOK_CONFIGURATIONS,
+            name=CONFIGURATION,
+            failure_policy=options.failure_policy,
+            component="convert-webhook",
+            secret_path_below=CONVERT_PATH,
+        ),
+        review=PodReviews(
+            Templates(api, counts),
+            counts,
+            options.settings,
+            on_refusal=options.on_refusal,
+            failure_policy=options.failure_policy,
+        ),
+        threads=_REVIEWS,
+    )

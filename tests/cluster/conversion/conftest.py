@@ -1,0 +1,85 @@
+"""A control plane of its own, with the stock controllers: what is converted here is made into claims by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.admission.webhook import Webhook, WebhookOptions
+from controller.conversion.counts import ConversionCounter
+from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook
+from driver.adapters.kubernetes.api import KubernetesApi
+from tests.cluster.conversion.converting_cluster import ConvertingCluster
+from tests.support.cluster.binaries import Binaries
+from tests.support.cluster.control_plane import ControlPlane
+from tests.support.cluster.driver import NAMESPACE
+from tests.support.waiting import eventually
+
+_WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
+
+
+@pytest.fixture(scope="session")
+def plane(
+    cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, kustomized: Callable[..., str]
+) -> Iterator[ControlPlane]:
+    """An API server with Rootport and its webhooks' components, but the workloads."""
+    plane = ControlPlane(tmp_path_factory.mktemp("conversion"), cluster_binaries)
+    try:
+        plane.start()
+        plane.start_controller_manager()
+        documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook", "convert-webhook")) if item]
+        wanted = [item for item in documents if item["kind"] not in _WORKLOADS]
+        plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(wanted))
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(plane: ControlPlane) -> Path:
+    """The controller's own rights."""
+    return plane.service_account_kubeconfig(NAMESPACE, "rootport-controller")
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ConvertingCluster]:
+    """The cluster with a new namespace that is opted in."""
+    name = request.node.name.partition("[")[0].replace("_", "-")[-50:].strip("-")
+    cluster = ConvertingCluster(plane, namespace=f"{name}-{abs(hash(request.node.name)) % 10_000}")
+    cluster.make_namespace(cluster.namespace, opted_in=True)
+    yield cluster
+    cluster.send_to_the_service()
+    plane.kubectl("delete", "namespace", cluster.namespace, "--wait=false")
+
+
+@pytest.fixture
+def counts() -> ConversionCounter:
+    """What the webhooks of the test count."""
+    return ConversionCounter()
+
+
+@pytest.fixture
+def start(cluster: ConvertingCluster, kubeconfig: Path, counts: ConversionCounter) -> Iterator[Callable[..., Webhook]]:
+    """Starts a replica's webhooks, with the controller's rights; the API server is sent to the last one started."""
+    started: list[Webhook] = []
+
+    def start(**options: Any) -> Webhook:
+        api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S)
+        webhook = Webhook(
+            KubernetesApi.connect(kubeconfig=kubeconfig),
+            WebhookOptions(port=0, namespace=NAMESPACE, hosts=("127.0.0.1",), period_s=0.2),
+            further=conversion_webhook(api, ConversionOptions(**options), counts),
+        )
+        started.append(webhook)
+        webhook.start()
+        eventually("a certificate", lambda: not webhook.problem)
+        cluster.send_to(webhook.port)
+        return webhook
+
+    yield start
+    for webhook in started:
+        webhook.stop()
