@@ -65,8 +65,8 @@ def test_a_cluster_is_assessed_with_the_role_view(rootport: Run, control_plane: 
     assert (refused.code, refused.out) == (2, "")
     assert f"ask for the ClusterRole view in namespace {namespace}" in refused.err
     # What the controller manager, which does not run here, makes the ClusterRole view of.
-    account = f"--serviceaccount={namespace}:reader"
-    control_plane.kubectl("create", "rolebinding", "reader", "--clusterrole=system:aggregate-to-view", account, f"--namespace={namespace}")
+    to_reader = ("--clusterrole=system:aggregate-to-view", f"--serviceaccount={namespace}:reader")
+    control_plane.kubectl("create", "rolebinding", "reader", *to_reader, f"--namespace={namespace}")
     asks = ("Koordinator", "Koordinator, refused", "NVIDIA", "none")
     objects = [moved(workload(number, "Deployment", ask), namespace) for number, ask in enumerate(asks)]
     control_plane.kubectl("apply", "--filename=-", input=manifest_of(*objects))
