@@ -18,6 +18,7 @@ from driver.convert.claims import ClaimSpec, claim_of
 from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, is_init, read_container
 from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
 from driver.convert.findings import Finding, Outcome, worst
+from driver.convert.node_labels import node_label_findings
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest
 from driver.convert.settings import Settings
 from driver.errors import InputError
@@ -83,6 +84,7 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
     dialects, pods = _read_pod(asking, facts)
     read = [read_container(container, facts, pods) for container in asking]
     findings = [*_pod_findings(facts, dialects, pods), *_scheduler(pod, facts, dialects)]
+    findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
         return ConvertedPod(findings=tuple(findings))

@@ -121,6 +121,10 @@ def test_a_gpu_a_partition_and_a_nic_are_given_to_pods_as_they_are(rootport: Run
         f"{n}-extended-resources" for n in ("gpu", "nic", "part")
     ]
 
+    # Its own names are no rival's: no Node counts them, and the kubelet has no device plugin for them.
+    assert rootport.condition("NoRivalPlugin") == "True"
+    assert "nvidia.com/gpu" not in cluster.get("node", "node-1")["status"]["capacity"]
+
     cluster.kubectl("delete", "pods", "--all")
     wait_until("no claim is left", lambda: not cluster.list(RESOURCE_CLAIMS), timeout_s=SOON_S)
     rootport.wait_until_clean()
