@@ -86,7 +86,8 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
         return ConvertedPod(findings=(asking[-1].finding(part.held[0], part.dialect.name, Outcome.REFUSED, text),))
     dialects, pods = _read_pod(asking, facts)
     read = [read_container(container, facts, pods) for container in asking]
-    findings = [*_pod_findings(facts, dialects, pods), *_scheduler(pod, facts)]
+    findings = [*_pod_findings(facts, dialects, pods)]
+    findings += _scheduler(pod, facts, said={finding.field for finding in findings})
     findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
@@ -289,8 +290,9 @@ def _leaving_scheduler(facts: PodFacts) -> Dialect | None:
     return next((each for each in dialects_for(facts.settings) if facts.scheduler in each.schedulers), None)
 
 
-def _scheduler(pod: PodSpec, facts: PodFacts) -> Iterator[Finding]:
-    if facts.scheduler in ("", _KUBE_SCHEDULER):
+def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Finding]:
+    path = field_path((*pod.steps, "schedulerName"))
+    if facts.scheduler in ("", _KUBE_SCHEDULER) or path in said:
         return
     dialect = _leaving_scheduler(facts)
     if dialect is not None:
@@ -299,7 +301,7 @@ def _scheduler(pod: PodSpec, facts: PodFacts) -> Iterator[Finding]:
         text = "stays: claims are allocated only if this scheduler does it, as kube-scheduler does; else leave it out"
     yield Finding(
         dialect="" if dialect is None else dialect.name,
-        field=field_path((*pod.steps, "schedulerName")),
+        field=path,
         value=facts.scheduler[:_SHOWN],
         outcome=Outcome.NOTED,
         text=text,
