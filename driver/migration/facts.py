@@ -197,12 +197,15 @@ def _resources(status: Json, rivals: Mapping[str, Json]) -> Iterator[Resource]:
 def _by_resources(pods: Sequence[Json], names: set[str]) -> Iterator[Holder]:
     for pod in pods:
         spec = _map(pod, "spec")
+        # Those of a DeviceClass with extendedResourceName: the pod has them by a claim (KEP-5004).
+        mapped = _list(_map(_map(pod, "status"), "extendedResourceClaimStatus").get("requestMappings"))
+        by_claim = {str(item.get("resourceName")) for item in mapped}
         wanted: dict[str, str] = {}
         for container in (*_list(spec.get("containers")), *_list(spec.get("initContainers"))):
             limits = _map(_map(container, "resources"), "limits")
             for name, amount in limits.items():
                 rule = resource_rule(str(name))
-                if name in names or (rule is not None and rule.is_certain):
+                if name not in by_claim and (name in names or (rule is not None and rule.is_certain)):
                     wanted[str(name)] = str(amount)
         if wanted:
             what = ", ".join(f"{name}: {amount}" for name, amount in sorted(wanted.items()))
@@ -270,7 +273,7 @@ def _conditions(status: Json) -> dict[str, tuple[str, str, str]]:
 
 
 def _has_ended(pod: Json) -> bool:
-    return _map(pod, "status").get("phase") in _ENDED
+    return str(_map(pod, "status").get("phase")) in _ENDED
 
 
 def _is_ready(pod: Json) -> bool:

@@ -249,9 +249,7 @@ def _withdrawn(facts: NodeFacts) -> Step:
     if facts.our_devices is None:
         return Step(name=name, title=title, state=StepState.NOT_KNOWN, text="ResourceSlices could not be read")
     if facts.our_devices:
-        text = (
-            f"{plural(facts.our_devices, 'device')} of Rootport are published: they go within a minute after its plugin"
-        )
+        text = f"{plural(facts.our_devices, 'device')} of Rootport still published, for up to a minute after its plugin"
         return Step(name=name, title=title, state=StepState.WAITING, text=text)
     return Step(name=name, title=title, state=StepState.DONE, text="Rootport publishes no device of this node")
 

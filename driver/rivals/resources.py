@@ -88,9 +88,9 @@ _RULES: Final[tuple[tuple[re.Pattern[str], ResourceRule], ...]] = tuple(
         ),
         (r"amd\.com/xilinx.*", ResourceRule(concerns=_is_fpga)),
         # A GPU's partitions have names such as amd.com/cpx_nps4.
-        (r"amd\.com/(?:gpu.*|[a-z]px_nps[0-9]+)", ResourceRule(concerns=_is_amd)),
+        (r"amd\.com/(?:gpu.*|[a-z]px_.*)", ResourceRule(concerns=_is_amd)),
         (
-            r"(?:tke\.cloud\.tencent\.com/qgpu-|tencent\.com/vcuda-|elasticgpu\.io/|aliyun\.com/gpu|volcano\.sh/v?gpu-).*",
+            r"(?:tke\.cloud\.tencent\.com/qgpu-|tencent\.com/vcuda-|elasticgpu\.io/|ali(?:yun|babacloud)\.com/gpu|volcano\.sh/v?gpu-).*",
             ResourceRule(concerns=_is_gpu),
         ),
         (r"rdma/.*", ResourceRule(concerns=_is_nic)),

@@ -110,6 +110,17 @@ def test_then_what_holds_devices_is_drained_and_named() -> None:
     assert "ml/done" not in found.next.text
 
 
+def test_a_pod_that_has_an_extended_resource_by_a_claim_holds_it_by_nobody_else() -> None:
+    made = pod("train", limits={"nvidia.com/gpu": "1", "nvidia.com/mig-1g.10gb": "1"})
+    mapping = {"containerName": "main", "requestName": "r", "resourceName": "nvidia.com/gpu"}
+    made["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c", "requestMappings": [mapping]}
+    found = of(node(cordoned=True), pods=[made]).next
+    assert found is not None
+    assert (found.name, "pod ml/train (nvidia.com/mig-1g.10gb: 1)" in found.text) == ("drain", True)
+    del made["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/mig-1g.10gb"]
+    assert states(of(node(cordoned=True), pods=[made]))["drain"] == "done"
+
+
 @pytest.mark.parametrize(
     ("labels", "daemon", "command"),
     [
