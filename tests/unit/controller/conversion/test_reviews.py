@@ -50,7 +50,7 @@ class Asked:
         self.options: dict[str, Any] = {"on_refusal": "deny", "failure_policy": "Fail"}
 
     def __call__(self, body: Any, **request: Any) -> dict[str, Any]:
-        answer = PodReviews(self.world.templates, self.counts, DEFAULT, **self.options)(review(body, **request))
+        answer = PodReviews(self.world.templates, self.counts, lambda: DEFAULT, **self.options)(review(body, **request))
         response: dict[str, Any] = answer["response"]
         assert response["uid"] == "u1"
         return response
@@ -252,7 +252,7 @@ def test_what_takes_too_long_is_refused(asked: Asked, monkeypatch: pytest.Monkey
 )
 def test_what_is_no_review_of_an_api_server_is_not_answered(asked: Asked, body: bytes) -> None:
     with pytest.raises(BadReviewError):
-        PodReviews(asked.world.templates, asked.counts, DEFAULT, **asked.options)(body)
+        PodReviews(asked.world.templates, asked.counts, lambda: DEFAULT, **asked.options)(body)
     assert asked.world.server.requests == []
 
 
