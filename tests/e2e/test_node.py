@@ -41,9 +41,13 @@ def test_the_slices_show_the_node_s_topology(rootport: RunningRootport) -> None:
 
 @pytest.mark.parametrize("kind", ["devices.rootport.dev", "nodeinventories", "resourceslices"])
 def test_kubectl_get_reads_well(rootport: RunningRootport, kind: str) -> None:
-    table = rootport.cluster.kubectl("get", kind)
+    def table_of() -> str:
+        return rootport.cluster.kubectl("get", kind)
 
-    assert NODE_NAME in table
+    # Slices are written first, and the Device objects of a node that has just come after them.
+    wait_until(f"{kind} of the node are there", lambda: NODE_NAME in table_of(), timeout_s=30)
+    table = table_of()
+
     assert max(map(len, table.splitlines())) <= 130, table
 
 
