@@ -240,6 +240,13 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     help="What becomes of pods there that ask for devices while no controller answers: Fail refuses them, Ignore "
     "admits them unconverted. Kept in the MutatingWebhookConfiguration.",
 )
+@click.option(
+    "--convert-resources",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A ResourceMap, in YAML: which resources of RDMA and SR-IOV device plugins are which NICs, and which "
+    "resources stay in pods. Read again when it changes, as --gpu-policies is.",
+)
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
     namespace: str,
@@ -265,6 +272,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     convert: bool,  # noqa: FBT001 - as above
     convert_refused: OnRefusal,
     convert_failure_policy: FailurePolicy,
+    convert_resources: Path | None,
 ) -> int:
     """Publish the cluster's GPUs, RDMA NICs and FPGAs.
 
@@ -279,6 +287,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if convert and not webhook:
         raise InputError("--convert needs --webhook", hint="both are sent to one server, with one certificate")
+    if convert_resources and not convert:
+        raise InputError("--convert-resources needs --convert", hint="it says how pods are converted")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
     in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")
@@ -374,7 +384,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
-            conversion=_conversion(kubeconfig, convert_refused, convert_failure_policy, counts),
+            conversion=_conversion(kubeconfig, convert_refused, convert_failure_policy, convert_resources, counts),
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
@@ -391,16 +401,25 @@ def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollecto
 
 
 def _conversion(
-    kubeconfig: Path | None, on_refusal: OnRefusal, failure_policy: FailurePolicy, counts: ControllerCounts
+    kubeconfig: Path | None,
+    on_refusal: OnRefusal,
+    failure_policy: FailurePolicy,
+    resources: Path | None,
+    counts: ControllerCounts,
 ) -> SecretWebhook | None:
     """Return the webhook that converts pods; None if that is off."""
     if counts.conversions is None:
         return None
     # Imported here, because only this needs the converter.
     from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
+    from driver.adapters.files.resource_map_in_force import ResourceMapInForce  # noqa: PLC0415
 
     api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S, on_write=counts.writes)
-    options = ConversionOptions(on_refusal=on_refusal, failure_policy=failure_policy)
+    options = ConversionOptions(
+        settings=ResourceMapInForce(resources, flag="--convert-resources"),
+        on_refusal=on_refusal,
+        failure_policy=failure_policy,
+    )
     return conversion_webhook(api, options, counts.conversions)
 
 

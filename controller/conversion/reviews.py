@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias
 
@@ -44,7 +44,7 @@ class PodReviews:
     Args:
         templates: Creates what converted pods name.
         counts: Counts the pods by outcome.
-        settings: How to convert.
+        settings: Returns how to convert.
         on_refusal: Whether a pod that cannot be converted is denied, or admitted as it is with warnings.
         failure_policy: Whether a pod is denied if its templates cannot be created now, or admitted as it is: what the
             API server does where no webhook answers at all.
@@ -54,7 +54,7 @@ class PodReviews:
         self,
         templates: Templates,
         counts: ConversionCounter,
-        settings: Settings,
+        settings: Callable[[], Settings],
         *,
         on_refusal: OnRefusal,
         failure_policy: FailurePolicy,
@@ -101,9 +101,10 @@ class PodReviews:
             return "failed", self._failed(request, "unexpected error; the log of Rootport's controller has it")
 
     def _decided(self, request: AdmissionRequest) -> tuple[str, JsonObject]:
+        settings = self._settings()  # may read a file: not of the pod's time
         try:
             with Budget(_CPU_S).in_force():
-                decision = decide(request, self._settings)
+                decision = decide(request, settings)
         except SpentError:
             errors = (FieldError("spec", f"to convert it takes more than {_CPU_S:g} s: it has too many containers"),)
             return Outcome.REFUSED, self._refused(request, errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,12 +34,12 @@ class ConversionOptions:
     """The settings of the conversion.
 
     Attributes:
-        settings: How to convert.
+        settings: Returns how to convert; asked for each pod.
         on_refusal: What becomes of a pod that cannot be converted.
         failure_policy: What becomes of pods while no controller answers, or templates cannot be created.
     """
 
-    settings: Settings = DEFAULT
+    settings: Callable[[], Settings] = lambda: DEFAULT
     on_refusal: OnRefusal = "deny"
     failure_policy: FailurePolicy = "Fail"
 
