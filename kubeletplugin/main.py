@@ -174,10 +174,20 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     help="Who is given /metrics there, which is plain HTTP and names the pods that have devices: everyone who reaches "
     "the port; localhost, so the pod itself (a proxy beside the plugin) and kubectl port-forward; or nobody.",
 )
+@click.option(
+    "--tolerate-rivals",
+    "tolerated_rivals",
+    metavar="NAME,...",
+    default="",
+    show_default="none",
+    help="Extended resources (openshift.io/storage_vfs; openshift.io/* for a whole domain) and DRA drivers that are no "
+    "rivals: what they give out is none of the devices that Rootport publishes. Devices of others get a taint.",
+)
 @click.version_option(__version__, prog_name=_NAME)
-def command(**flags: Any) -> int:
+def command(tolerated_rivals: str, **flags: Any) -> int:
     """Check the options and run the plugin; return the exit code."""
-    options = Options(**flags)
+    names = tuple(name.strip() for name in tolerated_rivals.split(",") if name.strip())
+    options = Options(tolerated_rivals=names, **flags)
     options.check()
     logs.configure(options.log_level)
     run = import_module("kubeletplugin.process").run

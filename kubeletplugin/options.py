@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ _MAX_PORT: Final = 65_535
 _MAX_DISCOVERY_INTERVAL_S: Final = 86_400
 _MAX_HEALTH_INTERVAL_S: Final = 300
 _MAX_HEALTH_HOLD_S: Final = 3600
+_MAX_TOLERATED: Final = 64
+_RIVAL_NAME: Final = re.compile(r"[A-Za-z0-9*][-A-Za-z0-9._/*]{0,316}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class Options:
         log_level: Of :data:`driver.adapters.logs.LEVELS`.
         health_port: For healthz, readyz and metrics; 0 for none.
         metrics_readers: Who may read the metrics there.
+        tolerated_rivals: The names of extended resources and DRA drivers that are no rivals.
     """
 
     node: str
@@ -80,6 +84,7 @@ class Options:
     log_level: str = "info"
     health_port: int = 0
     metrics_readers: Readers = "everyone"
+    tolerated_rivals: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -112,6 +117,11 @@ class Options:
             raise InputError(f"--log-level: expected one of {', '.join(LEVELS)}")
         if self.metrics_readers not in READERS:
             raise InputError(f"--metrics-readers: expected one of {', '.join(READERS)}")
+        if len(self.tolerated_rivals) > _MAX_TOLERATED or not all(map(_RIVAL_NAME.fullmatch, self.tolerated_rivals)):
+            raise InputError(
+                f"--tolerate-rivals: expected at most {_MAX_TOLERATED} names of extended resources or DRA drivers",
+                hint="such as openshift.io/storage_vfs, or openshift.io/* for all of a domain",
+            )
         if not 0 <= self.health_port <= _MAX_PORT:
             raise InputError(f"--health-port: expected 0 (none) to {_MAX_PORT}")
 

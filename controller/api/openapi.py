@@ -198,6 +198,7 @@ def _schemas() -> _Json:
             "reason": _STRING,
             "mode": {"enum": ["whole", "shared", "ratio", "mig"]},
             "offered": {"type": "boolean"},
+            "hasRival": {"type": "boolean"},
             "core": amount,
             "memory": amount,
             "bandwidth": amount,

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from driver.adapters.kubernetes.resources import JsonObject
-from driver.objects.device_conditions import DEGRADED, HEALTHY
+from driver.objects.device_conditions import DEGRADED, HAS_RIVAL, HEALTHY
 from driver.objects.names import NODE_LABEL
 
 __all__ = [
@@ -54,7 +54,7 @@ _LABELS_KEPT: Final = 8192
 _STATUS_FIELDS: Final[tuple[str, ...]] = (
     "state", "capacity", "allocatable", "mode", "allocated", "largestFree",
 )  # fmt: skip
-_CONDITION_TYPES: Final = (HEALTHY, DEGRADED)  # the controller writes no others
+_CONDITION_TYPES: Final = (HEALTHY, DEGRADED, HAS_RIVAL)  # the controller writes no others
 _LISTS: Final[Mapping[str, tuple[str, ...]]] = {
     "partitions": ("device",),
     "allocations": ("uid", "request", "device", "shareID"),

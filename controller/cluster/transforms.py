@@ -51,7 +51,9 @@ def transform_inventory(wire: JsonObject) -> JsonObject:
     ready = [
         _chosen(item, ("type", "status", "reason")) for item in _conditions(wire) if item.get("type") in _READY_TYPES
     ]
-    health = json.dumps([sorted(watched), sorted(json.dumps(item, sort_keys=True) for item in faults), ready])
+    rivals = [item | {"devices": sorted(item.get("devices") or ())} for item in status.get("rivals") or ()]
+    lists = [sorted(json.dumps(item, sort_keys=True) for item in items) for items in (faults, rivals)]
+    health = json.dumps([sorted(watched), *lists, ready])
     return packed(wire) | {HEALTH: hashlib.blake2b(health.encode(), digest_size=8).digest()}
 
 
@@ -82,9 +84,9 @@ def node_event(wire: JsonObject) -> JsonObject:
 
 
 def inventory_event(wire: JsonObject) -> JsonObject:
-    """Return a NodeInventory's conditions and the devices' faults; the devices themselves are in the slices."""
-    faults = (wire.get("status") or {}).get("faults") or []
-    status = {"conditions": _conditions(wire), "faults": faults}
+    """Return a NodeInventory's conditions, faults and rivals; the devices themselves are in the slices."""
+    reported = wire.get("status") or {}
+    status = {"conditions": _conditions(wire)} | {name: reported.get(name) or [] for name in ("faults", "rivals")}
     return {"metadata": _chosen(wire["metadata"], ("name",)), "status": status}
 
 

@@ -1,4 +1,4 @@
-"""Writes Events when a device becomes unhealthy or healthy again, on the Device and on the pods that use it."""
+"""Writes Events on a Device and on the pods that use it: it is unhealthy, healthy again, or may be given out twice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.cluster.stored_devices import StoredConditions, stored_conditions
 from driver import DRIVER_NAME
@@ -15,7 +15,7 @@ from driver.adapters.kubernetes.errors import AlreadyExistsError, ForbiddenError
 from driver.adapters.kubernetes.resources import DEVICES, EVENTS_K8S_IO, JsonObject
 from driver.api.rootport_v1alpha1 import MAX_PODS, Condition, DeviceStatus
 from driver.api.times import micro_time_text
-from driver.objects.device_conditions import HEALTHY
+from driver.objects.device_conditions import HAS_RIVAL, HEALTHY
 
 __all__ = ["HealthChange", "HealthEvents", "health_changes", "health_events"]
 
@@ -29,13 +29,13 @@ _CONTROLLER: Final = f"{DRIVER_NAME}/controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthChange:
-    """A device became unhealthy, or is healthy again.
+    """A device became unhealthy, is healthy again, or has a rival while claims have it.
 
     Attributes:
         name: The Device object's name.
         uid: Its UID.
-        is_healthy: Whether it is healthy now.
-        condition: Its condition Healthy, with its time.
+        is_healthy: Whether it became healthy.
+        condition: The condition that changed, with its time.
         began: When the fault began: the same for both Events.
         status: Its status now, with the pods that use it.
     """
@@ -63,8 +63,18 @@ def health_changes(
     changes = []
     for metadata in (body["metadata"] for body in bodies):
         name = metadata["name"]
-        changes.append(_change(name, metadata["uid"], stored_conditions(stored[name]), statuses[name]))
+        former = stored_conditions(stored[name])
+        changes += [look(name, metadata["uid"], former, statuses[name]) for look in (_change, _new_rival)]
     return tuple(change for change in changes if change is not None)
+
+
+def _new_rival(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
+    """Return that another system may give out a device that claims have: at once, since nothing else prevents it."""
+    condition = next((item for item in status.conditions if item.type == HAS_RIVAL), None)
+    if condition is None or HAS_RIVAL in former or not status.allocations:
+        return None
+    began = condition.last_transition_time
+    return HealthChange(name=name, uid=uid, is_healthy=False, condition=condition, began=began, status=status)
 
 
 def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
@@ -85,6 +95,25 @@ def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus)
     )
 
 
+class _Words(NamedTuple):
+    """How the Events of a change are called."""
+
+    start: str
+    reason: str
+    action: str
+    what: str
+
+
+def _words(change: HealthChange) -> _Words:
+    if change.condition.type == HAS_RIVAL:
+        what = "can be given to other pods as well, by another system"
+        return _Words("device-rival", "RivalPlugin", "WatchingRivals", what)
+    if change.is_healthy:
+        return _Words("device-healthy", "DeviceHealthy", "WatchingHealth", "is healthy again")
+    what = f"is unhealthy: {change.condition.reason}"
+    return _Words("device-unhealthy", "DeviceUnhealthy", "WatchingHealth", what)
+
+
 def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iterator[JsonObject]:
     """Yield the Events of a change, as events.k8s.io/v1 takes them: on the Device, and on at most 16 pods that use it.
 
@@ -95,8 +124,7 @@ def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iter
         instance: The reporting instance, at most 128 bytes.
         now: The time of the Events.
     """
-    reason = "DeviceHealthy" if change.is_healthy else "DeviceUnhealthy"
-    start = f"device-{'healthy' if change.is_healthy else 'unhealthy'}"
+    start, reason, action, what = _words(change)
     began = _number(change.began)
     device = {"apiVersion": DEVICES.api_version, "kind": DEVICES.kind, "name": change.name, "uid": change.uid}
 
@@ -108,13 +136,12 @@ def health_events(change: HealthChange, *, instance: str, now: datetime) -> Iter
             "eventTime": micro_time_text(now),
             "reportingController": _CONTROLLER,
             "reportingInstance": instance,
-            "action": "WatchingHealth",
+            "action": action,
             "reason": reason,
             "type": "Normal" if change.is_healthy else "Warning",
             "note": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
         } | about
 
-    what = "is healthy again" if change.is_healthy else f"is unhealthy: {change.condition.reason}"
     note = f"Device {what}. {change.condition.message}"
     yield event(f"{start}.{change.uid}.{began}", _NAMESPACE, note, {"regarding": device})
     pods = {pod.uid: (item.namespace, pod.name, item.claim) for item in change.status.allocations for pod in item.pods}
@@ -144,14 +171,18 @@ class HealthEvents:
         self._instance = instance
         self._pause = pause
 
-    def write(self, change: HealthChange) -> None:
-        """Write the Events of a change; leave out one that is refused, because a retry would be refused as well.
+    def write(self, *changes: HealthChange) -> None:
+        """Write the Events of changes; leave out one that is refused, because a retry would be refused as well.
 
         Raises:
             ApiServerError: The API server does not answer.
         """
+        for change in changes:
+            self._write(change)
+
+    def _write(self, change: HealthChange) -> None:
         fields = {"device": change.name, "reason": change.condition.reason}
-        _LOG.warning("device is healthy again" if change.is_healthy else "device is unhealthy", extra=fields)
+        _LOG.warning(f"device {_words(change).what}", extra=fields)
         for event in health_events(change, instance=self._instance, now=datetime.now(UTC)):
             self._pause()
             try:

@@ -182,7 +182,9 @@ class DeviceReconciler:
         # The status of an object that was just made is written at once, not when the watch shows it.
         stored = {**plan.stored, **applied}
         statuses = status_changes(plan.statuses, list(stored.values()))
-        health = {change.name: change for change in health_changes(statuses, plan.statuses, stored)}
+        health: dict[str, list[HealthChange]] = {}
+        for change in health_changes(statuses, plan.statuses, stored):
+            health.setdefault(change.name, []).append(change)
         batch.make(self._status_writes(statuses, health))
         batch.make(
             Write("deleted", partial(self._api.delete, DEVICES, name, uid=uid)) for name, uid in plan.changes.delete
@@ -191,12 +193,14 @@ class DeviceReconciler:
             _LOG.info("devices written", extra={"label": label, **batch.written})
         return batch.is_done
 
-    def _status_writes(self, bodies: Sequence[JsonObject], health: Mapping[str, HealthChange]) -> Iterator[Write]:
+    def _status_writes(
+        self, bodies: Sequence[JsonObject], health: Mapping[str, Sequence[HealthChange]]
+    ) -> Iterator[Write]:
         for body in bodies:
-            change = health.get(body["metadata"]["name"])
-            # The Event first: once the status says it, the next controller would write none.
-            event = None if change is None else partial(self._events.write, change)
-            yield Write("statuses", partial(self._apply_status, body), first=event)
+            changes = health.get(body["metadata"]["name"], ())
+            # The Events first: once the status says it, the next controller would write none.
+            events = partial(self._events.write, *changes) if changes else None
+            yield Write("statuses", partial(self._apply_status, body), first=events)
 
     def _apply(self, body: JsonObject, applied: dict[str, JsonObject]) -> None:
         name = body["metadata"]["name"]

@@ -110,3 +110,11 @@ def node_families(nodes: Iterable[NodeOverview]) -> Iterator[Family]:
         _NODE,
         (((name,), found.fragmentation) for name, found in figures),
     )
+    rivals = [(node.name, Counter(device.holders > 0 for device in node.devices if device.has_rival)) for node in known]
+    yield family(
+        "gauge",
+        "rootport_node_rival_devices",
+        "Devices of the node that another system gives out as well, by whether claims have them.",
+        ("node", "held"),
+        (((name, str(held).lower()), float(count)) for name, found in rivals for held, count in sorted(found.items())),
+    )

@@ -292,7 +292,7 @@ def _states(
             closed=closed.get(card, _NONE),
             in_use=used.get(card, _NONE),
             wish=wishes.get(modes.gpu, _NONE),
-            is_healthy=modes.gpu not in unhealthy,
+            is_healthy=modes.gpu not in unhealthy and not health.rivals_of(modes.gpu),
         )
         for modes in gpus
         for card in (card_of(modes.gpu),)

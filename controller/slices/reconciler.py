@@ -21,13 +21,15 @@ from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, In
 from driver.adapters.kubernetes.resources import LEASES, NODE_INVENTORIES, NODES, JsonObject, Resource
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
-from driver.api.resource_v1 import ResourceSlice
+from driver.api.resource_v1 import Device, ResourceSlice
 from driver.errors import InputError
 from driver.layout.left_out import left_out_notes
 from driver.layout.slices import resource_slices
 from driver.layout.taints import MODE_CHANGE_TAINT
 from driver.model.health import CANNOT_PREPARE_TAINT, NodeHealth
 from driver.model.inventory import Inventory
+from driver.model.rivals import RIVAL_TAINT
+from driver.wording import listed
 
 __all__ = ["SliceReconciler"]
 
@@ -210,6 +212,10 @@ class SliceReconciler:
             )
         if health.cannot_prepare:
             parts.append(f"all have the taint {CANNOT_PREPARE_TAINT}={health.cannot_prepare}:NoSchedule")
+        if health.rivals:
+            names = listed(sorted({rival.name for rival in health.rivals}))
+            tainted = [device for item in slices for device in item.spec.devices if _has_rival(device)]
+            parts.append(f"devices that {names} may give out as well, with the taint {RIVAL_TAINT}: {len(tainted)}")
         if inventory.gpus or inventory.nics:
             parts += self._features.notes
         notes = left_out_notes(inventory, policies=self._policies())
@@ -274,3 +280,7 @@ class SliceReconciler:
             self._api.delete(resource, name, uid=uid, namespace=namespace)
         except NotFoundError:
             _LOG.debug("gone already", extra={"kind": resource.kind, "object": name})
+
+
+def _has_rival(device: Device) -> bool:
+    return any(taint.key == RIVAL_TAINT for taint in device.taints)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_DEVICES", "MAX_FAULTS", "MAX_NOTES", "MAX_NOTE_LENGTH"]
+__all__ = ["MAX_DEVICES", "MAX_FAULTS", "MAX_NOTES", "MAX_NOTE_LENGTH", "MAX_RIVALS", "MAX_RIVAL_DEVICES"]
 
 MAX_NOTES: Final = 256
 """How many notes a NodeInventory holds."""
@@ -14,6 +14,12 @@ MAX_NOTE_LENGTH: Final = 1024
 
 MAX_FAULTS: Final = 512
 """How many faults a NodeInventory names; the mildest beyond that are left out."""
+
+MAX_RIVALS: Final = 32
+"""How many rivals a NodeInventory names."""
+
+MAX_RIVAL_DEVICES: Final = 512
+"""How many devices of one rival it names: more than the GPUs, NICs and FPGAs that a node may have."""
 
 MAX_DEVICES: Final = 3072
 """How many GPUs, NICs, VFs and FPGAs a NodeInventory has, all in all: 16 NICs may have 190 VFs each."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["Condition", "DeviceFault", "NodeInventoryStatus"]
+__all__ = ["Condition", "DeviceFault", "DeviceRival", "NodeInventoryStatus"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,18 @@ class DeviceFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRival:
+    """Another system that gives out some of the node's devices."""
+
+    WIRE: ClassVar[bool] = True
+
+    name: str
+    kind: str
+    devices: tuple[str, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInventoryStatus:
     """What the plugin reports about itself and the node."""
 
@@ -50,3 +62,4 @@ class NodeInventoryStatus:
     observed_generation: int | None = None
     watched: tuple[str, ...] = ()
     faults: tuple[DeviceFault, ...] = ()
+    rivals: tuple[DeviceRival, ...] = ()

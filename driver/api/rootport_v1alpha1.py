@@ -14,7 +14,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, PlainSerializer, StrictBool, StrictInt
 
-from driver.api.bounds import MAX_DEVICES, MAX_FAULTS, MAX_NOTE_LENGTH, MAX_NOTES
+from driver.api.bounds import (
+    MAX_DEVICES,
+    MAX_FAULTS,
+    MAX_NOTE_LENGTH,
+    MAX_NOTES,
+    MAX_RIVAL_DEVICES,
+    MAX_RIVALS,
+)
 from driver.api.prepared_device import DeviceMode
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import ObjectMeta, Wire
@@ -33,6 +40,7 @@ __all__ = [
     "DeviceIsolation",
     "DevicePartition",
     "DevicePod",
+    "DeviceRival",
     "DeviceSpec",
     "DeviceStatus",
     "Fpga",
@@ -127,6 +135,10 @@ NumaNode: TypeAlias = Annotated[StrictInt, Field(ge=0, le=1023)]
 Bandwidth: TypeAlias = Annotated[Quantity, Field(json_schema_extra={"maxLength": 32, "pattern": _QUANTITY})]
 """Bits per second."""
 FaultReason: TypeAlias = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z]([A-Za-z0-9]*)$")]
+# The name of an extended resource: a subdomain, a slash and a label; a DRA driver's name is a subdomain.
+RivalName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=317, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")
+]
 Time: TypeAlias = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Minors: TypeAlias = Annotated[tuple[UInt32, ...], Field(max_length=_MAX_PORTS)]
 
@@ -488,6 +500,26 @@ class DeviceFault(_Object):
     message: Note
 
 
+class DeviceRival(_Object):
+    """Another system that gives out some of the node's devices: these have a taint in the ResourceSlices.
+
+    Attributes:
+        name: The extended resource, such as nvidia.com/gpu, or the name of the DRA driver.
+        kind: DevicePlugin or DRADriver, the value of the taint.
+        devices: The devices concerned: GPUs, NICs and FPGAs with their partitions and virtual functions, and single
+            virtual functions.
+        message: What is known, what is not, and what to do, for a person.
+    """
+
+    name: RivalName
+    kind: FaultReason
+    devices: Annotated[
+        tuple[DeviceLabel, ...],
+        Field(max_length=MAX_RIVAL_DEVICES, json_schema_extra={"x-kubernetes-list-type": "set"}),
+    ] = ()
+    message: Note = ""
+
+
 class NodeInventoryStatus(_Object):
     """What the plugin reports about itself and the node.
 
@@ -498,6 +530,7 @@ class NodeInventoryStatus(_Object):
         watched: The names of the GPUs, NICs and FPGAs whose health is watched; one that is here and has no fault is
             healthy.
         faults: What is wrong with them.
+        rivals: Who else gives out devices of the node.
     """
 
     conditions: Conditions = ()
@@ -515,6 +548,13 @@ class NodeInventoryStatus(_Object):
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["device", "reason"],
             },
+        ),
+    ] = ()
+    rivals: Annotated[
+        tuple[DeviceRival, ...],
+        Field(
+            max_length=MAX_RIVALS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name", "kind"]},
         ),
     ] = ()
 

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "explain": "Say why a claim is pending, and what would make it fit.",
     "status": "Show what is free, allocated and unhealthy, by node; one node as a tree.",
     "top": "Show what the GPUs do now, and who has them.",
+    "migrate": "Show how far a node is on its way from device plugins to Rootport, and the next command.",
     "lint": "Check claims before they are applied: what can never fit, typos, what costs the scheduler.",
     "convert": "Write manifests for Koordinator, HAMi, device plugins and others with claims.",
     "simulate": "Allocate claims on simulated nodes and write their CDI files, without a cluster.",
@@ -93,8 +94,8 @@ description in YAML.
 def cli() -> None:
     """Rootport: a Kubernetes DRA driver for GPUs, RDMA NICs and FPGAs that knows the PCIe topology.
 
-    status, top and explain ask a cluster, status and explain also a dump of one, and lint and convert can ask either.
-    The others need none: they show what the driver sees, publishes and prepares.
+    status, top, explain and migrate ask a cluster, status and explain also a dump of one, and lint and convert can ask
+    either. The others need none: they show what the driver sees, publishes and prepares.
     """
 
 

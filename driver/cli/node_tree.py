@@ -111,8 +111,10 @@ def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
     about = [spec.model if len(models[spec.type]) > 1 else None, spec.rdma_device]
     line.append("".join(f"  {part}" for part in about if part), style="not bold")
     line.append(f"  {shown.state}", style=f"not bold {_STATES[shown.state]}")
-    if shown.reason and shown.state != "Healthy":
+    if shown.reason and shown.state != "Healthy" and not shown.has_rival:
         line.append(f" ({shown.reason})", style=f"not bold {_STATES[shown.state]}")
+    if shown.has_rival:
+        line.append("  another system gives it out: see the NodeInventory", style="not bold yellow")
     if not shown.offered:
         line.append("  not on offer", style="not bold yellow")
     if use := _use(shown):
@@ -123,7 +125,7 @@ def _line(device: Device, models: Mapping[str, Collection[str]]) -> Text:
 def _use(shown: DeviceOverview) -> str:
     """Return what is allocated of a device, or how much of it there is."""
     if not shown.mode:
-        is_free = shown.offered and shown.state != "Unhealthy"
+        is_free = shown.offered and shown.state != "Unhealthy" and not shown.has_rival
         parts = ["free"] if is_free else []
         if shown.memory is not None:
             parts.append(gibibytes(shown.memory.total))

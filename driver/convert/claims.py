@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -19,27 +18,23 @@ from driver.api import API_VERSION as ROOTPORT_VERSION
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import API_VERSION
 from driver.cel import text_literal
-from driver.config.shares import share_errors, small_amount
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Match, Near, NicRequest, Wanted
+from driver.convert.shares import LEAST_CORE, check_request, share_of
 from driver.errors import InputError
 from driver.pairs import PairsRequest, Scope, claim_spec
 
-__all__ = ["CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
+__all__ = ["CONSTRAINTS", "CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
 
 CONVERTED_LABEL: Final = f"{DRIVER_NAME}/converted"
 """On every ResourceClaimTemplate that a conversion wrote."""
 
+CONSTRAINTS: Final = "constraints: "
+"""How the line of :func:`claim_lines` begins that tells what devices have in common."""
+
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
-_MAX_DEVICES: Final = 32
-"""Of one claim (k8s.io/api v0.37.2, resource/v1, AllocationResultsMaxSize)."""
-_MAX_LADDER: Final = 3
-"""Groups up to which the nearest devices are asked for: with more, kube-scheduler tries too many combinations
-(driver.lint.search_cost)."""
-_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})*", re.ASCII)
-_VALUE: Final = re.compile(r"[\w ./:()+-]{1,128}", re.ASCII)
-_ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}", re.ASCII)
-_STRATEGIES: Final = frozenset({"timeSlicing", "mps", "hamiCore"})
-_LEAST_CORE: Final = 1
+_MAX_LADDER: Final = 2
+"""Groups up to which the nearest devices are asked for. On a node with a GPU too few for three of them, kube-scheduler
+searches more than a second (Kubernetes' allocator v0.37.2, an ND H100 v5; two take 0.08 s)."""
 _DIGITS: Final = 12
 
 Fields: TypeAlias = dict[str, Any]
@@ -72,7 +67,7 @@ def claim_of(request: DeviceRequest) -> ClaimSpec:
         InputError: No claim can say that.
     """
     request = _with_a_nic_each(request)
-    _check(request)
+    check_request(request)
     notes: list[str] = []
     pairs = _pairs(request, notes)
     if pairs is None:
@@ -102,9 +97,9 @@ def claim_lines(request: DeviceRequest) -> tuple[str, ...]:
     lines += [_line(_fpga(fpga)) for fpga in request.fpgas]
     pairs = _pairs(_with_a_nic_each(request), [])
     if pairs is not None:
-        lines.append(f"constraints: as `rootport pairs --gpus {pairs.gpus} --nics {pairs.nics}` writes them")
+        lines.append(f"{CONSTRAINTS}as `rootport pairs --gpus {pairs.gpus} --nics {pairs.nics}` writes them")
     elif constraints := spec.spec["devices"].get("constraints"):
-        lines.append(f"constraints: {json.dumps(constraints)}")
+        lines.append(f"{CONSTRAINTS}{json.dumps(constraints)}")
     return tuple(lines)
 
 
@@ -198,7 +193,7 @@ def _pairs(request: DeviceRequest, notes: list[str]) -> PairsRequest | None:
         nics=nics,
         scope=Scope.LADDER if is_ladder else Scope(request.near.value),
         or_any=is_ladder,
-        gpu_core=Quantity.of(gpu.core or _LEAST_CORE) if gpu.is_share else None,
+        gpu_core=Quantity.of(gpu.core or LEAST_CORE) if gpu.is_share else None,
     )
 
 
@@ -234,24 +229,8 @@ def _gpu(gpu: GpuRequest) -> Fields:
     if gpu.profile:
         profile = _wanted(Wanted(attribute="profile", values=(gpu.profile,)))
         return _fields("mig", [profile, *selectors], gpu.count, {})
-    capacity = _share(gpu)
+    capacity = share_of(gpu)
     return _fields("gpu-ratio" if "memoryRatio" in capacity else "gpu", selectors, gpu.count, capacity)
-
-
-def _share(gpu: GpuRequest) -> dict[str, str]:
-    """Return what of each GPU a request asks for; nothing where that is all of it.
-
-    Who has all of a GPU's core has the GPU, whatever the memory: nobody else is given a share without core.
-    """
-    if not gpu.is_share or (gpu.core == 100 and gpu.memory is None):
-        return {}
-    # A request without core would take all of it, so that nobody could share the GPU.
-    capacity = {"core": str(_LEAST_CORE if gpu.core is None else gpu.core)}
-    if gpu.memory is not None:
-        capacity["memory"] = str(Quantity.of(gpu.memory, binary=True))
-    elif gpu.memory_percent is not None:
-        capacity["memoryRatio"] = str(gpu.memory_percent)
-    return capacity
 
 
 def _nic(nic: NicRequest) -> Fields:
@@ -292,7 +271,7 @@ def _wanted(wanted: Wanted) -> str:
 
 
 def _gpu_config(requests: Sequence[str], gpu: GpuRequest) -> Fields | None:
-    if not gpu.strategy or not _share(gpu):
+    if not gpu.strategy or not share_of(gpu):
         return None
     sharing: Fields = {"strategy": gpu.strategy}
     if gpu.strategy == "hamiCore" and (gpu.core is None or not gpu.core_is_limited):
@@ -319,40 +298,3 @@ def _line(fields: Mapping[str, Any]) -> str:
         parts.append(f"capacity.requests: {{{amounts}}}")
     parts += [f"selector {selector['cel']['expression']}" for selector in fields.get("selectors", ())]
     return ", ".join(parts)
-
-
-def _check(request: DeviceRequest) -> None:
-    if errors := list(_errors(request)):
-        raise InputError("; ".join(dict.fromkeys(errors)))
-
-
-def _errors(request: DeviceRequest) -> Iterator[str]:
-    everything: tuple[GpuRequest | NicRequest | FpgaRequest, ...] = (*request.gpus, *request.nics, *request.fpgas)
-    count = sum(max(item.count, 1) for item in everything)
-    if count > _MAX_DEVICES:
-        yield f"{count} devices for one container: a claim can have {_MAX_DEVICES}, divide them between containers"
-    if any(gpu.count < 1 for gpu in request.gpus) or any(item.count < 0 for item in everything):
-        yield "a number of devices that is less than 1"
-    for item in everything:
-        yield from (error for wanted in item.wanted for error in _wanted_errors(wanted))
-    for gpu in request.gpus:
-        yield from _gpu_errors(gpu)
-
-
-def _gpu_errors(gpu: GpuRequest) -> Iterator[str]:
-    if gpu.profile and _PROFILE.fullmatch(gpu.profile) is None:
-        yield f"{gpu.profile[:64]!r} is no MIG profile: expected one such as 1g.10gb"
-    if gpu.strategy and gpu.strategy not in _STRATEGIES:
-        yield f"{gpu.strategy[:64]!r} is no sharing strategy of Rootport"
-    if gpu.memory is not None and (meant := small_amount("memory", Quantity.of(gpu.memory))):
-        yield f"{meant.replace(';', ' of GPU memory:', 1)}"
-    capacity = {name: Quantity(amount) for name, amount in _share(gpu).items()}
-    yield from (f"{error.path}: {error.message}" for error in share_errors(capacity, "of each GPU"))
-
-
-def _wanted_errors(wanted: Wanted) -> Iterator[str]:
-    if not wanted.values or _ATTRIBUTE.fullmatch(wanted.attribute) is None:
-        yield f"nothing is said of the attribute {wanted.attribute[:32]!r}"
-    for value in wanted.values:
-        if isinstance(value, str) and _VALUE.fullmatch(value) is None:
-            yield f"{value[:64]!r} cannot be a device's {wanted.attribute[:32]}: expected letters, digits, ' ./:()+-'"

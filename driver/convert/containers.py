@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from driver.api.pod_templates import PodSpec, Steps, containers
 from driver.budget import check
 from driver.convert.amounts import Held, Part, device_amounts, parts
-from driver.convert.claims import ClaimSpec, claim_lines, claim_of
+from driver.convert.claims import CONSTRAINTS, ClaimSpec, claim_lines, claim_of
 from driver.convert.dialect import Asked, PodFacts, PodReading, Reading
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, Near
 from driver.errors import InputError
 
-__all__ = ["AskingContainer", "ReadContainer", "asking_containers", "read_container"]
+__all__ = ["AskingContainer", "ReadContainer", "asking_containers", "is_init", "read_container"]
 
 _SIDECAR: Final = "Always"
 
@@ -77,8 +77,12 @@ def asking_containers(pod: PodSpec, facts: PodFacts) -> Iterator[AskingContainer
         check()
         held = device_amounts(container, steps, facts.settings)
         if held and (read := tuple(parts(held, facts))):
-            is_init = steps[-2] == "initContainers" and container.get("restartPolicy") != _SIDECAR
-            yield AskingContainer(steps=steps, name=_name(container), is_init=is_init, parts=read)
+            yield AskingContainer(steps=steps, name=_name(container), is_init=is_init(steps, container), parts=read)
+
+
+def is_init(steps: Steps, container: Mapping[str, Any]) -> bool:
+    """Whether a container ends before the pod's containers start; a sidecar does not."""
+    return steps[-2] == "initContainers" and container.get("restartPolicy") != _SIDECAR
 
 
 def read_container(container: AskingContainer, facts: PodFacts, pods: Mapping[str, PodReading]) -> ReadContainer:
@@ -116,7 +120,7 @@ def read_container(container: AskingContainer, facts: PodFacts, pods: Mapping[st
             findings.append(container.finding(held, part.dialect.name, Outcome.REFUSED, str(error)))
         else:
             findings += [container.finding(held, part.dialect.name, Outcome.NOTED, note) for note in claim.notes]
-            findings = [*_converted(container, readings, findings), *findings]
+            findings = [*_converted(container, request, readings, findings), *findings]
     return ReadContainer(
         container=container,
         request=request,
@@ -147,12 +151,19 @@ def _two_ways(container: AskingContainer, readings: Sequence[tuple[Part, Reading
 
 
 def _converted(
-    container: AskingContainer, readings: Sequence[tuple[Part, Reading]], findings: Sequence[Finding]
+    container: AskingContainer,
+    request: DeviceRequest,
+    readings: Sequence[tuple[Part, Reading]],
+    findings: Sequence[Finding],
 ) -> Iterator[Finding]:
     """Yield a finding for each amount that is converted without a note."""
     said = {finding.field for finding in findings}
+    common = [line for line in claim_lines(request) if line.startswith(CONSTRAINTS)]
     for part, reading in readings:
-        text = "; ".join(claim_lines(reading.request)) or "nothing"
+        own = [
+            line for line in claim_lines(replace(reading.request, near=Near.ANY)) if not line.startswith(CONSTRAINTS)
+        ]
+        text = "; ".join([*own, *common]) or "nothing"
         for held in part.held:
             if held.field not in said:
                 yield container.finding(held, part.dialect.name, Outcome.CONVERTED, text)

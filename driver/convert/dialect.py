@@ -248,6 +248,7 @@ class Dialect:
         notes: The annotations and labels that it knows.
         schedulers: The names of its schedulers: they allocate no claims, so ``schedulerName`` goes.
         scheduler_text: What that scheduler gave beside devices, and what to do instead.
+        several_text: What is different afterwards for a pod of several containers; empty where nothing is.
     """
 
     name: str
@@ -258,6 +259,7 @@ class Dialect:
     notes: Sequence[PodNote] = ()
     schedulers: frozenset[str] = frozenset()
     scheduler_text: str = ""
+    several_text: str = ""
 
 
 _SHOWN: Final = 80

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
-from driver.api.pod_templates import PodSpec, Steps, field_path
+from driver.api.pod_templates import PodSpec, Steps, containers, field_path
 from driver.convert.claims import ClaimSpec, claim_of
-from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, read_container
+from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, is_init, read_container
 from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
 from driver.convert.findings import Finding, Outcome, worst
+from driver.convert.node_labels import node_label_findings
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest
 from driver.convert.settings import Settings
 from driver.errors import InputError
@@ -82,11 +84,13 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
     dialects, pods = _read_pod(asking, facts)
     read = [read_container(container, facts, pods) for container in asking]
     findings = [*_pod_findings(facts, dialects, pods), *_scheduler(pod, facts, dialects)]
+    findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
         return ConvertedPod(findings=tuple(findings))
     claims = _Claims(taken=_names(pod))
     findings += claims.add(read)
+    findings += _several(pod, read)
     return ConvertedPod(
         claims=tuple(claims.made),
         uses=claims.uses,
@@ -273,6 +277,19 @@ def _scheduler(pod: PodSpec, facts: PodFacts, dialects: Collection[Dialect]) -> 
             path = field_path((*pod.steps, "schedulerName"))
             text = f"goes: {dialect.scheduler_text}"
             yield Finding(dialect=dialect.name, field=path, value=facts.scheduler, outcome=Outcome.NOTED, text=text)
+
+
+def _several(pod: PodSpec, read: Sequence[ReadContainer]) -> Iterator[Finding]:
+    main = (steps for steps, container in containers(pod) if not is_init(steps, container))
+    if sum(1 for _ in islice(main, 2)) == 1:
+        return
+    said: set[str] = set()
+    for each in read:
+        for part in each.container.parts:
+            name, text = part.dialect.name, part.dialect.several_text
+            if text and each.request.gpus and name not in said:
+                said.add(name)
+                yield each.container.finding(part.held[0], name, Outcome.NOTED, text)
 
 
 def _leaving(facts: PodFacts, dialects: Collection[Dialect]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from driver.layout.offers import GpuOffer, all_modes, gpu_offer
 from driver.layout.order import fpgas_in_order, gpus_in_order, nics_in_order, vfs_in_order
 from driver.layout.published import published
 from driver.layout.remembered import Remembered
-from driver.layout.taints import closed_taints, health_taints, node_taints, with_taints
+from driver.layout.taints import closed_taints, health_taints, node_taints, rival_taints, with_taints
 from driver.model.devices import Device, DeviceName, Fpga, Gpu, RdmaNetnsMode, RdmaNic
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory
@@ -89,7 +89,7 @@ def resource_slices(  # noqa: PLR0913 - all by name
             policies offer is published.
         closed: Published devices that nothing new may be given, so that their GPU can change its mode: they have the
             taint :data:`driver.layout.taints.MODE_CHANGE_TAINT`.
-        health: What is wrong with the devices, and whether any of them can be prepared.
+        health: What is wrong with the devices, whether any of them can be prepared, and who else gives them out.
         other_taints: The taints that others have put on devices, by their names in the slices; they stay.
 
     Raises:
@@ -117,7 +117,13 @@ def resource_slices(  # noqa: PLR0913 - all by name
         closed=frozenset(closed) & {name for gpu in inventory.gpus for name in (gpu.name, GpuRatio(gpu=gpu).name)},
     )
     parts = _REMEMBERED.of(hardware, lambda: Placeholders(_chunks(hardware))).filled(identities)
-    taints = (health_taints(inventory, health), closed_taints(closed), node_taints(parts, health), other_taints)
+    taints = (
+        health_taints(inventory, health),
+        closed_taints(closed),
+        node_taints(parts, health),
+        rival_taints(inventory, health.rivals),
+        other_taints,
+    )
     parts = with_taints(parts, *taints)
     pool = resource_v1.ResourcePool(name=inventory.node, generation=_FIRST_GENERATION, resource_slice_count=len(parts))
     spec = resource_v1.ResourceSliceSpec(driver=DRIVER_NAME, pool=pool, node_name=inventory.node)

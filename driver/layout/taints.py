@@ -12,12 +12,13 @@ from typing import Final
 from driver.api.resource_v1 import DeviceTaint
 from driver.api.validation.names import label_value
 from driver.layout.chunks import Chunk, chunks
-from driver.model.devices import Device, DeviceName, Gpu, RdmaNic
+from driver.model.devices import Device, DeviceName, Gpu, RdmaNic, RdmaVf
 from driver.model.health import CANNOT_PREPARE_TAINT, LINK_DOWN_FAULT, UNHEALTHY_TAINT, Fault, NodeHealth
 from driver.model.inventory import Inventory
 from driver.model.parts import RdmaVfPool, gpu_parts
+from driver.model.rivals import RIVAL_TAINT, Rival
 
-__all__ = ["MODE_CHANGE_TAINT", "closed_taints", "health_taints", "node_taints", "with_taints"]
+__all__ = ["MODE_CHANGE_TAINT", "closed_taints", "health_taints", "node_taints", "rival_taints", "with_taints"]
 
 MODE_CHANGE_TAINT: Final = "rootport.dev/mode-change"
 """The key of the taint of a device that nothing new is given, because its GPU is to be given in another way."""
@@ -52,6 +53,32 @@ def closed_taints(closed: Collection[DeviceName]) -> dict[str, tuple[DeviceTaint
     What has the device keeps it: NoSchedule. The time is left to the API server, as for the taints of health.
     """
     return dict.fromkeys(closed, (DeviceTaint(key=MODE_CHANGE_TAINT, effect="NoSchedule"),))
+
+
+def rival_taints(inventory: Inventory, rivals: Sequence[Rival]) -> dict[str, tuple[DeviceTaint, ...]]:
+    """Return the taint of each device that another system gives out as well, by its name in the slices.
+
+    NoSchedule: what has the device keeps it. A device has one such taint; of several rivals the first one's kind is its
+    value. A pool of virtual functions has it as soon as one of them is concerned: the scheduler cannot choose another.
+    """
+    if not rivals:
+        return {}
+    nics = {nic.address: nic for nic in inventory.nics}
+    kinds: dict[DeviceName, str] = {}
+    for rival in rivals:
+        for name in rival.devices:
+            kinds.setdefault(name, rival.kind)
+    taints: dict[str, tuple[DeviceTaint, ...]] = {}
+    for device in inventory.devices():
+        kind = kinds.get(device.name)
+        if kind is None:
+            continue
+        names = list(_names(device))
+        if isinstance(device, RdmaVf) and (nic := nics.get(device.parent)):
+            names.append(RdmaVfPool(nic=nic, vfs=nic.vfs).name)
+        taint = DeviceTaint(key=RIVAL_TAINT, value=_value(kind), effect="NoSchedule")
+        taints = dict.fromkeys(names, (taint,)) | taints
+    return taints
 
 
 def node_taints(parts: Sequence[Chunk], health: NodeHealth) -> dict[str, tuple[DeviceTaint, ...]]:

@@ -25,6 +25,7 @@ __all__ = ["KnownClaims", "pod_findings"]
 _NEAR: Final = 0.7
 _MOST_COMPARED: Final = 100
 _MOST_SHOWN: Final = 5
+_WRITES_IT: Final = "`rootport convert` writes that claim: docs/user/migrate.md"
 _MOST_NOTES: Final = 2
 _LONGEST_NAME: Final = 253
 _FIELDS: Final = {"resourceClaimTemplateName": "ResourceClaimTemplate", "resourceClaimName": "ResourceClaim"}
@@ -256,15 +257,15 @@ def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
         asked = f"asks for {_listed(dict.fromkeys(item.name for item in held))} in the way of {systems}"
         if each.claim is None:
             said = [finding.text for finding in each.findings if finding.outcome is Outcome.REFUSED]
-            message, notes = f"{asked}, which no claim says: {said[0]}", ""
+            message, notes, where = f"{asked}, which no claim says: {said[0]}", "", "docs/user/migrate.md"
         else:
             message = f"{asked}; as a claim: {'; '.join(claim_lines(each.request))}"
             noted = dict.fromkeys(finding.text for finding in each.findings if finding.outcome is Outcome.NOTED)
-            notes = "; ".join(islice(noted, _MOST_NOTES))
+            notes, where = "; ".join(islice(noted, _MOST_NOTES)), _WRITES_IT
         yield LintFinding(
             code=LintCode.DEVICE_PLUGIN_RESOURCE,
             severity=Severity.NOTE,
             path=held[0].field,
             message=message,
-            hint="; ".join(part for part in (notes, "docs/user/migrate.md") if part),
+            hint="; ".join(part for part in (notes, where) if part),
         )

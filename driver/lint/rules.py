@@ -187,7 +187,7 @@ RULES: Final[Mapping[LintCode, Rule]] = {
         _NOTE,
         "A pod asks a device plugin or another scheduler for GPUs or RDMA NICs (`nvidia.com/gpu`, `koordinator.sh/…`,"
         " `rdma/…`); the message says what the claim would be",
-        "Nothing, or write the claim: docs/user/migrate.md",
+        "Nothing, or let `rootport convert` write the claim: docs/user/migrate.md",
     ),
     LintCode.NOT_LOOKED_AT: Rule(
         _WARNING,

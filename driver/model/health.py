@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from driver.model.devices import DeviceName
+from driver.model.rivals import Rival
 
 __all__ = ["CANNOT_PREPARE_TAINT", "LINK_DOWN_FAULT", "UNHEALTHY_TAINT", "Effect", "Fault", "NodeHealth"]
 
@@ -67,15 +68,21 @@ class NodeHealth:
         watched: The whole devices that are watched; of all others nothing is known.
         faults: What is wrong; of a device each reason once.
         cannot_prepare: Why the plugin can prepare no claim at all, in one CamelCase word; empty where it can, or may.
+        rivals: Who else gives out devices of the node.
     """
 
     watched: frozenset[DeviceName] = frozenset()
     faults: tuple[Fault, ...] = ()
     cannot_prepare: str = ""
+    rivals: tuple[Rival, ...] = ()
 
     def of(self, device: DeviceName) -> tuple[Fault, ...]:
         """Return a device's faults, the worst first: by effect, then by age."""
         return _sorted(fault for fault in self.faults if fault.device == device)
+
+    def rivals_of(self, *devices: DeviceName) -> tuple[Rival, ...]:
+        """Return who else gives out one of these devices."""
+        return tuple(rival for rival in self.rivals if not set(devices).isdisjoint(rival.devices))
 
     def taints(self) -> dict[DeviceName, Fault]:
         """Return the worst fault of each device that must not be given, by device."""

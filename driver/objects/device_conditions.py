@@ -10,8 +10,9 @@ from driver.api.rootport_v1alpha1 import Condition
 from driver.api.times import time_text
 from driver.model.devices import Device, RdmaNic
 from driver.model.health import LINK_DOWN_FAULT, Effect, Fault
+from driver.model.rivals import Rival
 
-__all__ = ["DEGRADED", "HEALTHY", "DeviceState", "conditions_of", "state_of"]
+__all__ = ["DEGRADED", "HAS_RIVAL", "HEALTHY", "DeviceState", "conditions_of", "state_of", "with_rivals"]
 
 DeviceState: TypeAlias = Literal["Healthy", "Unhealthy", "Unknown"]
 
@@ -21,12 +22,20 @@ HEALTHY: Final = "Healthy"
 DEGRADED: Final = "Degraded"
 """The condition that is True where something is wrong that does not keep work away; it is absent otherwise."""
 
+HAS_RIVAL: Final = "HasRival"
+"""The condition that is True where another system may give the device out as well; it is absent otherwise."""
+
 _MESSAGE_LENGTH: Final = 4096
 _STATES: Final[dict[str, DeviceState]] = {"True": "Healthy", "False": "Unhealthy", "Unknown": "Unknown"}
 
 
 def conditions_of(
-    device: Device, faults: Sequence[Fault], *, is_watched: bool, is_silent: bool = False
+    device: Device,
+    faults: Sequence[Fault],
+    *,
+    is_watched: bool,
+    is_silent: bool = False,
+    rivals: Sequence[Rival] = (),
 ) -> tuple[Condition, ...]:
     """Return the conditions, Healthy first.
 
@@ -40,6 +49,7 @@ def conditions_of(
         faults: Its faults, the worst first.
         is_watched: Whether the device is watched.
         is_silent: Whether nothing is heard of its node.
+        rivals: Who else gives it out.
     """
     severe = [fault for fault in faults if fault.effect is not Effect.NONE]
     mild = [fault for fault in faults if fault.effect is Effect.NONE]
@@ -56,7 +66,16 @@ def conditions_of(
         healthy = _condition(HEALTHY, "True", "Healthy", "It is watched, and nothing that matters is wrong with it.")
     else:
         healthy = _condition(HEALTHY, "Unknown", "NotWatched", "Nobody on the node watches the health of this device.")
-    return (healthy, _of_faults(DEGRADED, "True", mild)) if mild else (healthy,)
+    return with_rivals((healthy, _of_faults(DEGRADED, "True", mild)) if mild else (healthy,), rivals)
+
+
+def with_rivals(conditions: Sequence[Condition], rivals: Sequence[Rival]) -> tuple[Condition, ...]:
+    """Return the conditions with that of these rivals, in place of others; the same where there are none."""
+    if not rivals:
+        return tuple(conditions)
+    message = "; ".join(rival.message or rival.name for rival in rivals)
+    rest = (item for item in conditions if item.type != HAS_RIVAL)
+    return (*rest, _condition(HAS_RIVAL, "True", rivals[0].kind, message))
 
 
 def state_of(conditions: Sequence[Condition]) -> DeviceState:

@@ -40,7 +40,7 @@ from driver.objects.device_amounts import (
     largest_free,
     memory_allocated,
 )
-from driver.objects.device_conditions import conditions_of, state_of
+from driver.objects.device_conditions import conditions_of, state_of, with_rivals
 
 __all__ = ["AllocationPods", "device_statuses"]
 
@@ -87,16 +87,23 @@ def device_statuses(
     cards: tuple[Device, ...] = (*inventory.gpus, *inventory.nics, *inventory.fpgas)
     conditions_of_card = {
         card.name: conditions_of(
-            card, health.of(card.name), is_watched=card.name in health.watched, is_silent=is_silent
+            card,
+            health.of(card.name),
+            is_watched=card.name in health.watched,
+            is_silent=is_silent,
+            rivals=health.rivals_of(card.name),
         )
         for card in cards
     }
     statuses = {}
     for device in inventory.devices():
-        conditions = conditions_of_card[nics[device.parent].name if isinstance(device, RdmaVf) else device.name]
+        card = nics[device.parent].name if isinstance(device, RdmaVf) else device.name
+        conditions = conditions_of_card[card]
+        if card != device.name and (rivals := health.rivals_of(card, device.name)):
+            conditions = with_rivals(conditions, rivals)
         state = state_of(conditions)
         offer = OFFERED if offers is None else offers.get(device.name, NOT_OFFERED)
-        if is_silent or health.cannot_prepare or state == "Unhealthy":
+        if is_silent or health.cannot_prepare or state == "Unhealthy" or health.rivals_of(card, device.name):
             offer = NOT_OFFERED
         items = by_device.get(device.name, [])
         shown = tuple(_allocation(part, item, pods(item)) for part, item in items[:MAX_ALLOCATIONS])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from driver.api.bounds import MAX_FAULTS, MAX_NOTE_LENGTH
-from driver.api.node_status import DeviceFault
+from driver.api.node_status import DeviceFault, DeviceRival
 from driver.api.times import time_text
 from driver.model.health import NodeHealth
+from driver.model.rivals import Rival
 
-__all__ = ["PREPARE_CONDITIONS", "device_faults"]
+__all__ = ["PREPARE_CONDITIONS", "device_faults", "device_rivals"]
 
 PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
 """The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
@@ -28,4 +30,12 @@ def device_faults(health: NodeHealth) -> tuple[DeviceFault, ...]:
             message=fault.message[:MAX_NOTE_LENGTH],
         )
         for fault in kept
+    )
+
+
+def device_rivals(rivals: Iterable[Rival]) -> tuple[DeviceRival, ...]:
+    """Return the rivals as a NodeInventory's status has them, by name and kind."""
+    return tuple(
+        DeviceRival(name=rival.name, kind=rival.kind, devices=rival.devices, message=rival.message)
+        for rival in sorted(rivals, key=lambda rival: (rival.name, rival.kind))
     )

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from driver.api.rootport_v1alpha1 import Condition, NodeInventoryStatus
 from driver.model.devices import DeviceName
 from driver.model.health import Effect, Fault, NodeHealth
+from driver.model.rivals import Rival
 from driver.objects.faults import PREPARE_CONDITIONS
 
 __all__ = ["node_health"]
@@ -44,6 +45,10 @@ def node_health(inventory: Mapping[str, Any]) -> NodeHealth:
         watched=frozenset(map(DeviceName, status.watched)),
         faults=faults,
         cannot_prepare=_cannot_prepare(status.conditions),
+        rivals=tuple(
+            Rival(name=item.name, kind=item.kind, devices=tuple(map(DeviceName, item.devices)), message=item.message)
+            for item in status.rivals
+        ),
     )
 
 

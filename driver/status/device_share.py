@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAllocation, DeviceAmounts, DeviceStatus
-from driver.status.overview import ReadyState, is_offered
+from driver.status.overview import ReadyState, has_rival, is_offered
 
 __all__ = ["DOMAINS", "TODAY", "Card", "Resources", "add", "node_device_summary", "wire"]
 
@@ -182,7 +182,7 @@ def _card(device: Device) -> Card:
 
 def _is_available(device: Device) -> bool:
     is_unhealthy = device.status is not None and device.status.state == "Unhealthy"
-    return is_offered(device) and not is_unhealthy
+    return is_offered(device) and not is_unhealthy and not has_rival(device)
 
 
 def _holders(card: Card) -> Iterator[tuple[str, Resources]]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from driver.api.quantity import Quantity
 from driver.api.rootport_v1alpha1 import Device, DeviceAmounts
+from driver.objects.device_conditions import DEGRADED, HAS_RIVAL, HEALTHY
 
 __all__ = [
     "DeviceOverview",
@@ -19,6 +20,7 @@ __all__ = [
     "ReadyState",
     "Usage",
     "device_overview",
+    "has_rival",
     "is_available",
     "is_offered",
     "total",
@@ -27,7 +29,7 @@ __all__ = [
 ReadyState: TypeAlias = Literal["Ready", "NotReady", "Silent"]
 """Ready: all conditions of its plugin are True. NotReady: one is not. Silent: the plugin's heartbeats have ended."""
 
-_HEALTHY: Final = "Healthy"
+_NOT_WATCHED: Final = "NotWatched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class DeviceOverview:
         reason: Why it is not healthy, or how it is degraded, as a CamelCase word; empty if neither.
         mode: How it is allocated: ``whole``, ``shared``, ``ratio`` or ``mig``; empty while it is free.
         offered: Whether it, or parts of it, are in a ResourceSlice.
+        has_rival: Whether another system may give it out as well, so that no claim is given it.
         core: A GPU's core, in percent.
         memory: A GPU's memory, in bytes.
         bandwidth: A NIC's bandwidth, in bits per second.
@@ -76,6 +79,7 @@ class DeviceOverview:
     reason: str = ""
     mode: str = ""
     offered: bool = True
+    has_rival: bool = False
     core: Usage | None = None
     memory: Usage | None = None
     bandwidth: Usage | None = None
@@ -99,6 +103,7 @@ class DeviceOverview:
             "freeMemory": self.free_memory,
             "freeProfile": self.free_profile,
             "holders": self.holders,
+            "hasRival": self.has_rival,
         }
         wire |= {name: value for name, value in optional.items() if value}
         return wire if self.offered else wire | {"offered": False}
@@ -149,6 +154,7 @@ def device_overview(device: Device) -> DeviceOverview:
         reason=_reason(device),
         mode=(status.mode if status else None) or "",
         offered=is_offered(device),
+        has_rival=has_rival(device),
         core=_percent(capacity, allocated),
         memory=_quantity("memory", capacity, allocated),
         bandwidth=_quantity("bandwidth", capacity, allocated),
@@ -163,9 +169,11 @@ def device_overview(device: Device) -> DeviceOverview:
 def is_available(node: NodeOverview, device: DeviceOverview) -> bool:
     """Whether the free part of a device can be allocated.
 
-    It can if the device is offered and not unhealthy, and its node is neither silent nor unable to prepare claims.
+    It can if the device is offered, not unhealthy and given out by nobody else, and its node is neither silent nor
+    unable to prepare claims.
     """
-    return device.offered and device.state != "Unhealthy" and node.state != "Silent" and not node.cannot_prepare
+    is_ours = device.state != "Unhealthy" and not device.has_rival
+    return device.offered and is_ours and node.state != "Silent" and not node.cannot_prepare
 
 
 def is_offered(device: Device) -> bool:
@@ -184,12 +192,25 @@ def is_offered(device: Device) -> bool:
 
 
 def _reason(device: Device) -> str:
-    """Return the reason of the condition Healthy if it is not True, else of Degraded if that is."""
+    """Return the reason of the condition Healthy if it is not True, HasRival, or else the reason of Degraded.
+
+    That nobody watches the device comes behind a rival.
+    """
     conditions = {item.type: item for item in device.status.conditions} if device.status else {}
-    healthy, degraded = conditions.get(_HEALTHY), conditions.get("Degraded")
+    healthy, degraded = conditions.get(HEALTHY), conditions.get(DEGRADED)
+    if healthy is not None and healthy.status != "True" and healthy.reason != _NOT_WATCHED:
+        return healthy.reason
+    if has_rival(device):
+        return HAS_RIVAL
     if healthy is not None and healthy.status != "True":
         return healthy.reason
     return degraded.reason if degraded is not None and degraded.status == "True" else ""
+
+
+def has_rival(device: Device) -> bool:
+    """Whether another system may give out the device as well."""
+    conditions = device.status.conditions if device.status else ()
+    return any(item.type == HAS_RIVAL and item.status == "True" for item in conditions)
 
 
 def _percent(capacity: DeviceAmounts | None, allocated: DeviceAmounts | None) -> Usage | None:

@@ -1,4 +1,4 @@
-"""The containers of each claim, as the kubelet reports them: the PodResources API (KEP-606, KEP-3695).
+"""What containers have, as the kubelet reports it: the PodResources API (KEP-606, KEP-2043, KEP-3695).
 
 No right at the API server is needed for it. It tells all devices of a claim for each container that names the claim,
 also where the container names one request of it alone (k8s.io/kubernetes v1.36.3, pkg/kubelet/cm:
@@ -18,6 +18,7 @@ from typing import Final, cast
 import grpc
 
 from driver import DRIVER_NAME
+from driver.rivals.decide import KubeletDevices
 from kubeletplugin.protocol import pod_resources_v1_pb2, pod_resources_v1_pb2_grpc
 
 __all__ = ["ClaimKey", "PodContainer", "PodResources"]
@@ -33,6 +34,11 @@ _OPTIONS: Final = (
     # The kubelet's gRPC in Go refuses an authority that is a path.
     ("grpc.default_authority", "localhost"),
 )
+
+_MAX_RESOURCES: Final = 256
+_MAX_IDS: Final = 8192
+"""How many ids of a resource are read: more of them are taken for ids that say nothing."""
+_TOO_MANY: Final = frozenset({"(too many)"})
 
 ClaimKey = tuple[str, str]
 """A claim's namespace and name."""
@@ -80,9 +86,26 @@ class PodResources:
                 self._ask(now)
             return self._containers
 
+    def plugin_devices(self) -> KubeletDevices | None:
+        """Return the devices of device plugins, and which pods hold them; None if the kubelet does not answer."""
+        try:
+            with self._channel() as channel:
+                stub = pod_resources_v1_pb2_grpc.PodResourcesListerStub(channel)
+                request = pod_resources_v1_pb2.AllocatableResourcesRequest()
+                offered = stub.GetAllocatableResources(request, timeout=_TIMEOUT_S)
+                held = stub.List(pod_resources_v1_pb2.ListPodResourcesRequest(), timeout=_TIMEOUT_S)
+        except grpc.RpcError as error:
+            reason = cast("grpc.Call", error).details()  # as below
+            _LOG.debug("the kubelet does not tell its device plugins' devices", extra={"error": reason})
+            return None
+        return KubeletDevices(offered=_ids(offered.devices), held=_held(held.pod_resources))
+
+    def _channel(self) -> grpc.Channel:
+        return grpc.insecure_channel(f"unix:{self._socket}", options=_OPTIONS)
+
     def _ask(self, now: float) -> None:
         try:
-            with grpc.insecure_channel(f"unix:{self._socket}", options=_OPTIONS) as channel:
+            with self._channel() as channel:
                 stub = pod_resources_v1_pb2_grpc.PodResourcesListerStub(channel)
                 answer = stub.List(pod_resources_v1_pb2.ListPodResourcesRequest(), timeout=_TIMEOUT_S)
         except grpc.RpcError as error:
@@ -113,3 +136,21 @@ def _by_claim(pods: Iterable[pod_resources_v1_pb2.PodResources]) -> dict[ClaimKe
                     holder = PodContainer(pod=pod.name, container=container.name)
                     found.setdefault((claim.claim_namespace, claim.claim_name), set()).add(holder)
     return {claim: tuple(sorted(holders)) for claim, holders in found.items()}
+
+
+def _ids(devices: Iterable[pod_resources_v1_pb2.ContainerDevices]) -> dict[str, frozenset[str]]:
+    """Return the ids by resource: the kubelet tells them in several parts, one for each NUMA node."""
+    found: dict[str, set[str]] = {}
+    for item in devices:
+        if item.resource_name in found or len(found) < _MAX_RESOURCES:
+            found.setdefault(item.resource_name, set()).update(item.device_ids)
+    return {name: frozenset(ids) if len(ids) <= _MAX_IDS else _TOO_MANY for name, ids in found.items()}
+
+
+def _held(pods: Iterable[pod_resources_v1_pb2.PodResources]) -> dict[str, dict[str, frozenset[str]]]:
+    held: dict[str, dict[str, frozenset[str]]] = {}
+    for pod in pods:
+        for name, ids in _ids(item for container in pod.containers for item in container.devices).items():
+            if name in held or len(held) < _MAX_RESOURCES:
+                held.setdefault(name, {})[f"{pod.namespace}/{pod.name}"] = ids
+    return held

@@ -15,12 +15,18 @@ from kubeletplugin.options import Options
 from kubeletplugin.publish.heartbeat import Heartbeat
 from kubeletplugin.publish.host_checks import HostChecks
 from kubeletplugin.publish.inventory import NodePublisher
+from kubeletplugin.publish.rival_checks import RivalChecks
 
 __all__ = ["PluginLoops"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 _CHECKS_S: Final = 600.0
+# A driver that starts writes several ResourceSlices.
+_CHECKS_SETTLE_S: Final = 0.5
+# Asks the kubelet alone, which writes what a new device plugin offers into its Node only every 10 s: so the scheduler
+# mostly knows of the taints before it knows of the plugin.
+_RIVALS_S: Final = 5.0
 # A folder that is full takes all devices of the node off the offer until it is checked again.
 _FOLDERS_S: Final = 15.0
 # A sandbox that is made while the network's own installer has rewritten its file gets no interface.
@@ -43,6 +49,7 @@ class PluginLoops:
         discovery: Discovers the node's devices.
         publisher: Publishes the NodeInventory.
         checks: Checks the host.
+        rivals: Checks who else gives out the devices.
         heartbeat: Renews the node's Lease.
         reconciler: Compares prepared claims with the API server's.
         claim_status: Publishes the claims' status.
@@ -50,13 +57,15 @@ class PluginLoops:
     Attributes:
         discovery: Discovers the devices; the kubelet is served after its first run.
         publish: Publishes the NodeInventory.
+        heartbeat: Renews the node's Lease.
         checks: Runs all checks of the host.
+        rivals: Compares what the kubelet knows of device plugins.
         network: Checks the CNI plugin.
         claim_status: Publishes the claims' status.
         api: All but ``discovery``: those that need the API server, which may be away, and the checks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         options: Options,
         make_loop: Callable[..., Loop],
@@ -64,6 +73,7 @@ class PluginLoops:
         discovery: Discovery,
         publisher: NodePublisher,
         checks: HostChecks,
+        rivals: RivalChecks,
         heartbeat: Heartbeat,
         reconciler: Reconciler,
         claim_status: ClaimStatusPublisher,
@@ -72,7 +82,11 @@ class PluginLoops:
         self._reconciler = reconciler
         self.discovery = make_loop("look", discovery.run, interval_s=interval_s, max_delay_s=interval_s)
         self.publish = make_loop("publish", publisher.publish, interval_s=_PUBLISH_S, max_delay_s=_MAX_DELAY_S)
-        self.checks = make_loop("check", checks.check, interval_s=_CHECKS_S, max_delay_s=_MAX_DELAY_S)
+        self.heartbeat = make_loop("heartbeat", heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s)
+        self.checks = make_loop(
+            "check", checks.check, interval_s=_CHECKS_S, max_delay_s=_MAX_DELAY_S, settle_s=_CHECKS_SETTLE_S
+        )
+        self.rivals = make_loop("rivals", rivals.check, interval_s=_RIVALS_S, max_delay_s=_MAX_DELAY_S)
         self.network = make_loop("network", checks.check_network, interval_s=_NETWORK_S, max_delay_s=_NETWORK_S)
         self.claim_status = make_loop(
             "claim status",
@@ -83,8 +97,9 @@ class PluginLoops:
         )
         self.api: tuple[Loop, ...] = (
             self.publish,
-            make_loop("heartbeat", heartbeat.beat, interval_s=beat_s, max_delay_s=beat_s),
+            self.heartbeat,
             self.checks,
+            self.rivals,
             make_loop("folders", checks.check_folders, interval_s=_FOLDERS_S, max_delay_s=_FOLDERS_S),
             self.network,
             make_loop("reconcile", self._reconcile, interval_s=_RECONCILE_S, max_delay_s=_MAX_DELAY_S),

@@ -54,6 +54,8 @@ from kubeletplugin.publish.conditions import (
 from kubeletplugin.publish.heartbeat import Heartbeat
 from kubeletplugin.publish.host_checks import HostChecks
 from kubeletplugin.publish.inventory import NodePublisher
+from kubeletplugin.publish.rival_checks import RivalChecks
+from kubeletplugin.publish.rival_watch import RivalWatch
 from kubeletplugin.state.store import ClaimStore
 
 __all__ = ["OUTDATED_SIGNAL", "Plugin"]
@@ -109,26 +111,42 @@ class Plugin:
             Loop, on_outdated=lambda: os.kill(os.getpid(), OUTDATED_SIGNAL), on_failing=FailingLoops(self._reports)
         )
         self._watch = self._make_watch(roots, boot_id, make_loop)
+        self._pod_resources = PodResources(options.pod_resources_socket)
+        self._rivals = RivalChecks(
+            inventory=self._discovery.latest,
+            kubelet=self._pod_resources.plugin_devices,
+            held=self._claims.device_names,
+            tolerated=options.tolerated_rivals,
+            reports=self._reports,
+            on_change=self._reports_changed,
+        )
         self._checks = HostChecks(
             self._api,
             node=options.node,
             cdi_folder=options.cdi_dir,
             state_folder=options.plugin_dir,
-            inventory=self._discovery.latest,
             check_network=self._network.check,
             reports=self._reports,
+            take_rivals=self._rivals.take,
         )
+        self._rival_watch = RivalWatch(self._api, node=options.node, on_change=self._rivals_may_change)
         self._publisher = NodePublisher(
             self._api,
             node=options.node,
             spec=self._discovery.spec,
             reports=self._reports.latest,
             health=self._watch.published,
+            rivals=self._rivals.rivals,
             report=self._reports.report,
+            on_told=self._rivals_told,
             recovered=self._watch.recover,
         )
         self._heartbeat = Heartbeat(
-            self._api, namespace=options.namespace, node=options.node, instance=options.instance
+            self._api,
+            namespace=options.namespace,
+            node=options.node,
+            instance=options.instance,
+            may_begin=self._publisher.has_told,
         )
         read_claim = ClaimReader(self._api)
         preparer = self._make_preparer(roots, read_claim)
@@ -139,6 +157,7 @@ class Plugin:
             discovery=self._discovery,
             publisher=self._publisher,
             checks=self._checks,
+            rivals=self._rivals,
             heartbeat=self._heartbeat,
             reconciler=Reconciler(store=self._store, preparer=preparer, get_claim=read_claim),
             claim_status=status,
@@ -214,7 +233,7 @@ class Plugin:
             inventory=self._discovery.latest,
             health=self._watch.monitor,
             entries=self._claims.holding,
-            containers=PodResources(self._options.pod_resources_socket).containers,
+            containers=self._pod_resources.containers,
             operations=timed.so_far,
         )
         return ProbeServer(
@@ -245,6 +264,7 @@ class Plugin:
         self._patience.start()
         for loop in (*self._watch.loops, *self._loops.api):
             loop.start()
+        self._rival_watch.start()
 
     def _start_serving(self) -> None:
         _LOG.info("recovered", extra={"report": recover(self._store)})
@@ -265,6 +285,7 @@ class Plugin:
         self._patience.cancel()
         self._server.stop(_CALLS_S)
         self._watch.stop()
+        self._rival_watch.stop()
         for loop in (self._loops.discovery, *self._loops.api):
             loop.stop(0)
         for loop in self._loops.api:
@@ -289,6 +310,12 @@ class Plugin:
     def _reports_changed(self) -> None:
         self._loops.publish.wake()
 
+    def _rivals_told(self) -> None:
+        self._loops.heartbeat.wake()
+
+    def _rivals_may_change(self) -> None:
+        self._loops.checks.wake()
+
     def _network_changed(self) -> None:
         self._loops.claim_status.wake()
 
@@ -297,6 +324,7 @@ class Plugin:
 
     def _discovered(self) -> None:
         self._health.update(self._discovery.latest(), certain=self._discovery.certain())
+        self._loops.rivals.wake()
         self._loops.publish.wake()
         self._watch.wake()
 

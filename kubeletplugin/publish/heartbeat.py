@@ -8,6 +8,7 @@ tools/leaderelection): it has no holder then. Nothing is removed, since another 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -49,6 +50,7 @@ class Heartbeat:
         namespace: Rootport's own.
         node: The node's name.
         instance: Which plugin process this is.
+        may_begin: Whether the node may be taken for alive: what keeps its devices from being given twice is told.
     """
 
     def __init__(
@@ -58,20 +60,24 @@ class Heartbeat:
         namespace: str,
         node: str,
         instance: str,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_begin = may_begin
         self._api = api
         self._namespace = namespace
         self._node = node
         self._instance = instance
 
     def beat(self) -> None:
-        """Renew the Lease; make it where there is none.
+        """Renew the Lease; make it where there is none. Until it may begin, this does nothing.
 
         A merge patch needs no read before it and never conflicts with the other instance of a rolling update.
 
         Raises:
             ApiServerError: It could not be renewed.
         """
+        if not self._may_begin():
+            return
         wanted = lease(namespace=self._namespace, node=self._node, instance=self._instance, now=datetime.now(UTC))
         patch: JsonObject = {"spec": wanted["spec"]}
         try:

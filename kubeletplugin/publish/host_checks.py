@@ -1,4 +1,4 @@
-"""Gathers the facts that :mod:`kubeletplugin.publish.preflight` and :mod:`kubeletplugin.publish.rivals` check.
+"""Gathers the facts that :mod:`kubeletplugin.publish.preflight` and :mod:`driver.rivals.decide` check.
 
 It writes nothing but one file that it removes at once, and needs two rights at the API server: to get this Node, and
 to list this node's ResourceSlices.
@@ -7,7 +7,7 @@ to list this node's ResourceSlices.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError, ForbiddenError, NotFoundError
 from driver.adapters.kubernetes.resources import NODES, RESOURCE_SLICES
 from driver.api.strict import StrictError, read
-from driver.model.inventory import Inventory
+from driver.rivals.decide import PublishedSlice
 from kubeletplugin.internal_errors import InternalError, guarded
 from kubeletplugin.publish.conditions import ConditionReport, ConditionReports, ConditionStatus, ConditionType
 from kubeletplugin.publish.preflight import (
@@ -26,7 +26,6 @@ from kubeletplugin.publish.preflight import (
     check_runtime,
     check_state_folder,
 )
-from kubeletplugin.publish.rivals import PublishedSlice, check_rivals
 
 __all__ = ["HostChecks", "folder_facts"]
 
@@ -44,9 +43,9 @@ class HostChecks:
         node: The node's name.
         cdi_folder: Where CDI specs go.
         state_folder: Where the checkpoint is.
-        inventory: Returns what this node publishes; None if that is not known yet.
         check_network: Checks the CNI plugin; returns None if this node does not use it.
         reports: Receives the results.
+        take_rivals: Called with the Node's ``status.capacity``, and all ResourceSlices of the node.
     """
 
     def __init__(
@@ -56,17 +55,17 @@ class HostChecks:
         node: str,
         cdi_folder: Path,
         state_folder: Path,
-        inventory: Callable[[], Inventory | None],
         check_network: Callable[[], ConditionReport | None],
         reports: ConditionReports,
+        take_rivals: Callable[[Mapping[str, str], Sequence[PublishedSlice]], None],
     ) -> None:
         self._api = api
         self._node = node
         self._cdi_folder = cdi_folder
         self._state_folder = state_folder
-        self._inventory = inventory
         self._check_network = check_network
         self._reports = reports
+        self._take_rivals = take_rivals
 
     def check_folders(self) -> None:
         """Check the folders, which needs no API server."""
@@ -96,17 +95,14 @@ class HostChecks:
             )
             raise
         self._reports.report(check_kubelet(node), check_runtime(node, str(self._cdi_folder)))
-        inventory = self._inventory()
-        if inventory is None:
-            return
         try:
-            slices = self._slices()
+            slices = self._read_slices()
         except ForbiddenError as error:
             self._reports.report(_not_known(ConditionType.NO_RIVAL_PLUGIN, error))
             raise
-        self._reports.report(check_rivals(inventory, node.capacity, slices, self._node))
+        self._take_rivals(node.capacity, slices)
 
-    def _slices(self) -> list[PublishedSlice]:
+    def _read_slices(self) -> list[PublishedSlice]:
         listing = self._api.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={self._node}")
         read = (_read_slice(item) for item in listing.items)
         return [resource_slice for resource_slice in read if resource_slice is not None]

@@ -22,7 +22,8 @@ from driver.api.strict import StrictError, read, write
 from driver.health.recovered import RECOVERED_ANNOTATION
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
-from driver.objects.faults import device_faults
+from driver.model.rivals import Rival
+from driver.objects.faults import device_faults, device_rivals
 from driver.objects.written_inventory import node_inventory
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType, conditions
 
@@ -43,12 +44,14 @@ class NodePublisher:
         spec: Returns the latest inventory as a spec; None if nothing has been discovered yet.
         reports: Returns the latest reports, READY first.
         health: Returns the devices' health; None if it is not known yet: what is stored stays.
+        rivals: Returns who else gives out the node's devices; None if it is not known yet: what is stored stays.
         report: Called with a condition that has to do with the publishing itself.
+        on_told: Called once, after the first run that told who else gives out the devices.
         recovered: Called with the object's annotation of devices that an administrator declares recovered.
         now: Returns the time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         api: KubernetesApi,
         *,
@@ -56,7 +59,9 @@ class NodePublisher:
         spec: Callable[[], JsonObject | None],
         reports: Callable[[], tuple[ConditionReport, ...]],
         health: Callable[[], NodeHealth | None] = lambda: None,
+        rivals: Callable[[], tuple[Rival, ...] | None] = lambda: (),
         report: Callable[[ConditionReport], None] = lambda _: None,
+        on_told: Callable[[], None] = lambda: None,
         recovered: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -65,7 +70,9 @@ class NodePublisher:
         self._spec = spec
         self._reports = reports
         self._health = health
+        self._rivals = rivals
         self._report = report
+        self._on_told = on_told
         self._recovered = recovered
         self._now = now
         # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
@@ -73,6 +80,7 @@ class NodePublisher:
         self._applied: JsonObject | None = None
         self._accepted: JsonObject | None = None
         self._is_refused = False
+        self._has_told = False
         self._status_applied: NodeInventoryStatus | None = None
         self._status_accepted: JsonObject | None = None
 
@@ -83,11 +91,43 @@ class NodePublisher:
             ApiServerError: The API server could not be asked, or has refused.
             RootportError: The devices' health could not be saved.
         """
+        try:
+            self._publish()
+        finally:
+            # Where there is nothing to tell, or the first conditions have been published or refused.
+            if not self._has_told and (self._rivals() == () or self._reports()):
+                self._has_told = True
+                self._on_told()
+
+    def has_told(self) -> bool:
+        """Return whether it is known to the cluster who else gives out the devices, as far as the plugin knows it."""
+        return self._has_told
+
+    def _publish(self) -> None:
         stored = self._stored()
         if stored is not None:
             self._recovered(_annotation(stored, RECOVERED_ANNOTATION))
+        if self._must_wait(stored):
+            return
         stored = self._publish_spec(stored)
         self._publish_status(stored)
+
+    def _must_wait(self, stored: JsonObject | None) -> bool:
+        """Whether devices must not be published yet: another system may give them out, and no status tells that.
+
+        It waits until the rivals are known and told, and no longer than until the first conditions are published.
+        """
+        spec = self._spec()
+        if spec is None or (stored is not None and is_stored(spec, stored)):
+            return False
+        rivals, has_reports = self._rivals(), bool(self._reports())
+        if rivals is None:
+            return not has_reports and stored is None
+        if not rivals or (stored is not None and _status(stored).rivals == device_rivals(rivals)):
+            return False
+        if has_reports:
+            self._publish_status(stored or self._apply(self._empty()))
+        return not has_reports
 
     def _stored(self) -> JsonObject | None:
         try:
@@ -147,16 +187,22 @@ class NodePublisher:
 
     def _publish_status(self, stored: JsonObject) -> None:
         reports, health = self._reports(), self._health()
-        status = status_to_write(reports, stored, health=health, now=self._now())
+        rivals = self._rivals()
+        status = status_to_write(reports, stored, health=health, rivals=rivals, now=self._now())
         if status is None or (status == self._status_applied and stored.get("status") == self._status_accepted):
             return
         body: JsonObject = {"metadata": {"name": self._node}, "status": write(status)}
         accepted = self._api.apply(NODE_INVENTORIES, body, field_manager=FIELD_MANAGER, subresource="status")
         self._status_applied, self._status_accepted = status, accepted.get("status")
         summary = status.conditions[0]
-        fields = {"ready": summary.status, "reason": summary.reason, "faults": len(status.faults)}
+        fields = {
+            "ready": summary.status,
+            "reason": summary.reason,
+            "faults": len(status.faults),
+            "rivals": len(status.rivals),
+        }
         _LOG.info("conditions published", extra=fields)
-        if status_to_write(reports, accepted, health=health, now=self._now()) is not None:
+        if status_to_write(reports, accepted, health=health, rivals=rivals, now=self._now()) is not None:
             _LOG.warning("the API server does not store all of the status: update the CRDs to this version's")
 
 
@@ -166,7 +212,12 @@ def is_stored(spec: JsonObject, stored: JsonObject) -> bool:
 
 
 def status_to_write(
-    reports: tuple[ConditionReport, ...], stored: JsonObject, *, health: NodeHealth | None = None, now: datetime
+    reports: tuple[ConditionReport, ...],
+    stored: JsonObject,
+    *,
+    health: NodeHealth | None = None,
+    rivals: tuple[Rival, ...] | None = (),
+    now: datetime,
 ) -> NodeInventoryStatus | None:
     """Return the status that must be written; None if the stored object has it already.
 
@@ -174,6 +225,7 @@ def status_to_write(
         reports: The latest ones; none while the process is starting.
         stored: The stored NodeInventory.
         health: The devices' health; None while it is not known: what is stored stays.
+        rivals: Who else gives out the devices; None likewise.
         now: The time of the transitions.
     """
     if not reports:
@@ -187,6 +239,7 @@ def status_to_write(
         # All of it each time: what is left out of an apply, its owner gives up.
         watched=former.watched if health is None else tuple(sorted(health.watched)),
         faults=former.faults if health is None else device_faults(health),
+        rivals=former.rivals if rivals is None else device_rivals(rivals),
     )
     # Conditions of other types are somebody else's.
     ours = tuple(condition for condition in former.conditions if condition.type in set(ConditionType))
@@ -201,6 +254,10 @@ def _ordered(status: NodeInventoryStatus) -> NodeInventoryStatus:
         conditions=tuple(sorted(status.conditions, key=_type)),
         watched=tuple(sorted(status.watched)),
         faults=tuple(sorted(status.faults, key=_fault_key)),
+        rivals=tuple(
+            replace(item, devices=tuple(sorted(item.devices)))
+            for item in sorted(status.rivals, key=lambda item: (item.name, item.kind))
+        ),
     )
 
 

@@ -103,7 +103,7 @@ def test_a_gpu_a_partition_and_a_nic_are_given_to_pods_as_they_are(rootport: Run
     assert "uverbs" not in gpu
     number = rootport.host.nics.index(variable(nic, "PCI"))
     assert set(re.findall(r"^uverbs\d+$", nic, re.MULTILINE)) == {f"uverbs{number}"}
-    assert "nvidia" not in nic.partition("PATH=")[0].replace("NVIDIA", "")
+    assert not re.findall(r"^nvidia", nic, re.MULTILINE)
     assert variable(part, "PROFILE") == "1g.10gb"
     assert variable(part, "UUID").startswith("MIG-")
 
@@ -117,6 +117,10 @@ def test_a_gpu_a_partition_and_a_nic_are_given_to_pods_as_they_are(rootport: Run
     assert sorted(name.rpartition("-")[0] for name in claims) == [
         f"{n}-extended-resources" for n in ("gpu", "nic", "part")
     ]
+
+    # Its own names are no rival's: no Node counts them, and the kubelet has no device plugin for them.
+    assert rootport.condition("NoRivalPlugin") == "True"
+    assert "nvidia.com/gpu" not in cluster.get("node", "node-1")["status"]["capacity"]
 
     cluster.kubectl("delete", "pods", "--all")
     wait_until("no claim is left", lambda: not cluster.list(RESOURCE_CLAIMS), timeout_s=SOON_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -16,6 +17,7 @@ from controller.conversion.decision import decide
 from driver.api.resource_v1 import ResourceClaim
 from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_json
+from driver.cli.migrate_report import print_migration
 from driver.config import parse_config
 from driver.convert import DEFAULT, Outcome
 from driver.errors import InputError, RootportError
@@ -28,6 +30,9 @@ from driver.explain.tell.report import report
 from driver.explain.tell.wire import to_wire
 from driver.layout.slices import resource_slices
 from driver.lint import lint_claim
+from driver.migration.facts import ClusterObjects, node_facts
+from driver.migration.steps import migration
+from driver.migration.wire import migration_to_wire
 from driver.objects.inventories import inventory_of, parse_node_inventory
 from driver.objects.written_inventory import node_inventory
 from tests.fuzz.fuzzing import Target, check_message
@@ -297,3 +302,57 @@ def test_opaque_parameters_are_a_config_or_mistakes() -> None:
             assert all(isinstance(error, FieldError) and len(str(error)) < 20_000 for error in found)
 
     Target(name="parameters", make=make, check=check, examples=1000).run()
+
+
+def test_a_node_on_its_way_has_steps_whatever_its_objects_are() -> None:
+    node_object = {
+        "metadata": {"name": "n", "labels": {"nvidia.com/mig.config": "all"}},
+        "spec": {"unschedulable": True},
+        "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}},
+    }
+    owner = [{"kind": "DaemonSet", "name": "plugin", "controller": True}]
+    pod = {
+        "metadata": {"namespace": "ml", "name": "p", "ownerReferences": owner},
+        "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": "Running", "extendedResourceClaimStatus": {"requestMappings": [{"resourceName": "x"}]}},
+    }
+    volumes = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    template = {"spec": {"nodeSelector": {"gpu": "on"}, "affinity": {"nodeAffinity": {}}, "volumes": volumes}}
+    daemon_set = {"metadata": {"namespace": "ml", "name": "plugin"}, "spec": {"template": template}}
+    results = [{"driver": "rootport.dev", "pool": "n", "device": "d"}]
+    claim = {
+        "metadata": {"namespace": "ml", "name": "c"},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": "p"}],
+        },
+    }
+    published = {"spec": {"driver": "rootport.dev", "devices": [{"name": "d", "taints": [{"key": "x"}]}]}}
+    rivals = [{"name": "nvidia.com/gpu", "kind": "DevicePlugin", "message": "there"}]
+    inventory = {"status": {"conditions": [{"type": "Ready", "status": "False"}], "rivals": rivals}}
+    whole = [node_object, pod, claim, published, daemon_set, inventory]
+
+    def make(random: Random) -> bytes:
+        return json.dumps([json_mutated(random, item, most=3) for item in whole]).encode()
+
+    def check(data: bytes) -> None:
+        wires = _as_stored(data)
+        if not isinstance(wires, list) or len(wires) != len(whole) or not all(isinstance(item, dict) for item in wires):
+            return
+        stored, pod, claim, published, daemon_set, inventory = wires
+        objects = ClusterObjects(
+            node=stored,
+            pods=[pod],
+            claims=[claim],
+            slices=[published],
+            daemon_sets=[daemon_set],
+            inventory=inventory,
+        )
+        for is_back in (False, True):
+            found = migration(node_facts(objects), is_back=is_back)
+            json.dumps(migration_to_wire(found))
+            for step in found.steps:
+                shlex.split(step.command)
+            print_migration(found)
+
+    Target(name="migrate", make=make, check=check, examples=200, seconds=5).run()

@@ -40,6 +40,7 @@ EXPORTED: Final[dict[str, tuple[str, ...]]] = {
     "rootport_node_gpu_memory_largest_free_bytes": ("node",),
     "rootport_node_gpu_core_allocated_ratio": ("node",),
     "rootport_node_gpu_fragmentation_ratio": ("node",),
+    "rootport_node_rival_devices": ("node", "held"),
     "rootport_api_writes_total": ("resource", "verb"),
     "rootport_api_write_errors_total": ("resource", "verb"),
     "rootport_api_objects_skipped_total": ("resource", "reason"),

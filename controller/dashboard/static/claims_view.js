@@ -6,6 +6,7 @@ import { words } from "./format.js";
 import { explanation } from "./explanation.js";
 
 const SETTLE_MS = 500;
+const UNMADE = "<extended-resources>";
 
 export function claimsView({ pending }) {
   const list = h("div");
@@ -60,7 +61,7 @@ export function claimsView({ pending }) {
 
 /** A claim that is made of a pod's extended resources when the pod gets a node is no object yet: the pod is explained. */
 function explanationOf(claim) {
-  if (!claim.name.startsWith("<")) return place("claims", claim.namespace, claim.name);
+  if (claim.name !== UNMADE) return place("claims", claim.namespace, claim.name);
   return claim.pods?.length > 0 ? place("pods", claim.namespace, podName(claim.pods[0])) : place("claims");
 }
 

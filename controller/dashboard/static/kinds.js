@@ -9,7 +9,7 @@ export const KINDS = [
   { kind: "used", label: "In use", meaning: "Nothing of it is left." },
   { kind: "fragmented", label: "Fragmented", mark: "F", meaning: "There is room, but no single claim can get all of it." },
   { kind: "unhealthy", label: "Unhealthy", mark: "×", meaning: "It has a fault and is not given." },
-  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, or its node is silent or can prepare no claim." },
+  { kind: "away", label: "Not on offer", mark: "–", meaning: "Left out of the ResourceSlices, given out by another system, or its node is silent or can prepare no claim." },
 ];
 
 export const LABELS = Object.fromEntries(KINDS.map((item) => [item.kind, item.label]));
@@ -39,7 +39,7 @@ export function kindOf(device, node) {
   if (device.offered === false) return "away";
   const full = fullness(device);
   const taken = full > 0 || (device.holders ?? 0) > 0;
-  if (!taken) return isAway(node) ? "away" : "free";
+  if (!taken) return isAway(node) || device.hasRival ? "away" : "free";
   if (device.mode === "whole") return "used";
   if (stranded(device) > STRANDED) return "fragmented";
   return full >= 0.995 ? "used" : "partly";

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 __all__ = [
+    "DAEMON_SETS",
     "DEVICES",
     "DEVICE_CLASSES",
     "DEVICE_TAINT_RULES",
@@ -72,6 +73,7 @@ EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 EVENTS_K8S_IO: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 """The same objects as EVENTS in the newer API group, with its fields."""
 
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
 VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"

@@ -2,8 +2,8 @@
 
 Sources, of koordinator-sh/koordinator: apis/extension/device_share.go and deprecated.go (the names, those of
 ``kubernetes.io`` are the older ones); pkg/scheduler/plugins/deviceshare/utils.go (which combinations are valid) and
-devicehandler_gpu.go, devicehandler_default.go (how many devices they are). Its scheduler adds up what all containers of
-a pod ask for; here each container gets what it asks for itself.
+devicehandler_gpu.go, devicehandler_default.go (how many devices they are); pkg/koordlet/runtimehooks/hooks/gpu/gpu.go
+(what containers see). Its scheduler adds up what all containers of a pod ask for; here each gets its own.
 """
 
 from __future__ import annotations
@@ -291,5 +291,9 @@ KOORDINATOR: Final = Dialect(
     schedulers=frozenset({"koord-scheduler"}),
     scheduler_text=(
         "kube-scheduler allocates claims; what koord-scheduler did beside (quota, gangs, reservations, load) ends"
+    ),
+    several_text=(
+        "Koordinator shows all GPUs of the pod to every container of it; with claims a container has what it asks for"
+        " itself, and one that asks for none has none"
     ),
 )

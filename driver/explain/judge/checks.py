@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from driver import DRIVER_NAME
 from driver.allocator.candidates import MAX_RESULTS
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 DEFAULT_SCHEDULER = "default-scheduler"
+_REFUSED: Final = "create claim for extended resources"
+"""What kube-scheduler says of a claim that it could not create (k8s.io/kubernetes v1.37.2, dynamicresources,
+createExtendedResourceClaimInAPI)."""
 _MOST_COMPARED = 1_000
 """Of so many names the nearest one is looked for: it takes some 10 µs each."""
 
@@ -78,7 +82,16 @@ def check_pod_claim(state: ClusterState, pod: PodState, entry: PodClaim) -> Clai
 
 
 def check_extended(state: ClusterState, pod: PodState, extended: Extended) -> Iterator[Finding]:
-    """Yield what is wrong with a pod's extended resources: a DeviceClass that one names is not there."""
+    """Yield what is wrong with a pod's extended resources: a missing DeviceClass, or a claim that cannot be created.
+
+    kube-scheduler creates the claim when it has found devices and a node, and then a quota or a webhook may refuse it.
+    The pod's condition has the answer, until another attempt ends otherwise.
+    """
+    _, refused, why = pod.scheduler_message.partition(_REFUSED)
+    if extended.claim is not None and refused:
+        answer = why.partition(": ")[2]  # behind the claim, which has no name yet
+        message = f"kube-scheduler cannot create the claim for the extended resources of pod {pod.key}: {answer}"
+        yield Finding(reason=Reason.CLAIM_NOT_CREATED, message=message)
     for name in extended.missing_classes:
         asks = f"pod {pod.key} asks for {CLASS_PREFIX}{name}"
         if why := state.left_out.why(Kind.CLASS, name):

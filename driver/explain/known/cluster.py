@@ -15,6 +15,7 @@ from driver.allocator.ledger import Holding
 from driver.api.resource_v1 import DeviceTaint, Node, NodeSelector, ResourceClaim
 from driver.explain.explanation import ObjectRef
 from driver.model.health import Fault
+from driver.model.rivals import Rival
 
 __all__ = [
     "EXTENDED_CLAIM",
@@ -267,12 +268,25 @@ class InventoryReport:
         remark: What the controller left out of what it published, and why; empty for nothing.
         modes: Why not every mode of its GPUs is published all the time; empty where each is, or nothing says so.
         faults: What is wrong with the node's devices.
+        rivals: Who else gives them out.
     """
 
     problem: str = ""
     remark: str = ""
     modes: str = ""
     faults: tuple[Fault, ...] = ()
+    rivals: tuple[Rival, ...] = ()
+
+    def rivals_behind(self, device: str, kind: str) -> tuple[Rival, ...]:
+        """Return those for which Rootport has tainted a device; of a VF whose NIC is not known, all of the kind.
+
+        Args:
+            device: The device's name in the slices.
+            kind: The taint's value.
+        """
+        found = [rival for rival in self.rivals if rival.kind == kind]
+        near = [rival for rival in found if any(_address(name) == _address(device) for name in rival.devices)]
+        return tuple(near or found)
 
     def fault_behind(self, device: str, reason: str) -> Fault | None:
         """Return the fault for which Rootport has tainted a device: its own, or that of the device it is a part of.

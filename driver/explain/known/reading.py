@@ -257,12 +257,14 @@ def read_inventory(wire: Json) -> InventoryReport:
     bad = [conditions[name] for name in _SUMMARIES if name in conditions and conditions[name].get("status") != "True"]
     published, all_modes = conditions.get(_PUBLISHED, {}), conditions.get(_ALL_MODES, {})
     # What was left out stands behind the count of what is published.
+    health = node_health({"status": {name: status.get(name) or () for name in ("faults", "rivals")}})
     left_out = text(published.get("message")).partition("; ")[2] if published.get("status") == "True" else ""
     return InventoryReport(
         problem="; ".join(f"{item['type']}: {item.get('status')}, {_condition(item)}" for item in bad),
         remark=left_out,
         modes=interned(all_modes.get("message")) if all_modes.get("status") == "False" else "",
-        faults=node_health({"status": {"faults": status.get("faults") or ()}}).faults,
+        faults=health.faults,
+        rivals=health.rivals,
     )
 
 

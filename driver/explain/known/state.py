@@ -43,6 +43,7 @@ from driver.explain.known.reading import (
 )
 from driver.explain.known.workloads import Workloads
 from driver.model.health import CANNOT_PREPARE_TAINT, UNHEALTHY_TAINT, Fault
+from driver.model.rivals import RIVAL_TAINT, Rival
 
 __all__ = ["ClusterState"]
 
@@ -248,6 +249,14 @@ class ClusterState:
     def is_refused(self, device: DeviceId, taint: DeviceTaint) -> bool:
         """Whether the taint is Rootport's for a node whose plugin can prepare no claim."""
         return taint.key == CANNOT_PREPARE_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def is_given_out_elsewhere(self, device: DeviceId, taint: DeviceTaint) -> bool:
+        """Whether the taint is Rootport's for a device that another system gives out as well."""
+        return taint.key == RIVAL_TAINT and self.taint_source(device, taint) == _ROOTPORT
+
+    def rivals_behind(self, device: DeviceId, taint: DeviceTaint) -> tuple[Rival, ...]:
+        """Return the rivals for which a device has Rootport's taint; none where the plugin no longer reports them."""
+        return self._inventories.get(device.pool, _NO_REPORT).rivals_behind(device.device, taint.value)
 
     def fault_behind(self, device: DeviceId, taint: DeviceTaint) -> Fault | None:
         """Return the fault for which a device has Rootport's taint; None where the plugin no longer reports it."""

@@ -14,9 +14,10 @@ from driver.explain.known.state import ClusterState
 from driver.explain.texts import device_names, joined, taint_text
 from driver.wording import plural, short
 
-__all__ = ["taints_text", "unhealthy_text"]
+__all__ = ["rivals_text", "taints_text", "unhealthy_text"]
 
 _LONGEST: Final = 240
+_RIVAL: Final = 480  # with the command that helps
 
 
 def taints_text(state: ClusterState, devices: Sequence[PooledDevice], demand: Demand) -> str:
@@ -41,11 +42,21 @@ def unhealthy_text(state: ClusterState, device: DeviceId, taint: DeviceTaint) ->
     return f"unhealthy, {taint.value}: {short(fault.message, _LONGEST)}" if fault else f"unhealthy, {taint.value}"
 
 
+def rivals_text(state: ClusterState, device: DeviceId, taint: DeviceTaint) -> str:
+    """Write which system, and what to do; only its kind if the plugin no longer reports it."""
+    rivals = state.rivals_behind(device, taint)
+    if not rivals:
+        return f"a {taint.value} on node {device.pool}"
+    return joined([f"{rival.name} on node {device.pool}: {short(rival.message, _RIVAL)}" for rival in rivals])
+
+
 def _taint(state: ClusterState, device: PooledDevice, taint: DeviceTaint) -> str:
     """Write what follows on ``2 devices``."""
     set_by = f"{taint_text(taint)}, set by {state.taint_source(device.id, taint)}"
     if state.is_unhealthy(device.id, taint):
         return f"are {unhealthy_text(state, device.id, taint)} (taint {set_by})"
+    if state.is_given_out_elsewhere(device.id, taint):
+        return f"are given out by another system as well, {rivals_text(state, device.id, taint)} (taint {set_by})"
     if state.is_refused(device.id, taint):
         why = short(state.inventory_problem(device.id.pool), _LONGEST) or taint.value
         return f"are on node {device.id.pool}, whose plugin can prepare no claim: {why} (taint {set_by})"

@@ -277,5 +277,9 @@ def test_quota_counts_a_pod_once(scheduling: ControlPlane, cluster: Cluster) -> 
         assert "count/resourceclaims" in eventually("the scheduler's Event", refused, timeout_s=SOON_S)
         assert not cluster.is_placed("two")
         found = cluster.explained("pod/two")
-        assert found["reason"] == "Fits"
-        assert "exceeded quota" in found["schedulerMessage"]
+        assert (found["reason"], found["fits"]) == ("ClaimNotCreated", False)
+        assert found["findings"][0]["message"].startswith(
+            "kube-scheduler cannot create the claim for the extended resources of pod default/two: "
+        )
+        assert "exceeded quota" in found["findings"][0]["message"]
+        assert cluster.event("two")["reason"] == "ClaimNotCreated"

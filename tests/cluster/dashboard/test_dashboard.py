@@ -476,6 +476,20 @@ def test_a_cluster_of_one_node_is_spoken_of_as_such(open_page: OpenPage, server:
     expect(page.locator(".verdict")).to_contain_text("It does not fit on the only node.")
 
 
+def test_a_claim_that_is_not_made_yet_leads_to_its_pod(open_page: OpenPage, server: PageServer) -> None:
+    why = {"reason": "DevicesInUse", "message": "all are in use"}
+    unmade = {"namespace": "ml", "name": "<extended-resources>", **why}
+    server.pending = [{**unmade, "pods": ["train-0"]}, {**unmade, "pods": []}]
+    server.explanations["pods/ml/train-0/explain"] = canned.explained()
+    page = open_page("#/claims")
+    entries = page.locator(".pending a")
+    expect(entries.first).to_contain_text("<extended-resources>")
+    # Who may not list pods is not told which one it is.
+    expect(entries.nth(1)).to_have_attribute("href", "#/claims")
+    entries.first.click()
+    expect(page.locator("h1")).to_contain_text("pod ml/train-0")
+
+
 def test_a_pending_claim_is_explained(open_page: OpenPage) -> None:
     page = open_page("#/claims")
     page.get_by_role("link", name=re.compile("llama-finetune-gpus")).click()

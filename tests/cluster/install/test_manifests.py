@@ -48,6 +48,16 @@ def test_the_cni_component_adds_flags_that_the_plugin_has_and_the_folders_that_t
 
 
 @pytest.mark.needs_go
+def test_the_classes_of_extended_resources_are_what_a_server_takes(installed: ControlPlane, tmp_path: Path) -> None:
+    made = yaml.safe_load_all(_with_component(installed, "extended-resources", tmp_path))
+    classes = [item["spec"] for item in made if item and item["kind"] == "DeviceClass"]
+    names = {spec["extendedResourceName"] for spec in classes if "extendedResourceName" in spec}
+    assert {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb.me", "amd.com/gpu", "rdma/hca"} < names
+    # Those that are installed with the rest stay as they are.
+    assert len(classes) == len(names) + 6
+
+
+@pytest.mark.needs_go
 def test_the_network_policies_name_the_pods_and_the_ports_that_there_are(
     installed: ControlPlane, tmp_path: Path
 ) -> None:

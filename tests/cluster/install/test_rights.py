@@ -16,13 +16,13 @@ Right = tuple[str, str, str]  # resource with its group, verb, name or *
 
 _EVERYWHERE = {
     "rootport-kubelet-plugin": {
-        "nodes": "get",
+        "nodes": "get list watch",
         "nodeinventories.rootport.dev": "get create patch",
         "nodeinventories/status.rootport.dev": "patch",
         "resourceclaims.resource.k8s.io": "get",
         "resourceclaims/status.resource.k8s.io": "patch",
         "resourceclaims/driver.resource.k8s.io rootport.dev": "associated-node:patch",
-        "resourceslices.resource.k8s.io": "list",
+        "resourceslices.resource.k8s.io": "list watch",
     },
     "rootport-controller": {
         "nodes": "get list watch",

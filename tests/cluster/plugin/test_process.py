@@ -207,6 +207,42 @@ def test_rivals_and_old_runtimes_are_told(cluster: Cluster, make_node: MakeNode)
     cluster.wait_condition(node.name, "Ready", "True", "Ready")
 
 
+def test_a_rival_that_comes_or_goes_is_noticed_at_once(cluster: Cluster, make_node: MakeNode) -> None:
+    node = make_node("watched")
+    started(cluster, node)
+    cluster.wait_condition(node.name, "NoRivalPlugin", "True", "NoRival")
+
+    def rivals() -> dict[str, list[str]]:
+        status = (cluster.inventory(node.name) or {}).get("status", {})
+        return {f"{item['kind']} {item['name']}": item["devices"] for item in status.get("rivals", [])}
+
+    def noticed(*expected: str) -> None:
+        # No kubelet tells it here, and the checks' own interval is ten minutes.
+        wait_until(f"rivals {expected}", lambda: set(rivals()) == set(expected), timeout_s=15, step_s=0.2)
+
+    names = [f"gpu-{address.replace(':', '-').replace('.', '-')}" for address in GPUS]
+    cluster.set_node_status(node.name, {"capacity": {"koordinator.sh/gpu-core": "200"}})
+    noticed("DevicePlugin koordinator.sh/gpu-core")
+    assert rivals()["DevicePlugin koordinator.sh/gpu-core"] == names
+    cluster.wait_condition(node.name, "NoRivalPlugin", "False", "RivalPlugin")
+    device = {"name": "gpu-0", "attributes": {"resource.kubernetes.io/pciBusID": {"string": GPUS[1]}}}
+    pool = {"name": node.name, "generation": 1, "resourceSliceCount": 1}
+    rival = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "watched-rival"},
+        "spec": {"driver": "gpu.example.com", "nodeName": node.name, "pool": pool, "devices": [device]},
+    }
+    cluster.plane.kubectl("create", "--filename=-", input=json.dumps(rival))
+    noticed("DevicePlugin koordinator.sh/gpu-core", "DRADriver gpu.example.com")
+    assert rivals()["DRADriver gpu.example.com"] == names[1:]
+    cluster.set_node_status(node.name, {"capacity": {"koordinator.sh/gpu-core": "0"}})
+    noticed("DRADriver gpu.example.com")
+    cluster.plane.kubectl("delete", "resourceslice", "watched-rival")
+    noticed()
+    cluster.wait_condition(node.name, "NoRivalPlugin", "True", "NoRival")
+
+
 def test_the_heartbeat_is_a_lease_that_both_instances_of_an_update_renew(cluster: Cluster, make_node: MakeNode) -> None:
     node = make_node("beating")
     kubeconfig = cluster.add_node(node.name)

@@ -14,7 +14,7 @@ from driver.explain.judge.case import NodeVerdict
 from driver.explain.propose.nearest.edits import put
 from driver.explain.propose.nearest.options import Change, Effort, Option
 from driver.explain.propose.nearest.search import DemandEntry, ProposalSearch
-from driver.explain.tell.taint_texts import unhealthy_text
+from driver.explain.tell.taint_texts import rivals_text, unhealthy_text
 from driver.explain.texts import taint_text
 
 __all__ = ["without_taints"]
@@ -88,6 +88,9 @@ def _gone(search: ProposalSearch, taint: DeviceTaint, devices: list[DeviceId], c
 
 
 def _repair(search: ProposalSearch, taint: DeviceTaint, device: DeviceId, which: str, sources: set[str]) -> str:
+    if len(sources) == 1 and search.state.is_given_out_elsewhere(device, taint):
+        why = rivals_text(search.state, device, taint)
+        return f"keep the other system off device {which}: {why}; Rootport takes the taint {taint_text(taint)} off then"
     if len(sources) > 1 or not search.state.is_unhealthy(device, taint):
         return f"repair device {which}: tainted with {taint_text(taint)} by {' and '.join(sorted(sources))}"
     why = unhealthy_text(search.state, device, taint)

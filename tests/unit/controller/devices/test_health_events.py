@@ -97,3 +97,35 @@ def test_no_more_than_sixteen_pods_have_an_event_each_once() -> None:
 def test_a_note_is_never_too_long() -> None:
     for event in made("True", status("False", "p", message="\u00e4" * 4096)):
         assert len(event["note"].encode()) <= 1024
+
+
+def with_rival(*pods: str, held: bool = True) -> DeviceStatus:
+    rival = {
+        "type": "HasRival",
+        "status": "True",
+        "reason": "DevicePlugin",
+        "message": "the Node has nvidia.com/gpu: 8 from a device plugin",
+        "lastTransitionTime": SINCE,
+    }
+    wire = status("True", *pods).to_wire()
+    wire["conditions"].append(rival)
+    return DeviceStatus.model_validate(wire if held else wire | {"allocations": []})
+
+
+def rival_changes(now: DeviceStatus, *former: tuple[str, str, str]) -> tuple[HealthChange, ...]:
+    return health_changes([BODY], {NAME: now}, {NAME: {"conditions": (("Healthy", "True", ""), *former)}})
+
+
+def test_a_rival_of_a_device_that_claims_have_is_told_the_device_and_its_pods_once() -> None:
+    (found,) = rival_changes(with_rival("p"))
+    of_device, of_pod = health_events(found, instance="one", now=NOW)
+    assert {(event["type"], event["reason"]) for event in (of_device, of_pod)} == {("Warning", "RivalPlugin")}
+    assert of_pod["note"] == (
+        "Device node-a.gpu-1, which the pod has by claim c, can be given to other pods as well, by another system. "
+        "the Node has nvidia.com/gpu: 8 from a device plugin"
+    )
+    assert rival_changes(with_rival("p"), ("HasRival", "True", SINCE)) == ()
+
+
+def test_a_rival_of_a_free_device_is_no_event() -> None:
+    assert rival_changes(with_rival(held=False)) == ()

@@ -137,6 +137,14 @@ def test_writes_claims_passes_and_what_is_skipped_are_counted(scrape: Scrape) ->
     assert page.value("rootport_pass_duration_seconds_count", **{"pass": "explain"}) == 0
 
 
+def test_devices_of_a_rival_are_counted_by_whether_claims_have_them_and_are_not_free(scrape: Scrape) -> None:
+    rivalled = [gpu(0, has_rival=True), gpu(1, used=20, has_rival=True, holders=1), gpu(2)]
+    page = scrape(controller_families(snapshot(node(*rivalled))))
+    told = {labels["held"]: value for labels, value in page.of("rootport_node_rival_devices")}
+    assert told == {"false": 1, "true": 1}
+    assert page.value("rootport_node_gpus_free", node="n1") == 1
+
+
 def test_unexplained_claims_count_by_whether_a_pod_waits() -> None:
     claims = [
         PendingClaim(namespace="ml", name="a", reason="DevicesInUse", pods=("p",)),
@@ -155,7 +163,7 @@ def test_the_leader_is_exported(scrape: Scrape, leads: bool) -> None:
 
 
 def test_every_promised_name_is_there_with_its_labels(scrape: Scrape) -> None:
-    page = scrape(controller_families(snapshot(node(gpu(0), NIC))))
+    page = scrape(controller_families(snapshot(node(gpu(0), NIC, gpu(1, has_rival=True)))))
     promised = {name: labels for name, labels in EXPORTED.items() if f"# TYPE {name} " in page.text}
     assert not {name for name in page.kinds if name.startswith("rootport_")} - {
         name.removesuffix("_total") for name in promised

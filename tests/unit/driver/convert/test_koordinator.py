@@ -328,3 +328,15 @@ def test_what_the_scheduler_allocated_is_dropped() -> None:
     data = pod({"koordinator.sh/gpu": "100"})
     data["metadata"]["annotations"] = {"scheduling.koordinator.sh/device-allocated": '{"gpu": []}', "kept": "yes"}
     assert converted(data).object["metadata"]["annotations"] == {"kept": "yes"}
+
+
+@pytest.mark.parametrize(("others", "is_told"), [(0, False), (1, True)])
+def test_that_a_container_sees_its_own_gpus_alone_is_told_where_there_are_others(others: int, is_told: bool) -> None:
+    data = pod({"koordinator.sh/gpu": "100"})
+    data["spec"]["containers"] += [{"name": "other"}] * others
+    conversion = converted(data)
+    told = [text for text in fields(conversion, Outcome.NOTED).values() if "every container" in text]
+    assert bool(told) is is_told
+    data = pod({"nvidia.com/gpu": "1"})
+    data["spec"]["containers"].append({"name": "other"})
+    assert converted(data).outcome is Outcome.CONVERTED

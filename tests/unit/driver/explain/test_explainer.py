@@ -262,6 +262,25 @@ CASES: Final[dict[str, tuple[Reason, tuple[Json, ...], tuple[str, ...]]]] = {
         ),
         ("1 device (gpu-0) is on node n1, whose plugin can prepare no claim: Ready: False, Refused: Registered: the kubelet refused the driver (taint rootport.dev/cannot-prepare=Refused:NoSchedule, set by Rootport)",),
     ),
+    "a device that another system gives out as well": (
+        Reason.DEVICE_TAINTED,
+        (
+            node_wire("n1"),
+            slice_wire("n1", gpu(0, taints=[{"key": "rootport.dev/rival-plugin", "value": "DevicePlugin", "effect": "NoSchedule"}])),
+            {"kind": "NodeInventory", "metadata": {"name": "n1"}, "status": {"rivals": [{"name": "nvidia.com/gpu", "kind": "DevicePlugin", "devices": ["gpu-0"], "message": "the Node has nvidia.com/gpu: 8 from a device plugin: kubectl label node n1 gpu-"}]}},
+            *wants(exactly("g", GPUS)),
+        ),
+        ("1 device (gpu-0) is given out by another system as well, nvidia.com/gpu on node n1: the Node has nvidia.com/gpu: 8 from a device plugin: kubectl label node n1 gpu- (taint rootport.dev/rival-plugin=DevicePlugin:NoSchedule, set by Rootport)",),
+    ),
+    "a rival that is not reported any more": (
+        Reason.DEVICE_TAINTED,
+        (
+            node_wire("n1"),
+            slice_wire("n1", gpu(0, taints=[{"key": "rootport.dev/rival-plugin", "value": "DRADriver", "effect": "NoSchedule"}])),
+            *wants(exactly("g", GPUS)),
+        ),
+        ("is given out by another system as well, a DRADriver on node n1 (taint",),
+    ),
     "a taint of an administrator in the slice": (
         Reason.DEVICE_TAINTED,
         (node_wire("n1"), slice_wire("n1", gpu(0, taints=[{"key": "example.com/service", "effect": "NoSchedule"}])), *wants(exactly("g", GPUS))),

@@ -13,6 +13,7 @@ from driver.layout.slices import resource_slices
 from driver.model.devices import DeviceName, RdmaPort
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
+from driver.model.rivals import DEVICE_PLUGIN, DRA_DRIVER, Rival
 from tests.support.machines import NAMED_VFS, fpga, gpu, nic, node
 from tests.support.mig_machines import mig_gpu
 from tests.support.slice_validation import validate_slices
@@ -188,3 +189,41 @@ def test_where_the_plugin_can_prepare_nothing_all_devices_of_the_node_are_tainte
     devices = [device for item in resource_slices(machine, health=health) for device in item.spec.devices]
     assert len(devices) == 30
     assert {device.taints for device in devices} == {(wanted,)}
+
+
+def rival(*devices: str, kind: str = DEVICE_PLUGIN) -> Rival:
+    return Rival(name="nvidia.com/gpu", kind=kind, devices=tuple(map(DeviceName, devices)), message="another one")
+
+
+def rivalled(inventory: Inventory, *rivals: Rival, rules: NicPolicies = DEFAULT_NIC_POLICIES) -> dict[str, list[str]]:
+    slices = resource_slices(inventory, nic_policies=rules, health=NodeHealth(rivals=rivals))
+    assert validate_slices(slices) == ()
+    return taints(slices)
+
+
+def test_what_another_system_gives_out_is_tainted_with_its_parts_and_nothing_else() -> None:
+    machine = node(mig_gpu("10"), mig_gpu("11"), nic("20"), fpga("30"))
+    names = {device.name for item in resource_slices(machine) for device in item.spec.devices}
+    found = rivalled(machine, rival("gpu-0000-10-00-0"))
+    expected = {name for name in names if "0000-10-00-0" in name}
+    assert len(expected) > 2
+    assert found == {name: ["rootport.dev/rival-plugin=DevicePlugin:NoSchedule"] for name in expected}
+
+
+def test_one_virtual_function_taints_its_pool_and_by_name_only_itself() -> None:
+    machine = node(nic("20", vfs=2), nic("21", vfs=2))
+    vf = machine.nics[0].vfs[1].name
+    assert set(rivalled(machine, rival(vf))) == {"rdma-vfs-0000-20-00-0"}
+    assert set(rivalled(machine, rival(vf), rules=NAMED_VFS)) == {vf}
+    assert set(rivalled(machine, rival("rdma-0000-20-00-0"), rules=NAMED_VFS)) == {
+        item.name for item in machine.nics[0].vfs
+    }
+
+
+def test_of_two_rivals_the_first_names_the_one_taint_beside_that_of_a_fault() -> None:
+    machine = node(gpu("10"))
+    name = "gpu-0000-10-00-0"
+    health = NodeHealth(faults=(fault(name),), rivals=(rival(name, kind=DRA_DRIVER), rival(name, "gone")))
+    assert taints(resource_slices(machine, health=health)) == {
+        name: ["rootport.dev/unhealthy=Xid79:NoSchedule", "rootport.dev/rival-plugin=DRADriver:NoSchedule"]
+    }

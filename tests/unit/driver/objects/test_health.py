@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from driver.model.devices import DeviceName
 from driver.objects.health import node_health
 
 NOON = "2026-01-01T12:00:00Z"
@@ -53,3 +54,21 @@ def test_a_plugin_that_can_prepare_no_claim_says_so_in_its_conditions(type_: str
     ready = condition | {"type": "Ready", "status": "False", "reason": "Else"}
     conditions = [condition] if type_ == "Ready" else [ready, condition]
     assert node_health({"status": {"conditions": conditions}}).cannot_prepare == cannot
+
+
+def test_rivals_are_read_with_their_devices_and_kinds_of_newer_plugins_too() -> None:
+    rivals = [
+        {"name": "nvidia.com/gpu", "kind": "DevicePlugin", "devices": ["gpu-0", "gpu-1"], "message": "it is there"},
+        {"name": "new", "kind": "SomethingNew", "devices": ["rdma-0"], "more": 1},
+    ]
+    health = node_health({"status": {"rivals": rivals}})
+    assert [(item.name, item.kind, item.devices) for item in health.rivals] == [
+        ("nvidia.com/gpu", "DevicePlugin", ("gpu-0", "gpu-1")),
+        ("new", "SomethingNew", ("rdma-0",)),
+    ]
+    assert health.rivals_of(DeviceName("gpu-1")) == health.rivals[:1]
+    assert health.rivals_of(DeviceName("gpu-9")) == ()
+
+
+def test_the_status_of_an_older_plugin_has_no_rivals() -> None:
+    assert node_health(inventory(NOON)).rivals == ()

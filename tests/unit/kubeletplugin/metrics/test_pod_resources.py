@@ -22,6 +22,7 @@ class Kubelet(pb2_grpc.PodResourcesListerServicer):
 
     def __init__(self, socket: Path) -> None:
         self.answer = pb2.ListPodResourcesResponse()
+        self.allocatable = pb2.AllocatableResourcesResponse()
         self.calls = 0
         self.go_on = threading.Event()
         self.go_on.set()
@@ -32,6 +33,11 @@ class Kubelet(pb2_grpc.PodResourcesListerServicer):
         self.calls += 1
         self.go_on.wait(10)
         return self.answer
+
+    def GetAllocatableResources(  # noqa: N802 - gRPC's name
+        self, request: object, context: object
+    ) -> pb2.AllocatableResourcesResponse:
+        return self.allocatable
 
     def start(self) -> None:
         self._server = grpc.server(ThreadPoolExecutor(2))
@@ -157,3 +163,33 @@ def test_a_kubelet_that_hangs_is_waited_for_for_a_moment(
     kubelet.answer = answer(container("a", ("gpu", OURS)))
     clock.now = 10
     assert list(client.containers()) == [("ml", "gpu")]
+
+
+def devices(resource: str, *ids: str) -> pb2.ContainerDevices:
+    return pb2.ContainerDevices(resource_name=resource, device_ids=ids)
+
+
+def test_the_devices_of_device_plugins_are_told_with_who_holds_them(kubelet: Kubelet, client: PodResources) -> None:
+    kubelet.allocatable.devices.extend([devices("nvidia.com/gpu", "GPU-1"), devices("nvidia.com/gpu", "GPU-2")])
+    holder = pb2.ContainerResources(name="main", devices=[devices("nvidia.com/gpu", "GPU-2")])
+    other = pb2.ContainerResources(name="side", devices=[devices("rdma/hca", "0")])
+    kubelet.answer.pod_resources.append(pb2.PodResources(name="train", namespace="ml", containers=[holder, other]))
+    kubelet.start()
+    found = client.plugin_devices()
+    assert found is not None
+    assert found.offered == {"nvidia.com/gpu": {"GPU-1", "GPU-2"}}
+    assert found.held == {"nvidia.com/gpu": {"ml/train": {"GPU-2"}}, "rdma/hca": {"ml/train": {"0"}}}
+
+
+def test_a_kubelet_that_does_not_answer_says_nothing_of_device_plugins(client: PodResources) -> None:
+    assert client.plugin_devices() is None
+
+
+def test_of_very_many_devices_it_is_only_known_that_there_are_some(kubelet: Kubelet, client: PodResources) -> None:
+    kubelet.allocatable.devices.append(devices("acme.com/memory", *map(str, range(9000))))
+    kubelet.allocatable.devices.extend(devices(f"acme.com/r{number}", "0") for number in range(400))
+    kubelet.start()
+    found = client.plugin_devices()
+    assert found is not None
+    assert len(found.offered["acme.com/memory"]) == 1
+    assert len(found.offered) == 256

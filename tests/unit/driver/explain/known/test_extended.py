@@ -221,6 +221,20 @@ def test_the_claim_is_the_pods_before_its_status_has_it() -> None:
         assert explained(*node(), a_class(), other, pod(of_class=2)).reason is Reason.DEVICES_IN_USE
 
 
+def test_that_the_api_server_refuses_the_claim_is_no_fit() -> None:
+    """As kube-scheduler 1.37.2 writes it into the condition PodScheduled, where a quota is used up."""
+    refusal = 'resourceclaims.resource.k8s.io "train-extended-resources-x7k2p" is forbidden: exceeded quota: claims'
+    said = f'running PreBind plugin "DynamicResources": create claim for extended resources ml/: {refusal}'
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": said}
+    found = explained(*node(), a_class(), pod(of_class=1, status={"conditions": [condition]}))
+    assert (found.reason, found.fits, found.is_known) == (Reason.CLAIM_NOT_CREATED, False, True)
+    assert found.findings[0].message == (
+        f"kube-scheduler cannot create the claim for the extended resources of pod ml/train: {refusal}"
+    )
+    condition["message"] = "0/1 nodes are available: 1 cannot allocate all claims."
+    assert explained(*node(), a_class(), pod(of_class=1, status={"conditions": [condition]})).fits
+
+
 @pytest.mark.parametrize("deleting", [False, True], ids=["gone", "going"])
 def test_where_the_claim_in_the_status_is_gone_another_one_is_made(deleting: bool) -> None:
     """As findExtendedResourceClaim of k8s.io/kubernetes v1.37.2: the pod's status is not looked at."""

@@ -16,7 +16,8 @@ from driver.explain.known.cluster import Kind
 from driver.layout.slices import resource_slices
 from driver.model.health import Effect, Fault, NodeHealth
 from driver.model.inventory import Inventory
-from driver.objects.faults import device_faults
+from driver.model.rivals import DEVICE_PLUGIN, Rival
+from driver.objects.faults import device_faults, device_rivals
 from resourceclasses import device_classes_text
 from tests.support.machines import gpu, nic, node
 from tests.support.mig_machines import mig_gpu
@@ -72,6 +73,21 @@ def test_an_unhealthy_gpu_is_proposed_for_repair_by_what_its_plugin_says_also_fo
         assert repair.text.startswith("repair device rootport.dev/node-a/")
         assert f": unhealthy, Xid48: {message}; Rootport takes the taint" in repair.text
         assert repair.text.endswith("rootport.dev/unhealthy=Xid48:NoSchedule off once it is well")
+
+
+def test_a_rival_is_proposed_to_be_kept_off_by_what_the_plugin_says_of_it() -> None:
+    machine = node(mig_gpu("0a", memory_bytes=CARD))
+    message = "the Node has nvidia.com/gpu: 1 from a device plugin: kubectl label node node-a gpu-"
+    rival = Rival(name="nvidia.com/gpu", kind=DEVICE_PLUGIN, devices=(machine.gpus[0].name,), message=message)
+    world = cluster(machine, health=NodeHealth(rivals=(rival,)))
+    status = {"rivals": [write(item) for item in device_rivals([rival])]}
+    world.state.put(Kind.INVENTORY, {"metadata": {"name": "node-a"}, "status": status})
+
+    for wanted in (gpu_request(core="30"), gpu_request("mig", profile="1g.10gb")):
+        (off,) = [item for item in world.ask(world.wire(wanted)) if item.kind is ChangeKind.CHANGE_DEVICE_TAINT]
+        assert off.verified
+        assert off.text.startswith("keep the other system off device rootport.dev/node-a/")
+        assert f"nvidia.com/gpu on node node-a: {message}; Rootport takes the taint" in off.text
 
 
 @pytest.fixture

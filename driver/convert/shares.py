@@ -1,0 +1,82 @@
+"""What of each GPU a request takes, and what no claim can say: the one place that every dialect's requests pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from driver.api.quantity import Quantity
+from driver.config.shares import share_errors, small_amount
+from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest, Wanted
+from driver.errors import InputError
+
+__all__ = ["LEAST_CORE", "check_request", "share_of"]
+
+LEAST_CORE: Final = 1
+"""Percent of a GPU's compute for who asks for memory alone."""
+
+_MAX_DEVICES: Final = 32
+"""Of one claim (k8s.io/api v0.37.2, resource/v1, AllocationResultsMaxSize)."""
+_PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})*", re.ASCII)
+_VALUE: Final = re.compile(r"[\w ./:()+-]{1,128}", re.ASCII)
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}", re.ASCII)
+_STRATEGIES: Final = frozenset({"timeSlicing", "mps", "hamiCore"})
+
+
+def share_of(gpu: GpuRequest) -> dict[str, str]:
+    """Return ``capacity.requests`` of a request for GPUs; nothing where it takes all of each.
+
+    Who has all of a GPU's core has the GPU, whatever the memory: nobody else is given a share without core.
+    """
+    if not gpu.is_share or (gpu.core == 100 and gpu.memory is None):
+        return {}
+    # A request without core would take all of it, so that nobody could share the GPU.
+    capacity = {"core": str(LEAST_CORE if gpu.core is None else gpu.core)}
+    if gpu.memory is not None:
+        capacity["memory"] = str(Quantity.of(gpu.memory, binary=True))
+    elif gpu.memory_percent is not None:
+        capacity["memoryRatio"] = str(gpu.memory_percent)
+    return capacity
+
+
+def check_request(request: DeviceRequest) -> None:
+    """Check that a claim can say what a request asks for, and that nothing of it is more than it seems.
+
+    Raises:
+        InputError: It cannot; all reasons at once.
+    """
+    if errors := list(_errors(request)):
+        raise InputError("; ".join(dict.fromkeys(errors)))
+
+
+def _errors(request: DeviceRequest) -> Iterator[str]:
+    everything: tuple[GpuRequest | NicRequest | FpgaRequest, ...] = (*request.gpus, *request.nics, *request.fpgas)
+    count = sum(max(item.count, 1) for item in everything)
+    if count > _MAX_DEVICES:
+        yield f"{count} devices for one container: a claim can have {_MAX_DEVICES}, divide them between containers"
+    if any(gpu.count < 1 for gpu in request.gpus) or any(item.count < 0 for item in everything):
+        yield "a number of devices that is less than 1"
+    for item in everything:
+        yield from (error for wanted in item.wanted for error in _wanted_errors(wanted))
+    for gpu in request.gpus:
+        yield from _gpu_errors(gpu)
+
+
+def _gpu_errors(gpu: GpuRequest) -> Iterator[str]:
+    if gpu.profile and _PROFILE.fullmatch(gpu.profile) is None:
+        yield f"{gpu.profile[:64]!r} is no MIG profile: expected one such as 1g.10gb"
+    if gpu.strategy and gpu.strategy not in _STRATEGIES:
+        yield f"{gpu.strategy[:64]!r} is no sharing strategy of Rootport"
+    if gpu.memory is not None and (meant := small_amount("memory", Quantity.of(gpu.memory))):
+        yield meant.replace(";", " of GPU memory:", 1)
+    capacity = {name: Quantity(amount) for name, amount in share_of(gpu).items()}
+    yield from (f"{error.path}: {error.message}" for error in share_errors(capacity, "of each GPU"))
+
+
+def _wanted_errors(wanted: Wanted) -> Iterator[str]:
+    if not wanted.values or _ATTRIBUTE.fullmatch(wanted.attribute) is None:
+        yield f"nothing is said of the attribute {wanted.attribute[:32]!r}"
+    for value in wanted.values:
+        if isinstance(value, str) and _VALUE.fullmatch(value) is None:
+            yield f"{value[:64]!r} cannot be a device's {wanted.attribute[:32]}: expected letters, digits, ' ./:()+-'"

@@ -1,0 +1,1 @@
+"""Which of a node's devices another system gives out: device plugins, and other DRA drivers."""

@@ -1,0 +1,86 @@
+"""Keeps what is known of other systems that give out this node's devices, and reports it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from driver.model.inventory import Inventory
+from driver.model.rivals import Rival
+from driver.rivals.decide import KubeletDevices, PublishedSlice, held_twice, rivals_of
+from kubeletplugin.publish.conditions import ConditionReports
+from kubeletplugin.publish.rivals import rival_report
+
+__all__ = ["RivalChecks"]
+
+
+class RivalChecks:
+    """Compares what the API server and the kubelet know of rivals with what the node has. Safe to use from any thread.
+
+    Args:
+        inventory: Returns what this node publishes; None if that is not known yet.
+        kubelet: Returns what the kubelet knows of device plugins; None while it does not answer.
+        held: Returns the names of the devices that prepared claims have.
+        tolerated: The names of rivals that an administrator accepts (:func:`driver.rivals.decide.rivals_of`).
+        reports: Receives the condition NoRivalPlugin.
+        on_change: Called after the rivals have changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        inventory: Callable[[], Inventory | None],
+        kubelet: Callable[[], KubeletDevices | None],
+        held: Callable[[], Iterable[str]],
+        tolerated: Collection[str],
+        reports: ConditionReports,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._inventory = inventory
+        self._ask_kubelet = kubelet
+        self._held = held
+        self._tolerated = tolerated
+        self._reports = reports
+        self._on_change = on_change
+        self._lock = threading.Lock()  # of all below
+        self._capacity: Mapping[str, str] = {}
+        self._slices: Sequence[PublishedSlice] | None = None
+        self._kubelet = KubeletDevices()
+        self._rivals: tuple[Rival, ...] | None = None
+
+    def rivals(self) -> tuple[Rival, ...] | None:
+        """Return who else gives out this node's devices; None if that has not been found out yet."""
+        with self._lock:
+            return self._rivals
+
+    def take(self, capacity: Mapping[str, str], slices: Sequence[PublishedSlice]) -> None:
+        """Check with what the API server knows now.
+
+        Args:
+            capacity: ``status.capacity`` of the Node.
+            slices: All ResourceSlices of the node.
+        """
+        with self._lock:
+            self._capacity, self._slices = capacity, slices
+        self.check()
+
+    def check(self) -> None:
+        """Ask the kubelet for its device plugins, and check with what the API server knew last."""
+        kubelet, inventory = self._ask_kubelet(), self._inventory()
+        with self._lock:
+            if kubelet is not None:
+                self._kubelet = kubelet.remembering(self._kubelet, self._capacity)
+            if inventory is None or self._slices is None:
+                return
+            rivals = rivals_of(
+                inventory,
+                capacity=self._capacity,
+                slices=self._slices,
+                kubelet=self._kubelet,
+                tolerated=self._tolerated,
+            )
+            is_changed, self._rivals = rivals != self._rivals, rivals
+            held = held_twice(inventory, rivals, set(self._held())) if rivals else ()
+            self._reports.report(rival_report(rivals, held=held))
+        if is_changed:
+            self._on_change()
