@@ -244,8 +244,8 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     "--convert-resources",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A ResourceMap, in YAML: which resources of RDMA and SR-IOV device plugins are which NICs, and which "
-    "resources stay in pods. Read again when it changes, as --gpu-policies is.",
+    help="A ResourceMap, in YAML, for --convert: which resources of RDMA and SR-IOV device plugins are which NICs. "
+    "Read as --gpu-policies is.",
 )
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
@@ -384,7 +384,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
-            conversion=_conversion(kubeconfig, convert_refused, convert_failure_policy, convert_resources, counts),
+            conversion=_conversion(kubeconfig, convert_resources, convert_refused, convert_failure_policy, counts),
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
@@ -402,23 +402,21 @@ def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollecto
 
 def _conversion(
     kubeconfig: Path | None,
+    resources: Path | None,
     on_refusal: OnRefusal,
     failure_policy: FailurePolicy,
-    resources: Path | None,
     counts: ControllerCounts,
 ) -> SecretWebhook | None:
     """Return the webhook that converts pods; None if that is off."""
     if counts.conversions is None:
         return None
     # Imported here, because only this needs the converter.
+    from controller.conversion.resource_map import ResourceMapInForce  # noqa: PLC0415
     from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
-    from driver.adapters.files.resource_map_in_force import ResourceMapInForce  # noqa: PLC0415
 
     api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S, on_write=counts.writes)
     options = ConversionOptions(
-        settings=ResourceMapInForce(resources, flag="--convert-resources"),
-        on_refusal=on_refusal,
-        failure_policy=failure_policy,
+        settings=ResourceMapInForce(resources).settings, on_refusal=on_refusal, failure_policy=failure_policy
     )
     return conversion_webhook(api, options, counts.conversions)
 

@@ -44,7 +44,7 @@ class PodReviews:
     Args:
         templates: Creates what converted pods name.
         counts: Counts the pods by outcome.
-        settings: Returns how to convert.
+        settings: Returns how to convert now.
         on_refusal: Whether a pod that cannot be converted is denied, or admitted as it is with warnings.
         failure_policy: Whether a pod is denied if its templates cannot be created now, or admitted as it is: what the
             API server does where no webhook answers at all.
@@ -101,10 +101,9 @@ class PodReviews:
             return "failed", self._failed(request, "unexpected error; the log of Rootport's controller has it")
 
     def _decided(self, request: AdmissionRequest) -> tuple[str, JsonObject]:
-        settings = self._settings()  # may read a file: not of the pod's time
         try:
             with Budget(_CPU_S).in_force():
-                decision = decide(request, settings)
+                decision = decide(request, self._settings())
         except SpentError:
             errors = (FieldError("spec", f"to convert it takes more than {_CPU_S:g} s: it has too many containers"),)
             return Outcome.REFUSED, self._refused(request, errors)

@@ -34,7 +34,7 @@ class ConversionOptions:
     """The settings of the conversion.
 
     Attributes:
-        settings: Returns how to convert; asked for each pod.
+        settings: Returns how to convert now.
         on_refusal: What becomes of a pod that cannot be converted.
         failure_policy: What becomes of pods while no controller answers, or templates cannot be created.
     """

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from driver.adapters.kubernetes.resources import DEVICES, RESOURCE_CLAIMS
+from driver.adapters.kubernetes.resources import DEVICES, EVENTS, RESOURCE_CLAIMS
 from tests.support.cluster.driver import MANIFESTS
+from tests.support.cluster.given_twice import TwiceWatch
 from tests.support.cluster.pods import manifest
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import PLUGIN_HEALTH_PORT, RunningRootport
+from tests.support.rival_plugin import RivalPlugin, rival_pod
 
 LOOK: Final = "ls /dev | grep ^nvidia; ls /dev/infiniband 2>/dev/null; env | sort; echo SEEN; exec sleep 100000"
 SOON_S: Final = 60
@@ -167,3 +170,63 @@ def test_fifty_pods_one_after_the_other_leave_nothing_behind(rootport: RunningRo
     wait_until("no claim is left", lambda: not cluster.list(RESOURCE_CLAIMS), timeout_s=SOON_S)
     rootport.wait_until_clean()
     wait_until("the Device objects show nobody", lambda: not held(rootport), timeout_s=30)
+
+
+def test_one_pod_goes_over_from_a_device_plugin_to_rootport_and_no_gpu_is_given_twice(
+    rootport: RunningRootport, tmp_path: Path
+) -> None:
+    """The node says who gives nvidia.com/gpu: the pod is the same, and runs by the plugin or by a claim."""
+    cluster = rootport.cluster
+    devices = [device for part in rootport.slices() for device in part["spec"].get("devices", ())]
+    names = {
+        device["attributes"]["uuid"]["string"]: device["name"]
+        for device in devices
+        if device["attributes"]["type"]["string"] == "gpu"
+    }
+    nodes = {
+        uuid: rootport.host.root / f"dev/nvidia{at}" for at, uuid in enumerate(sorted(names, key=names.__getitem__))
+    }
+    plugin = RivalPlugin(cluster, tmp_path / "plugin", nodes)
+
+    def phase(name: str) -> str:
+        return str(cluster.get("pod", name)["status"].get("phase", ""))
+
+    try:
+        with TwiceWatch(cluster, names) as watch:
+            plugin.start()
+            cluster.kubectl("apply", "--filename=-", input=manifest(rival_pod("old", count=2)))
+            cluster.wait_for_pod("old", "Running")
+            assert cluster.list(RESOURCE_CLAIMS) == []
+            plugin.kill()
+            wait_until("the kubelet gives out none", lambda: plugin.allocatable() == 0, timeout_s=30)
+            # kube-scheduler turns to Rootport now, which keeps the GPUs back: the plugin may return.
+            cluster.kubectl("apply", "--filename=-", input=manifest(rival_pod("new", count=7)))
+            wait_until("it is explained", lambda: _events(rootport, "new") == {"DeviceTainted"}, timeout_s=40)
+            assert phase("new") == "Pending"
+            plugin.start()
+            plugin.withdraw()
+            # Two GPUs are still the old pod's: seven of eight are not free.
+            wait_until("six are free", lambda: _untainted(rootport, names) == 6, timeout_s=40)
+            assert phase("new") == "Pending"
+            cluster.kubectl("delete", "pod", "old", "--timeout=60s")
+            cluster.wait_for_pod("new", "Running")
+            wait_until("the Device objects show it", lambda: len(held(rootport)) == 7, timeout_s=30)
+        assert watch.found == []
+        assert watch.looks > 20
+    finally:
+        cluster.kubectl("delete", "pods", "--all", "--timeout=60s")
+        plugin.stop()
+    wait_until("nothing is tainted any more", lambda: _untainted(rootport, names) == len(names), timeout_s=40)
+
+
+def _events(rootport: RunningRootport, name: str) -> set[str]:
+    """The reasons that Rootport has told of a pod."""
+    found = rootport.cluster.list(EVENTS)
+    mine = [item for item in found if item.get("reportingComponent") == "rootport.dev/controller"]
+    return {item["reason"] for item in mine if item["involvedObject"]["name"] == name}
+
+
+def _untainted(rootport: RunningRootport, names: Mapping[str, str]) -> int:
+    devices = [device for part in rootport.slices() for device in part["spec"].get("devices", ())]
+    whole = [device for device in devices if device["name"] in names.values()]
+    return sum(not device.get("taints") for device in whole)

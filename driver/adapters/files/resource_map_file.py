@@ -14,7 +14,7 @@ from driver.convert import Settings
 from driver.convert.resource_map import selector_problems, settings_of
 from driver.errors import InputError
 
-__all__ = ["parse_resource_map", "read_map", "read_resource_map"]
+__all__ = ["parse_resource_map", "read_resource_map"]
 
 
 def read_resource_map(path: Path) -> Settings:
@@ -27,19 +27,7 @@ def read_resource_map(path: Path) -> Settings:
         InputError: The file cannot be read, is not YAML, or is no valid ResourceMap: all mistakes, each with file, line
             and field.
     """
-    return settings_of(read_map(path))
-
-
-def read_map(path: Path) -> ResourceMap:
-    """Read a resource map, as it is written, from a file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InputError: As for :func:`read_resource_map`.
-    """
-    return _parsed(read_text(path, MAX_BYTES, f"a file with a {ResourceMap.KIND}"), path_name(path))
+    return parse_resource_map(read_text(path, MAX_BYTES, f"a file with a {ResourceMap.KIND}"), path_name(path))
 
 
 def parse_resource_map(text: str, source: str) -> Settings:
@@ -52,10 +40,6 @@ def parse_resource_map(text: str, source: str) -> Settings:
     Raises:
         InputError: As for :func:`read_resource_map`.
     """
-    return settings_of(_parsed(text, source))
-
-
-def _parsed(text: str, source: str) -> ResourceMap:
     documents = list(read_documents(text, source))
     if len(documents) != 1:
         raise InputError(
@@ -67,4 +51,4 @@ def _parsed(text: str, source: str) -> ResourceMap:
     problems = [document.error(loc, message) for loc, message in selector_problems(resource_map)]
     if problems:
         raise InputError.of_all(problems)
-    return resource_map
+    return settings_of(resource_map)

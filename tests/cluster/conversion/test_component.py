@@ -13,6 +13,7 @@ import yaml
 from controller.admission.webhook import SERVICE, Webhook
 from controller.conversion.webhook import CONFIGURATION, REQUEST_S
 from controller.main import command
+from driver.adapters.files.resource_map_file import parse_resource_map
 from tests.cluster.conversion.converting_cluster import ConvertingCluster
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE
@@ -32,6 +33,14 @@ def test_the_component_starts_what_its_configuration_leads_to(
     with command.make_context("controller", given) as context:
         assert (context.params["webhook"], context.params["convert"]) == (True, True)
         failure_policy = context.params["convert_failure_policy"]
+        file = context.params["convert_resources"]
+    (mount,) = (item for item in container["volumeMounts"] if item["mountPath"] == str(file.parent))
+    volumes = made["Deployment", "rootport-controller"]["spec"]["template"]["spec"]["volumes"]
+    (volume,) = (item for item in volumes if item["name"] == mount["name"])
+    sources = {item["configMap"]["name"]: item["configMap"] for item in volume["projected"]["sources"]}
+    assert sources["rootport-resource-map"]["optional"]
+    held = made["ConfigMap", "rootport-resource-map"]["data"][file.name]
+    assert parse_resource_map(held, file.name).resources == {}
     (hook,) = made["MutatingWebhookConfiguration", CONFIGURATION]["webhooks"]
     assert (hook["failurePolicy"], hook["sideEffects"]) == (failure_policy, "NoneOnDryRun")
     assert hook["timeoutSeconds"] > 3 * REQUEST_S

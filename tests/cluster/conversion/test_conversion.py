@@ -194,7 +194,7 @@ def test_reviews_are_taken_from_the_path_alone_that_api_servers_know(cluster: Co
     assert answer(f"/convert/{known}") == 200
 
 
-def test_the_controller_converts_with_its_own_rights(cluster: ConvertingCluster, tmp_path: Path) -> None:
+def test_the_controller_converts_and_collects_with_its_own_rights(cluster: ConvertingCluster, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -209,16 +209,22 @@ def test_the_controller_converts_with_its_own_rights(cluster: ConvertingCluster,
             "--webhook-host=127.0.0.1",
             "--convert",
             "--log-level=debug",
+            module="tests.support.quick_collector",
         )
         cluster.send_to(port)
         assert claims_of(cluster.create(pod("train")))
+        log = controller.log.read_text
+        eventually("the leader", lambda: "looking at everything" in log())
+        assert len(cluster.get("resourceclaimtemplates")) == 1
+        cluster.plane.kubectl("delete", "pod", "train", f"--namespace={cluster.namespace}", "--now")
+        eventually("no template", lambda: not cluster.get("resourceclaimtemplates"), timeout_s=60)
+        eventually("no claim", lambda: not cluster.get("resourceclaims"), timeout_s=60)
         path = cluster.hook()["clientConfig"]["url"].rpartition("/")[2]
         assert controller.stop() == 0
     finally:
         processes.stop()
-    log = controller.log.read_text()
-    assert "Traceback" not in log
-    assert path not in log
+    assert "Traceback" not in log()
+    assert path not in log()
 
 
 @pytest.mark.parametrize(

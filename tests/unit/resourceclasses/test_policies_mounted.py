@@ -37,14 +37,3 @@ def test_the_plugin_reads_the_same_gpu_policies_as_the_controller() -> None:
     (volume,) = (item for item in spec["volumes"] if item["name"] == mount["name"])
     assert volume["configMap"] == {"name": "rootport-gpu-policies", "optional": True}
     assert path.name in CONFIG_MAPS["rootport-gpu-policies"]["data"]
-
-
-def test_the_resource_map_comes_beside_them_with_the_conversion_of_pods() -> None:
-    folder = REPO / "resourceclasses/components/convert-webhook"
-    (patch,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]
-    added = {(item["path"], str(item["value"])) for item in yaml.safe_load(patch["patch"])}
-    (container,) = SPEC["containers"]
-    (place,) = (item["mountPath"] for item in container["volumeMounts"] if item["name"] == SPEC["volumes"][0]["name"])
-    assert ("/spec/template/spec/containers/0/args/-", f"--convert-resources={place}/resource-map.yaml") in added
-    source = {"configMap": {"name": "rootport-resource-map", "optional": True}}
-    assert ("/spec/template/spec/volumes/0/projected/sources/-", str(source)) in added

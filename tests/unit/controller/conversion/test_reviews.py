@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from controller.admission.envelope import BadReviewError
 from controller.conversion import reviews
 from controller.conversion.counts import ConversionCounter
 from controller.conversion.reviews import PodReviews
-from driver.adapters.files.resource_map_in_force import ResourceMapInForce
 from driver.budget import SpentError
-from driver.convert import DEFAULT, Settings, convert
+from driver.convert import DEFAULT, convert
 from tests.support.json_patch import patched
 from tests.unit.controller.conversion.stored_api import RefusedError
 from tests.unit.controller.conversion.world import NAMESPACE, World
@@ -49,11 +47,10 @@ class Asked:
     def __init__(self) -> None:
         self.world = World()
         self.counts: ConversionCounter = self.world.counts
-        self.settings: Callable[[], Settings] = lambda: DEFAULT
         self.options: dict[str, Any] = {"on_refusal": "deny", "failure_policy": "Fail"}
 
     def __call__(self, body: Any, **request: Any) -> dict[str, Any]:
-        answer = PodReviews(self.world.templates, self.counts, self.settings, **self.options)(review(body, **request))
+        answer = PodReviews(self.world.templates, self.counts, lambda: DEFAULT, **self.options)(review(body, **request))
         response: dict[str, Any] = answer["response"]
         assert response["uid"] == "u1"
         return response
@@ -255,7 +252,7 @@ def test_what_takes_too_long_is_refused(asked: Asked, monkeypatch: pytest.Monkey
 )
 def test_what_is_no_review_of_an_api_server_is_not_answered(asked: Asked, body: bytes) -> None:
     with pytest.raises(BadReviewError):
-        PodReviews(asked.world.templates, asked.counts, asked.settings, **asked.options)(body)
+        PodReviews(asked.world.templates, asked.counts, lambda: DEFAULT, **asked.options)(body)
     assert asked.world.server.requests == []
 
 
@@ -265,17 +262,3 @@ def test_an_api_server_that_is_slow_is_not_waited_for_beyond_its_own_patience(
     monkeypatch.setattr(reviews, "_WALL_S", 0.0)
     assert "takes too long" in asked(pod(_GPU))["status"]["message"]
     assert asked.outcomes == {"failed": 1}
-
-
-def test_each_pod_is_converted_as_the_resource_map_says_at_its_time(asked: Asked, tmp_path: Path) -> None:
-    file = tmp_path / "map.yaml"
-    asked.settings = ResourceMapInForce(file, flag="--convert-resources")
-    body = pod({"openshift.io/mlnxnics": "1"})
-    response = asked(body)
-    assert not response["allowed"]
-    assert "openshift.io/mlnxnics" in response["status"]["message"]
-    head = "apiVersion: rootport.dev/v1alpha1\nkind: ResourceMap\n"
-    file.write_text(head + "resources: [{name: openshift.io/mlnxnics, deviceClassName: rdma-vf.rootport.dev}]\n")
-    assert asked.converted(body)["spec"]["resourceClaims"]
-    file.write_text(head + "leftAlone: [openshift.io/mlnxnics]\n")
-    assert asked(body) == {"uid": "u1", "allowed": True}
