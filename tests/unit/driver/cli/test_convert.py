@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.foreign_workloads import manifest_of, workload
+from tests.support.foreign_workloads import ASKS, foreign_workloads, manifest_of, workload
 from tests.support.paths import REPO
 
 Run = Callable[..., Any]
@@ -155,6 +155,24 @@ def test_the_report_names_each_field_and_no_secret(
     assert wide == []
 
 
+def test_the_report_on_many_objects_has_the_reasons(rootport: Run, write: Callable[..., Path]) -> None:
+    count = 20 * len(ASKS)
+    ran = rootport("convert", write(manifest_of(*foreign_workloads(count))))
+    assert len(ran.err.splitlines()) < 60
+    assert ran.err.startswith("\nNot converted:\n")
+    assert "(Koordinator, 20 objects)\n    " in ran.err
+    assert "10 more; --check -o json shows all" in ran.err
+    assert f"{count - 40} of {count - 20} objects converted" in ran.err
+
+
+def test_machine_descriptions_are_not_passed_on(rootport: Run, write: Callable[..., Path]) -> None:
+    machine = (REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml").read_text()
+    write(machine, name="app/machine.yaml")
+    ran = rootport("convert", write(KOORDINATOR, name="app/pod.yaml").parent)
+    assert kinds(ran.out) == ["ResourceClaimTemplate", "Pod"]
+    assert "machine.yaml is no manifest" in ran.err
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -255,6 +273,8 @@ def test_pod_templates_of_other_kinds_are_found_where_the_path_says(rootport: Ru
     ran = rootport("convert", "--path", "Fleet=spec.workers[*].p", write(manifest_of(fleet)))
     assert (ran.code, kinds(ran.out)) == (0, ["ResourceClaimTemplate", "Fleet"]), ran.err
     assert objects(ran.out)[1]["spec"]["workers"][0]["p"]["spec"]["resourceClaims"]
+    other = rootport("convert", "--path", "Flet=spec.workers[*].p", write(manifest_of(fleet)))
+    assert "note: --path Flet: no object of that kind in the files; did you mean Fleet?" in other.err
 
 
 _BLOCK = re.compile(r"```console\n\$ rootport (convert [^\n]*examples/\S+)( >\S+)?\n(.*?)```", re.DOTALL)
