@@ -1,0 +1,402 @@
+"""Workloads as users of other systems write them run on the real node once they are converted, and leave nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from driver.adapters.kubernetes.resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from tests.cluster.conversion.converting_cluster import ConvertingCluster, deployment
+from tests.support.cluster.driver import MANIFESTS
+from tests.support.cluster.ledger import oversold
+from tests.support.cluster.pods import manifest
+from tests.support.cluster.processes import wait_until
+from tests.support.cluster.rootport import HTTPS_PORT, RunningRootport
+from tests.support.command_line import Ran
+from tests.support.command_line import rootport as command_line
+
+__all__ = ["command_line"]
+
+LOOK: Final = "find /dev -type c; cat /etc/ld.so.preload 2>/dev/null; env | sort; echo SEEN; exec sleep 100000"
+GIB: Final = 1 << 30
+CONTROL: Final = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
+JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
+SAME_PCIE: Final = {JOINT: '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'}
+NEAR: Final = {JOINT: '{"deviceTypes": ["gpu", "rdma"]}'}
+RESOURCE_MAP: Final = {
+    "apiVersion": "rootport.dev/v1alpha1",
+    "kind": "ResourceMap",
+    "resources": [{"name": "openshift.io/mlnxnics", "deviceClassName": "rdma-vf.rootport.dev"}],
+}
+URL: Final = f"https://127.0.0.1:{HTTPS_PORT}/admission"
+LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
+"""HAMi-core's, in a container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A pod as another system's user writes it, and what its container has to get.
+
+    Attributes:
+        limits: What its container asks for; also in its requests where they are empty.
+        requests: What it asks for there alone, as Koordinator's users do.
+        annotations: The pod's; likewise labels.
+        scheduler: The pod's ``schedulerName``.
+        gpus: How many GPUs the container sees; partitions count.
+        nics: How many RDMA devices; likewise fpgas.
+        core: Percent of each GPU's core, as its environment says.
+        memory: Bytes of each GPU that it has; None where that is a percentage, or nothing.
+        near: Whether GPU and NIC are those under one switch.
+        environment: Further variables.
+    """
+
+    limits: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = ""
+    gpus: int = 0
+    nics: int = 0
+    fpgas: int = 0
+    core: int | None = None
+    memory: int | None = None
+    near: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def pod(self, name: str) -> dict[str, Any]:
+        """The pod's manifest, as the other system has it."""
+        small = {"cpu": "10m", "memory": "20Mi"}
+        spec: dict[str, Any] = {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "busybox:1.37",
+                    "command": ["sh", "-c", LOOK],
+                    "resources": {"limits": small | dict(self.limits), "requests": small | dict(self.requests)},
+                }
+            ],
+        }
+        if self.scheduler:
+            spec["schedulerName"] = self.scheduler
+        metadata = {"name": name, "annotations": dict(self.annotations), "labels": dict(self.labels)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+KOORD: Final = "koord-scheduler"
+SEEDS: Final = {
+    # Koordinator's page on device scheduling: its first pod, as written and as the API server shows it, and the others.
+    "whole": Case(requests={"kubernetes.io/gpu": "100"}, scheduler=KOORD, gpus=1, core=100),
+    "whole-limited": Case(
+        limits={"kubernetes.io/gpu": "100"}, requests={"kubernetes.io/gpu": "100"}, scheduler=KOORD, gpus=1, core=100
+    ),
+    "nvidia-percent": Case(requests={"nvidia.com/gpu": "100"}, gpus=1, core=100),
+    "core-ratio": Case(
+        requests={"kubernetes.io/gpu-core": "100", "kubernetes.io/gpu-memory-ratio": "100"}, gpus=1, core=100
+    ),
+    "core-memory": Case(
+        requests={"kubernetes.io/gpu-core": "100", "kubernetes.io/gpu-memory": "16Mi"},
+        gpus=1,
+        core=100,
+        memory=16 << 20,
+    ),
+    # The pod that TKE's GPU object shows by its allocation.
+    "test": Case(
+        limits={"tke.cloud.tencent.com/qgpu-core": "50", "tke.cloud.tencent.com/qgpu-memory": "8"},
+        gpus=1,
+        core=50,
+        memory=8 * GIB,
+    ),
+    # What the proposal for end-to-end device management is about: GPU and NIC by one PCIe switch; and FPGAs.
+    "joint": Case(
+        limits={"koordinator.sh/gpu": "100", "koordinator.sh/rdma": "100"},
+        annotations=SAME_PCIE,
+        scheduler=KOORD,
+        gpus=1,
+        nics=1,
+        core=100,
+        near=True,
+    ),
+    "fpga": Case(limits={"koordinator.sh/fpga": "100"}, scheduler=KOORD, fpgas=1),
+}
+KOORDINATOR: Final = {
+    "two": Case(limits={"koordinator.sh/gpu": "200"}, scheduler=KOORD, gpus=2, core=100),
+    "half": Case(limits={"koordinator.sh/gpu": "50"}, scheduler=KOORD, gpus=1, core=50),
+    "core-ratio": Case(
+        limits={"koordinator.sh/gpu-core": "30", "koordinator.sh/gpu-memory-ratio": "40"}, gpus=1, core=30
+    ),
+    "core-memory": Case(
+        limits={"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"}, gpus=1, core=50, memory=20 * GIB
+    ),
+    "ratio": Case(requests={"koordinator.sh/gpu-memory-ratio": "10"}, gpus=1, core=1),
+    "spread": Case(
+        limits={"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory": "10Gi", "koordinator.sh/gpu-core": "20"},
+        gpus=2,
+        core=10,
+        memory=5 * GIB,
+    ),
+    "joint": Case(
+        limits={"kubernetes.io/gpu": "100", "kubernetes.io/rdma": "100"},
+        annotations=NEAR,
+        gpus=1,
+        nics=1,
+        core=100,
+        near=True,
+    ),
+    "rdma": Case(limits={"koordinator.sh/rdma": "100"}, nics=1),
+    "rdma-share": Case(requests={"koordinator.sh/rdma": "20"}, nics=1),
+}
+OTHERS: Final = {
+    "plugin": Case(limits={"nvidia.com/gpu": "2"}, gpus=2, core=100),
+    "shared": Case(limits={"nvidia.com/gpu.shared": "1"}, gpus=1, core=10),
+    "mig": Case(limits={"nvidia.com/mig-1g.10gb": "1"}, gpus=1),
+    "hami": Case(
+        limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+        annotations={"nvidia.com/use-gputype": "A100,H100"},
+        scheduler="hami-scheduler",
+        gpus=1,
+        core=30,
+        memory=3000 << 20,
+    ),
+    "volcano": Case(
+        limits={"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "3000", "volcano.sh/vgpu-cores": "20"},
+        gpus=1,
+        core=20,
+        memory=3000 << 20,
+    ),
+    "aliyun": Case(limits={"aliyun.com/gpu-mem": "8"}, gpus=1, core=1, memory=8 * GIB),
+    "elastic": Case(
+        limits={"elasticgpu.io/gpu-core": "20", "elasticgpu.io/gpu-memory": "256"}, gpus=1, core=20, memory=256 << 20
+    ),
+    "hca": Case(limits={"rdma/hca_shared_devices_a": "1"}, nics=1),
+}
+VF: Final = {"vf": Case(limits={"openshift.io/mlnxnics": "1"}, nics=1)}
+"""Only with the resource map."""
+# The limits of one system at a time: shares of a GPU have one strategy.
+LIMITED: Final = {
+    "label": Case(
+        limits={"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"},
+        labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
+        gpus=1,
+        core=50,
+        memory=20 * GIB,
+        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(20 * GIB), "CUDA_DEVICE_SM_LIMIT": "50"},
+    ),
+    "mode": Case(
+        limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
+        annotations={"nvidia.com/vgpu-mode": "hami-core"},
+        gpus=1,
+        core=30,
+        memory=3000 << 20,
+        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(3000 << 20), "CUDA_DEVICE_SM_LIMIT": "30"},
+    ),
+}
+LIMITED_BY_MAP: Final = {
+    "qgpu": Case(
+        limits={"tke.cloud.tencent.com/qgpu-core": "20", "tke.cloud.tencent.com/qgpu-memory": "8"},
+        gpus=1,
+        core=20,
+        memory=8 * GIB,
+        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(8 * GIB), "CUDA_DEVICE_SM_LIMIT": "20"},
+    ),
+}
+
+
+def pods(cases: Mapping[str, Case]) -> list[dict[str, Any]]:
+    return [case.pod(name) for name, case in cases.items()]
+
+
+def variables(log: str, suffix: str) -> list[str]:
+    """The values of all of the driver's lists with this ending."""
+    found = re.findall(rf"^ROOTPORT_\w+__\w+_{suffix}=(.*)$", log, re.MULTILINE)
+    return [value for values in found for value in values.split(",")]
+
+
+def nodes_of(rootport: RunningRootport, log: str) -> set[str]:
+    """The device nodes that a container's variables speak of."""
+    gpus = [rootport.host.gpus.index(address) for address in variables(log, "PCI") if address in rootport.host.gpus]
+    numbers = [name.removeprefix("mlx5_") for name in variables(log, "RDMA")]
+    verbs = {f"infiniband/{kind}{number}" for number in numbers for kind in ("uverbs", "umad", "issm")}
+    fpgas = {"dfl-port.0"} if rootport.host.fpga in variables(log, "PCI") else set()
+    control = CONTROL if gpus else set()
+    return (
+        {f"nvidia{number}" for number in gpus} | control | verbs | ({"infiniband/rdma_cm"} if verbs else set()) | fpgas
+    )
+
+
+def check(rootport: RunningRootport, case: Case, log: str) -> None:
+    """A container has the devices that it asked for, knows its share, and has no other device."""
+    there = set(re.findall(r"^/dev/((?:nvidia|infiniband/|dfl|dri/|kfd)\S*)$", log, re.MULTILINE))
+    capabilities = {name for name in there if name.startswith("nvidia-caps/")}
+    assert there - capabilities == nodes_of(rootport, log), log
+    addresses = variables(log, "PCI")
+    gpus = [rootport.host.gpus.index(address) for address in addresses if address in rootport.host.gpus]
+    nics = variables(log, "RDMA")
+    assert (len(gpus), len(nics), addresses.count(rootport.host.fpga or "-")) == (case.gpus, case.nics, case.fpgas)
+    assert bool(capabilities) == ("-1g." in "".join(case.limits))
+    if case.gpus:
+        assert "NVIDIA_VISIBLE_DEVICES=void\n" in log
+    if case.core is not None:
+        assert variables(log, "CORE") == [str(case.core)] * case.gpus
+    if case.memory is not None:
+        assert variables(log, "MEMORY") == [str(case.memory)] * case.gpus
+    if case.nics:
+        assert f"NCCL_IB_HCA=={','.join(nics)}\n" in log
+    if case.near:
+        (gpu,) = gpus
+        # GPU i and NIC i share a switch on this host, with one more NIC at GPU 3 (tests/support/cluster/hardware.py).
+        near = {f"mlx5_{gpu}"} | (set(nics) if rootport.host.second_nic in addresses and gpu == 3 else set())
+        assert set(nics) <= near
+    for name, value in case.environment.items():
+        assert f"{name}={value}\n" in log
+    assert (LIBRARY in log) == bool(case.environment)
+
+
+def check_all(rootport: RunningRootport, cases: Mapping[str, Case], namespace: str = "default") -> None:
+    """Each pod runs with what it asked for; its claims are in the books and on the node."""
+    cluster = rootport.cluster
+    for name, case in cases.items():
+        cluster.wait_for_pod(name, "Running", namespace=namespace, timeout_s=90)
+
+        def log(name: str = name) -> str:
+            return cluster.kubectl("logs", name, f"--namespace={namespace}", check=False)
+
+        wait_until(f"{name} says what it sees", lambda: "SEEN" in log(), timeout_s=30)
+        check(rootport, case, log())
+    claims = cluster.list(RESOURCE_CLAIMS, namespace=namespace)
+    assert oversold(claims, rootport.slices()) == []
+    assert len(claims) == len(cases), "each container has one claim"
+    files = " ".join(rootport.cdi_files())
+    assert [claim["metadata"]["uid"] for claim in claims if claim["metadata"]["uid"] not in files] == []
+
+
+def wait_until_gone(rootport: RunningRootport, namespace: str = "default") -> None:
+    cluster = rootport.cluster
+    wait_until("no claim is left", lambda: not cluster.list(RESOURCE_CLAIMS, namespace=namespace), timeout_s=60)
+    rootport.wait_until_clean()
+
+
+@pytest.fixture
+def library(rootport: RunningRootport, tmp_path: Path) -> Iterator[None]:
+    """A node with a file in place of HAMi-core's library, which no program of the image can load."""
+    path = tmp_path / "libvgpu.so"
+    path.write_bytes(b"stands for HAMi-core\n")
+    assert rootport.plugin is not None
+    rootport.plugin.stop()
+    rootport.start_plugin(options=(f"--hami-core={path}",))
+    yield
+    rootport.plugin.stop()
+    rootport.start_plugin()
+
+
+@pytest.fixture
+def by_file(rootport: RunningRootport, command_line: Callable[..., Ran], tmp_path: Path) -> Callable[..., None]:
+    """Converts pods with the command line, applies what it prints, checks the pods, and deletes it again."""
+
+    def run(cases: Mapping[str, Case], resource_map: Mapping[str, Any] | None = None) -> None:
+        source, cluster = tmp_path / "pods.yaml", rootport.cluster
+        source.write_text(manifest(*pods(cases)))
+        options: Sequence[str | Path] = ()
+        if resource_map is not None:
+            (tmp_path / "map.yaml").write_text(yaml.safe_dump(resource_map))
+            options = ("--resources", tmp_path / "map.yaml")
+        ran = command_line("convert", source, *options)
+        assert ran.code == 0, ran.err
+        cluster.kubectl("apply", "--filename=-", input=ran.out)
+        check_all(rootport, cases)
+        cluster.kubectl("delete", "--filename=-", input=ran.out)
+        assert cluster.list(RESOURCE_CLAIM_TEMPLATES) == []
+        wait_until_gone(rootport)
+
+    return run
+
+
+@pytest.mark.parametrize("cases", [SEEDS, KOORDINATOR], ids=["first-examples", "koordinator"])
+def test_converted_files_run(by_file: Callable[..., None], cases: Mapping[str, Case]) -> None:
+    by_file(cases)
+
+
+def test_converted_files_of_other_systems_run(by_file: Callable[..., None]) -> None:
+    by_file({**OTHERS, **VF}, RESOURCE_MAP)
+
+
+def test_converted_shares_keep_their_limits(by_file: Callable[..., None], library: None) -> None:
+    by_file({**LIMITED, **LIMITED_BY_MAP}, {**RESOURCE_MAP, "shareStrategy": "hamiCore"})
+
+
+def test_fifty_replicas_of_a_converted_deployment_leave_nothing_behind(
+    rootport: RunningRootport, command_line: Callable[..., Ran], tmp_path: Path
+) -> None:
+    cluster, source = rootport.cluster, tmp_path / "deployment.yaml"
+    tenth = {"koordinator.sh/gpu-core": "10", "koordinator.sh/gpu-memory-ratio": "10"}
+    body = deployment("replicas", 50, tenth)
+    body["spec"]["template"]["spec"] = Case(limits=tenth).pod("")["spec"]
+    source.write_text(manifest(body))
+    ran = command_line("convert", source)
+    cluster.kubectl("apply", "--filename=-", input=ran.out)
+    cluster.kubectl("rollout", "status", "deployment/replicas", "--timeout=240s")
+    claims = cluster.list(RESOURCE_CLAIMS)
+    assert len(claims) == 50
+    assert len(cluster.list(RESOURCE_CLAIM_TEMPLATES)) == 1
+    assert oversold(claims, rootport.slices()) == []
+
+    cluster.kubectl("delete", "--filename=-", input=ran.out)
+    assert cluster.list(RESOURCE_CLAIM_TEMPLATES) == []
+    wait_until_gone(rootport)
+
+
+@pytest.fixture(scope="module")
+def converting(running: RunningRootport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertingCluster]:
+    """A namespace whose pods are converted as they are created, by a controller that runs for these tests alone."""
+    cluster, plane = running.cluster, running.cluster.control_plane
+    files = []
+    for name in ("webhook", "convert-webhook"):
+        component = MANIFESTS / "components" / name
+        listed = yaml.safe_load((component / "kustomization.yaml").read_text())["resources"]
+        files += [component / file for file in listed]
+    resource_map = tmp_path_factory.mktemp("converting") / "map.yaml"
+    resource_map.write_text(yaml.safe_dump(RESOURCE_MAP))
+    assert running.controller is not None
+    running.controller.stop()
+    running.apply(*files)
+    # There is no network for Services: the API server is given the controller's address instead.
+    hooks = [
+        {"name": f"{kind}.rootport.dev", "clientConfig": {"service": None, "url": URL}}
+        for kind in ("claims", "classes")
+    ]
+    cluster.kubectl("patch", "validatingwebhookconfiguration", "rootport", "--patch", json.dumps({"webhooks": hooks}))
+    running.start_controller(
+        "--webhook", "--webhook-host=127.0.0.1", "--convert", f"--convert-resources={resource_map}"
+    )
+    converting = ConvertingCluster(plane, "as-they-are")
+    converting.make_namespace(converting.namespace, opted_in=True)
+    converting.send_to(HTTPS_PORT)
+    yield converting
+    cluster.kubectl("delete", "namespace", converting.namespace, "--timeout=90s")
+    running.controller.stop()
+    running.delete(*files)
+    running.start_controller()
+    running.wait_until_controller_is_ready()
+
+
+@pytest.mark.parametrize(
+    "cases", [SEEDS, KOORDINATOR, {**OTHERS, **VF}], ids=["first-examples", "koordinator", "other-systems"]
+)
+def test_pods_run_as_they_were_written(
+    rootport: RunningRootport, converting: ConvertingCluster, cases: Mapping[str, Case]
+) -> None:
+    cluster, place = rootport.cluster, f"--namespace={converting.namespace}"
+    cluster.kubectl("create", place, "--filename=-", input=manifest(*pods(cases)))
+    check_all(rootport, cases, converting.namespace)
+    cluster.kubectl("delete", "pods", "--all", place)
+    wait_until_gone(rootport, converting.namespace)
+    made = cluster.list(RESOURCE_CLAIM_TEMPLATES, namespace=converting.namespace)
+    # The controller collects them minutes after their last use (tests/cluster/conversion).
+    assert {item["metadata"]["labels"]["rootport.dev/converted"] for item in made} == {"webhook"}
