@@ -22,6 +22,8 @@ __all__ = ["assessment_to_wire", "print_assessment", "print_conversions"]
 
 _WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 40
+_OBJECTS_LISTED: Final = 40
+"""The most objects of which each is listed; of more, reasons are, with the objects that have them."""
 _REASONS_SHOWN: Final = 20
 _OBJECTS_SHOWN: Final = 10
 _NOTED_SHOWN: Final = 3
@@ -38,14 +40,37 @@ _OF_NOBODY: Final = "other"
 
 
 def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> None:
-    """Print on standard error what became of each object that asks for devices, and how many there are.
+    """Print on standard error what became of each object that asks for devices; of many, the assessment.
 
     Args:
         conversions: All objects.
     """
     screen = console(stderr=True)
-    told: set[str] = set()
     asking = [(document, found) for document, found in conversions if found.outcome is not Outcome.UNCHANGED]
+    if len(asking) > _OBJECTS_LISTED:
+        assessment = Assessment()
+        for document, found in asking:
+            assessment.add(document.data, lambda _, found=found: found, document.where)  # type: ignore[misc]
+        _print_reasons(screen, assessment)
+        screen.print()
+    else:
+        _print_objects(screen, asking)
+    counts = Counter(found.outcome for _, found in asking)
+    others = plural(len(conversions) - len(asking), "other object")
+    if not asking:
+        _print_lines(screen, f"nothing to convert: {others} passed through", indent="")
+        return
+    refused = counts[Outcome.REFUSED]
+    text = f"{len(asking) - refused} of {plural(len(asking), 'object')} converted"
+    text += f", {counts[Outcome.NOTED]} with notes" if counts[Outcome.NOTED] else ""
+    text += f"; {refused} left as {'it is' if refused == 1 else 'they are'}" if refused else ""
+    if len(conversions) > len(asking):
+        text += f"; {others} passed through"
+    _print_lines(screen, text, indent="", style="bold")
+
+
+def _print_objects(screen: Console, asking: Sequence[tuple[Document, Conversion]]) -> None:
+    told: set[str] = set()
     for document, found in asking:
         subject = _subject(document.kind, document.namespace, document.name)
         head = Text(f"{printable(document.where)}: {printable(subject)}: ")
@@ -60,18 +85,6 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
             _print_fields(screen, container, outcome, "as above" if text in told else text, findings)
             if outcome is not Outcome.CONVERTED:
                 told.add(text)
-    counts = Counter(found.outcome for _, found in asking)
-    others = plural(len(conversions) - len(asking), "other object")
-    if not asking:
-        _print_lines(screen, f"nothing to convert: {others} passed through", indent="")
-        return
-    refused = counts[Outcome.REFUSED]
-    text = f"{len(asking) - refused} of {plural(len(asking), 'object')} converted"
-    text += f", {counts[Outcome.NOTED]} with notes" if counts[Outcome.NOTED] else ""
-    text += f"; {refused} left as {'it is' if refused == 1 else 'they are'}" if refused else ""
-    if len(conversions) > len(asking):
-        text += f"; {others} passed through"
-    _print_lines(screen, text, indent="", style="bold")
 
 
 def _print_fields(screen: Console, container: str, outcome: Outcome, text: str, findings: Sequence[Finding]) -> None:
@@ -104,6 +117,16 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
     if items:
         screen.print()
         _print_dialects(screen, items)
+    _print_reasons(screen, assessment)
+    if problems:
+        screen.print("\nNot read:", style=_STYLES[Outcome.REFUSED])
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        screen.print(Text(f"  {printable(str(problem))}"), soft_wrap=True)
+    if len(problems) > _PROBLEMS_SHOWN:
+        screen.print(f"  ... and {len(problems) - _PROBLEMS_SHOWN} more; --check -o json shows all", style="dim")
+
+
+def _print_reasons(screen: Console, assessment: Assessment) -> None:
     for outcome, title, shown in (
         (Outcome.REFUSED, "Not converted:", _OBJECTS_SHOWN),
         (Outcome.NOTED, "To read, of those that convert:", _NOTED_SHOWN),
@@ -114,13 +137,7 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
         for reason in reasons[:_REASONS_SHOWN]:
             _print_reason(screen, reason, shown)
         if len(reasons) > _REASONS_SHOWN:
-            screen.print(f"  ... and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}; -o json shows all")
-    if problems:
-        screen.print("\nNot read:", style=_STYLES[Outcome.REFUSED])
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        screen.print(Text(f"  {printable(str(problem))}"), soft_wrap=True)
-    if len(problems) > _PROBLEMS_SHOWN:
-        screen.print(f"  ... and {len(problems) - _PROBLEMS_SHOWN} more; -o json shows all", style="dim")
+            screen.print(f"  ... and {plural(len(reasons) - _REASONS_SHOWN, 'more reason')}; --check -o json shows all")
 
 
 def _headline(items: Sequence[Assessed]) -> str:
@@ -171,7 +188,7 @@ def _print_reason(screen: Console, reason: Reason, shown: int) -> None:
         line = printable(": ".join(filter(None, parts)))
         screen.print(Text(f"    {where}{line}"), style="dim", soft_wrap=True)
     if len(reason.findings) > shown:
-        screen.print(f"    ... and {len(reason.findings) - shown} more; -o json shows all", style="dim")
+        screen.print(f"    ... and {len(reason.findings) - shown} more; --check -o json shows all", style="dim")
 
 
 def assessment_to_wire(assessment: Assessment, problems: Sequence[Problem]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,13 +14,14 @@ from driver.adapters.manifests.claims import read_manifest_text, read_manifests
 from driver.adapters.manifests.workloads import read_workloads
 from driver.api.gpu_policies import GpuPolicies
 from driver.api.nic_policies import NicPolicies
-from driver.api.resource_v1 import DeviceClass
+from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.cli.machines import Machines, machine_options
 from driver.cli.options import FILE, FOLDER, output_option, policies_options
 from driver.cli.output import print_note, to_json, to_yaml
 from driver.cli.progress import progress
 from driver.cli.simulation_files import result_files
 from driver.cli.simulation_report import notes_of, plan_notes, print_report, summary
+from driver.convert.other_drivers.requests import CLASSES
 from driver.errors import InputError
 from driver.lint import check_claim, check_class
 from driver.simulation import InputClaim, SimulationInput, answers, simulate, simulation_input
@@ -30,7 +31,7 @@ __all__ = ["command"]
 
 _MAX_NODES: Final = 10_000
 _CONVERT: Final = (
-    "some pods ask another system for devices; to simulate the claims that they become:"
+    "some pods or claims ask another system for devices; to simulate the claims that they become:"
     " rootport convert FILE... | rootport simulate ... --claims -"
 )
 
@@ -89,6 +90,16 @@ def command(
     return 0 if simulation.done else 1
 
 
+def _is_of_another_driver(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> bool:
+    """Whether the claim names a class of another driver that is not there, and that ``rootport convert`` knows."""
+    return any(
+        asked.device_class_name in CLASSES and asked.device_class_name not in classes
+        for request in claim.spec.devices.requests
+        for asked in (request.exactly, *request.first_available)
+        if asked is not None
+    )
+
+
 def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], SimulationInput, list[str]]:
     """Read the user's files.
 
@@ -109,7 +120,8 @@ def _manifests(paths: Sequence[Path]) -> tuple[list[DeviceClass], SimulationInpu
     not_used = ", ".join(f"{count} {kind}" for kind, count in rest.items() if count)
     if not_used:
         notes.append(f"not used, of the given files: {not_used}")
-    if any(workload.unclaimed is not None and workload.unclaimed.converts for _, workload in workloads):
+    converting = any(workload.unclaimed is not None and workload.unclaimed.converts for _, workload in workloads)
+    if converting or any(_is_of_another_driver(item.claim, classes) for item in given.claims):
         notes.append(_CONVERT)
     if workloads:
         notes.append("of pods, their devices alone are simulated: not their CPU, memory, affinity or taints")

@@ -75,7 +75,10 @@ def device_amounts(container: Mapping[str, Any], steps: Steps, settings: Setting
 
 
 def parts(held: Sequence[Held], facts: PodFacts) -> Iterator[Part]:
-    """Yield what each dialect reads, in the order of the dialects; no amount is read by two, and none of nothing but 0.
+    """Yield what each dialect reads; no amount is read by two, and none of nothing but 0.
+
+    Who has a name in the container that is nobody else's comes first, whatever else the pod says: a pod for HAMi may
+    have a label of Koordinator's. Then come the others in the order of the dialects.
 
     Args:
         held: The amounts of a container.
@@ -83,7 +86,8 @@ def parts(held: Sequence[Held], facts: PodFacts) -> Iterator[Part]:
     """
     left = {each.name: each for each in held}
     table = _table(facts.settings)
-    for dialect in dialects_for(facts.settings):
+    alone = {table.alone(name) for name in left}
+    for dialect in sorted(dialects_for(facts.settings), key=lambda dialect: dialect.name not in alone):
         known = {name: found for name in left if (found := table.line(dialect, name)) is not None}
         own = any(not resource.shared for resource in known.values())
         if not known or not (own or is_in_charge(dialect, facts)):
@@ -168,6 +172,11 @@ class _Table:
         for dialect, line in self.prefixes:
             if name.startswith(line.name[:-1]) and len(name) >= len(line.name):
                 yield dialect, line
+
+    def alone(self, name: str) -> str:
+        """Return the dialect that alone knows a name; empty if several do."""
+        names = {dialect.name for dialect, _ in self.lines(name)}
+        return names.pop() if len(names) == 1 else ""
 
     def line(self, dialect: Dialect, name: str) -> Resource | None:
         """Return the dialect's line for the name."""

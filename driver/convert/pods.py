@@ -17,6 +17,7 @@ from driver.api.pod_templates import PodSpec, Steps, containers, field_path
 from driver.convert.claims import ClaimSpec, claim_of
 from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, is_init, read_container
 from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
+from driver.convert.dialects import dialects_for
 from driver.convert.findings import Finding, Outcome, worst
 from driver.convert.node_labels import node_label_findings
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest
@@ -27,6 +28,8 @@ __all__ = ["ConvertedPod", "PodClaim", "containers_read", "converted_pod"]
 
 _MOST_CONTAINERS: Final = 256
 """The most containers of a pod that are converted."""
+_KUBE_SCHEDULER: Final = "default-scheduler"
+_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,8 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
         return ConvertedPod(findings=(asking[-1].finding(part.held[0], part.dialect.name, Outcome.REFUSED, text),))
     dialects, pods = _read_pod(asking, facts)
     read = [read_container(container, facts, pods) for container in asking]
-    findings = [*_pod_findings(facts, dialects, pods), *_scheduler(pod, facts, dialects)]
+    findings = [*_pod_findings(facts, dialects, pods)]
+    findings += _scheduler(pod, facts, said={finding.field for finding in findings})
     findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
@@ -96,7 +100,7 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
         uses=claims.uses,
         resources={each.container.steps: each.container.resources for each in read},
         annotations=frozenset(_leaving(facts, dialects)).union(*(each.leaves for each in pods.values())),
-        drops_scheduler=any(facts.scheduler in dialect.schedulers for dialect in dialects),
+        drops_scheduler=_leaving_scheduler(facts) is not None,
         findings=tuple(findings),
     )
 
@@ -128,12 +132,14 @@ class _Claims:
         made: The new ones.
         uses: As in :class:`ConvertedPod`.
         requests: What each new claim was made for.
+        ended: The claims that nobody uses while init containers run: those of sidecars are in use.
     """
 
     taken: set[str]
     made: list[PodClaim] = field(default_factory=list)
     uses: dict[Steps, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     requests: list[DeviceRequest] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
 
     def add(self, read: Sequence[ReadContainer]) -> Iterator[Finding]:
         """Make the claims of all containers; yield what is to be said of them."""
@@ -144,6 +150,9 @@ class _Claims:
         else:
             for each in main:
                 self._add_for_one(each)
+        self.ended = {claim.name for claim in self.made} - {
+            name for each in main if _is_sidecar(each) for name, _ in self.uses[each.container.steps]
+        }
         for each in read:
             if each.container.is_init:
                 yield self._add_for_init(each)
@@ -187,12 +196,13 @@ class _Claims:
         steps = each.container.steps
         part = each.container.parts[0]
         for claim, request in zip(self.made, self.requests, strict=True):
-            if _covers(request, each.request):
+            if claim.name in self.ended and _covers(request, each.request):
                 self.uses[steps] = ((claim.name, ""),)
                 text = f"an init container: uses claim {claim.name}, as it would use a container's devices before it"
                 return each.container.finding(part.held[0], part.dialect.name, Outcome.CONVERTED, text)
         self._add_for_one(each)
         name = self.uses[steps][0][0]
+        self.ended.add(name)
         text = (
             f"an init container that asks for more than any container: claim {name} is its own, and keeps its devices"
             " as long as the pod lives; to free them, do that work in another pod"
@@ -210,6 +220,10 @@ class _Claims:
         self.made.append(PodClaim(name=name, claim=claim))
         self.requests.append(request)
         return name
+
+
+def _is_sidecar(each: ReadContainer) -> bool:
+    return each.container.steps[-2] == "initContainers" and not each.container.is_init
 
 
 def _together(main: Sequence[ReadContainer]) -> DeviceRequest | None:
@@ -271,12 +285,27 @@ def _pod_findings(facts: PodFacts, dialects: Collection[Dialect], pods: Mapping[
                     yield facts.finding(dialect.name, note.where, name, note.outcome, note.text)
 
 
-def _scheduler(pod: PodSpec, facts: PodFacts, dialects: Collection[Dialect]) -> Iterator[Finding]:
-    for dialect in dialects:
-        if facts.scheduler in dialect.schedulers:
-            path = field_path((*pod.steps, "schedulerName"))
-            text = f"goes: {dialect.scheduler_text}"
-            yield Finding(dialect=dialect.name, field=path, value=facts.scheduler, outcome=Outcome.NOTED, text=text)
+def _leaving_scheduler(facts: PodFacts) -> Dialect | None:
+    """Return whose scheduler the pod names that allocates no claims, whoever gave the devices."""
+    return next((each for each in dialects_for(facts.settings) if facts.scheduler in each.schedulers), None)
+
+
+def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Finding]:
+    path = field_path((*pod.steps, "schedulerName"))
+    if facts.scheduler in ("", _KUBE_SCHEDULER) or path in said:
+        return
+    dialect = _leaving_scheduler(facts)
+    if dialect is not None:
+        text = f"goes: {dialect.scheduler_text}"
+    else:
+        text = "stays: claims are allocated only if this scheduler does it, as kube-scheduler does; else leave it out"
+    yield Finding(
+        dialect="" if dialect is None else dialect.name,
+        field=path,
+        value=facts.scheduler[:_SHOWN],
+        outcome=Outcome.NOTED,
+        text=text,
+    )
 
 
 def _several(pod: PodSpec, read: Sequence[ReadContainer]) -> Iterator[Finding]:

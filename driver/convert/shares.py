@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from driver.api.quantity import Quantity
@@ -61,6 +61,18 @@ def _errors(request: DeviceRequest) -> Iterator[str]:
         yield from (error for wanted in item.wanted for error in _wanted_errors(wanted))
     for gpu in request.gpus:
         yield from _gpu_errors(gpu)
+    yield from _strategy_errors([gpu for gpu in request.gpus if share_of(gpu)])
+
+
+def _strategy_errors(shares: Sequence[GpuRequest]) -> Iterator[str]:
+    """Yield what the kubelet plugin would refuse to prepare (driver/plan/isolation)."""
+    mps = [gpu for gpu in shares if gpu.strategy == "mps"]
+    if sum(gpu.count for gpu in mps) > 1:
+        yield "shares of several GPUs with strategy mps: a program can use MPS on one GPU only; ask for one"
+    if any(gpu.core is None for gpu in mps):
+        yield "strategy mps keeps a program within its share of compute, and nothing says how much that is: write it"
+    if len({tuple(share_of(gpu).items()) for gpu in shares if gpu.strategy == "hamiCore"}) > 1:
+        yield "unlike shares of GPUs with HAMi-core, which has one limit for a container: ask for equal ones"
 
 
 def _gpu_errors(gpu: GpuRequest) -> Iterator[str]:

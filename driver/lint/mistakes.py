@@ -10,6 +10,7 @@ from driver.api.validation.errors import FieldError, shown
 from driver.budget import check
 from driver.cel import CelCompileError, compile_selector
 from driver.config import UnsupportedFieldError, share_errors
+from driver.convert.other_drivers.requests import CLASSES
 from driver.explain.known.vocabulary import OWN_CLASSES, Vocabulary, misspelled_class
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import kinds_of
@@ -104,6 +105,7 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
         own = Vocabulary(known).class_hint(name) if name in OWN_CLASSES or "." not in name else ""
         hint = own or f"known: {', '.join(sorted(known))}"
         return _error(LintCode.UNKNOWN_CLASS, path, f"there is no DeviceClass {name!r}; {hint}")
+    hint = "lint with the file that defines it, with --from or with --kubeconfig"
     return LintFinding(
         code=LintCode.UNKNOWN_CLASS,
         severity=Severity.NOTE,
@@ -112,7 +114,7 @@ def unknown_class(path: str, name: str, known: Collection[str], *, are_all: bool
             f"DeviceClass {shown(name)} is neither one of Rootport's nor in the given files: it is taken to be on the"
             " cluster, and nothing is checked of what it selects"
         ),
-        hint="lint with the file that defines it, with --from or with --kubeconfig",
+        hint=f"`rootport convert` writes the claim for Rootport; or {hint}" if name in CLASSES else hint,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.foreign_workloads import manifest_of, workload
+from tests.support.foreign_workloads import ASKS, foreign_workloads, manifest_of, workload
 from tests.support.paths import REPO
 
 Run = Callable[..., Any]
@@ -153,6 +153,24 @@ def test_the_report_names_each_field_and_no_secret(
     assert ran.out.count("hunter2") == 2
     wide = [line for line in ran.err.splitlines() if len(line) > 80 and not line.startswith(str(path))]
     assert wide == []
+
+
+def test_the_report_on_many_objects_has_the_reasons(rootport: Run, write: Callable[..., Path]) -> None:
+    count = 20 * len(ASKS)
+    ran = rootport("convert", write(manifest_of(*foreign_workloads(count))))
+    assert len(ran.err.splitlines()) < 60
+    assert ran.err.startswith("\nNot converted:\n")
+    assert "(Koordinator, 20 objects)\n    " in ran.err
+    assert "10 more; --check -o json shows all" in ran.err
+    assert f"{count - 40} of {count - 20} objects converted" in ran.err
+
+
+def test_machine_descriptions_are_not_passed_on(rootport: Run, write: Callable[..., Path]) -> None:
+    machine = (REPO / "examples" / "machines" / "azure-nd-h100-v5.yaml").read_text()
+    write(machine, name="app/machine.yaml")
+    ran = rootport("convert", write(KOORDINATOR, name="app/pod.yaml").parent)
+    assert kinds(ran.out) == ["ResourceClaimTemplate", "Pod"]
+    assert "machine.yaml is no manifest" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,19 @@ def test_what_convert_prints_is_simulated(rootport: Run, tmp_path: Path, ask: st
     assert len(json.loads(ran.out)["pods"]) == 3
     linted = rootport("lint", converted)
     assert (linted.code, linted.out) == (0, "")
+
+
+def test_a_claim_for_another_driver_is_told_how_it_becomes_one_for_rootport(
+    simulate: Callable[..., Any], rootport: Run, tmp_path: Path
+) -> None:
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}},
+    }
+    ran = simulate(claim)
+    assert (ran.code, json.loads(ran.out)["claims"][0]["reason"]) == (1, "DeviceClassMissing")
+    assert "rootport convert FILE... | rootport simulate ... --claims -" in ran.err
+    linted = rootport("lint", tmp_path / "objects.yaml")
+    assert "`rootport convert` writes the claim for Rootport; or lint with the file that defines it" in linted.out

@@ -145,6 +145,12 @@ def test_every_request_is_a_claim_that_lint_finds_nothing_in(request_: DeviceReq
         (DeviceRequest(gpus=(GpuRequest(core=50, memory_percent=101),)), "101 is not a percentage"),
         (DeviceRequest(gpus=(GpuRequest(memory=40),)), "40 bytes of GPU memory: did you mean 40Gi?"),
         (DeviceRequest(gpus=(GpuRequest(core=5, memory=2**30, strategy="magic"),)), "no sharing strategy"),
+        (DeviceRequest(gpus=(GpuRequest(count=2, core=5, memory=2**30, strategy="mps"),)), "MPS on one GPU only"),
+        (DeviceRequest(gpus=(GpuRequest(memory=2**30, strategy="mps"),)), "nothing says how much"),
+        (
+            DeviceRequest(gpus=tuple(GpuRequest(core=core, memory=2**30, strategy="hamiCore") for core in (10, 20))),
+            "unlike shares",
+        ),
         (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="model", values=()),)),)), "nothing is said"),
         (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="a b", values=("x",)),)),)), "nothing is said"),
         (DeviceRequest(gpus=(GpuRequest(wanted=(Wanted(attribute="model", values=('"||true',)),)),)), "cannot be"),

@@ -340,3 +340,11 @@ def test_that_a_container_sees_its_own_gpus_alone_is_told_where_there_are_others
     data = pod({"nvidia.com/gpu": "1"})
     data["spec"]["containers"].append({"name": "other"})
     assert converted(data).outcome is Outcome.CONVERTED
+
+
+def test_a_label_of_its_own_does_not_take_the_gpus_of_another_systems_pod() -> None:
+    data = pod({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"})
+    data["metadata"]["labels"] = {"koordinator.sh/qosClass": "LS"}
+    conversion = converted(data)
+    assert request(conversion) == "gpu 1 core=1 memory=3000Mi"
+    assert {finding.dialect for finding in conversion.findings} == {"HAMi"}

@@ -160,6 +160,15 @@ def test_a_sidecar_has_a_claim_of_its_own() -> None:
     assert conversion.outcome is Outcome.CONVERTED
 
 
+def test_an_init_container_does_not_use_what_a_sidecar_may_be_using() -> None:
+    sidecar = {"name": "sidecar", "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    conversion = converted(
+        pod({}, initContainers=[sidecar, *init({"nvidia.com/gpu": 1}), *init({"nvidia.com/gpu": 1})])
+    )
+    used = [item["resources"]["claims"] for item in conversion.object["spec"]["initContainers"]]
+    assert used == [[{"name": "gpu"}], [{"name": "gpu-2"}], [{"name": "gpu-2"}]]
+
+
 def test_ephemeral_containers_ask_for_nothing() -> None:
     """The API server refuses resources of theirs."""
     debugger = {"name": "debug", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -197,3 +206,22 @@ def test_a_template_is_named_by_what_it_asks_for() -> None:
         "labels": {"rootport.dev/converted": "true"},
         "namespace": "ml",
     }
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words", "stays"),
+    [
+        ("koord-scheduler", "goes: kube-scheduler allocates claims", False),
+        ("hami-scheduler", "goes: kube-scheduler allocates claims", False),
+        ("my-scheduler", "stays: claims are allocated only if this scheduler does it", True),
+        ("default-scheduler", "", True),
+    ],
+)
+@pytest.mark.parametrize("resource", ["koordinator.sh/gpu", "amd.com/gpu"])
+def test_a_scheduler_that_allocates_no_claims_goes_whoever_gave_the_devices(
+    scheduler: str, words: str, stays: bool, resource: str
+) -> None:
+    conversion = converted(pod({resource: "100" if "koord" in resource else "1"}, schedulerName=scheduler))
+    said = [finding.text for finding in conversion.findings if finding.field == "spec.schedulerName"]
+    assert [text[: len(words)] for text in said] == ([words] if words else [])
+    assert ("schedulerName" in conversion.object["spec"]) is stays
