@@ -62,11 +62,6 @@ def decide(request: AdmissionRequest, settings: Settings) -> PodDecision:
             f"the pod needs {len(conversion.templates)} different claims: at most {MAX_TEMPLATES} are created for one"
         )
         errors = (FieldError("spec.containers", text),)
-    if not errors and conversion.templates and _dict(pod.get("spec")).get("nodeName"):
-        text = (
-            "kube-scheduler allocates claims, and does not see a pod that names its node: use nodeSelector in its place"
-        )
-        errors = (FieldError("spec.nodeName", text),)
     if errors:
         return PodDecision(outcome=Outcome.REFUSED, errors=errors)
     return PodDecision(

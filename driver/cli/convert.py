@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from driver.cli.progress import progress
 from driver.convert import Conversion, Outcome, Settings, convert
 from driver.convert.assessment import Assessment
 from driver.errors import InputError, RootportError
+from driver.spelling import close_matches
 
 __all__ = ["command"]
 
@@ -111,10 +112,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             raise click.UsageError(
                 "name files or folders, or - for standard input; --check without a name takes the current cluster"
             )
-        to_claims = partial(convert, settings=_settings(resources, pod_paths))
+        settings = _settings(resources, pod_paths)
+        to_claims = partial(convert, settings=settings)
         if not check:
-            return _convert(files, to_claims)
-        report = _of_files(files, to_claims) if files else _of_dump(dump, to_claims) if dump else None
+            return _convert(files, to_claims, settings)
+        report = _of_files(files, to_claims, settings) if files else _of_dump(dump, to_claims) if dump else None
         if report is None:
             report = _of_cluster(kubeconfig, context, namespace, to_claims)
     except RootportError as error:
@@ -143,7 +145,7 @@ def _settings(resources: Path | None, pod_paths: Sequence[str]) -> Settings:
     return replace(settings, pod_paths=paths)
 
 
-def _convert(files: Sequence[Path], to_claims: Convert) -> int:
+def _convert(files: Sequence[Path], to_claims: Convert, settings: Settings) -> int:
     with progress("reading files"):
         given = _read(files)
         errors = [str(problem) for problem in given.problems if problem.kind in _NO_DOCUMENT]
@@ -157,7 +159,7 @@ def _convert(files: Sequence[Path], to_claims: Convert) -> int:
             step()
     # Bytes: the user's text is UTF-8, whatever the terminal's encoding is.
     click.echo("".join(manifest_texts(given, found)).encode(), nl=False)
-    for note in (*passed_over(given, "convert"), *named_twice(given.documents)):
+    for note in _notes(given, settings):
         print_note(note)
     print_conversions(found)
     return 1 if any(conversion.outcome is Outcome.REFUSED for _, conversion in found) else 0
@@ -171,6 +173,17 @@ def _read(files: Sequence[Path]) -> Manifests:
     return given
 
 
+def _notes(given: Manifests, settings: Settings) -> Iterator[str]:
+    """Return notes on what of the files, and of the options, had no effect."""
+    yield from passed_over(given, "convert")
+    yield from named_twice(given.documents)
+    kinds = {document.kind for document in given.documents}
+    for kind in settings.pod_paths:
+        if kind not in kinds:
+            near = next(iter(close_matches(kind, kinds)), "")
+            yield f"--path {kind}: no object of that kind in the files" + (f"; did you mean {near}?" if near else "")
+
+
 def _refuse_kustomizations(given: Manifests) -> None:
     """Refuse folders whose manifests only kustomize completes: what is printed is to be applied."""
     for source, path in given.paths.items():
@@ -182,7 +195,7 @@ def _refuse_kustomizations(given: Manifests) -> None:
             )
 
 
-def _of_files(files: Sequence[Path], to_claims: Convert) -> _Report:
+def _of_files(files: Sequence[Path], to_claims: Convert, settings: Settings) -> _Report:
     with progress("reading files"):
         given = _read(files)
     assessment = Assessment()
@@ -191,7 +204,7 @@ def _of_files(files: Sequence[Path], to_claims: Convert) -> _Report:
             assessment.add(document.data, to_claims, document.where)
             step()
     unread = tuple(problem for problem in given.problems if problem.kind in _NO_DOCUMENT)
-    return _Report(assessment, unread, (*passed_over(given, "convert"), *named_twice(given.documents)))
+    return _Report(assessment, unread, tuple(_notes(given, settings)))
 
 
 def _of_dump(dump: Path, to_claims: Convert) -> _Report:

@@ -101,7 +101,7 @@ class Assessment:
             self._known.add(uid)
         if _has_ended(data) or (owner is not None and owner.uid in self._known):
             return
-        conversion = convert(data)
+        conversion = convert(_as_created(data))
         namespace, name = _text(metadata.get("namespace")), _text(metadata.get("name") or metadata.get("generateName"))
         kind = _text(data.get("kind"))
         if owner is not None:
@@ -172,6 +172,14 @@ def _controller(data: Mapping[str, Any]) -> _Owner | None:
             owner = _Owner(*(_text(reference.get(key)) for key in ("kind", "name", "uid")))
             return owner if owner.uid else None
     return None
+
+
+def _as_created(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pod that runs without its node, which most likely a scheduler has chosen."""
+    spec, status = _mapping(data.get("spec")), _mapping(data.get("status"))
+    if data.get("kind") != "Pod" or "phase" not in status or "nodeName" not in spec:
+        return data
+    return {**data, "spec": {key: value for key, value in spec.items() if key != "nodeName"}}
 
 
 def _has_ended(data: Mapping[str, Any]) -> bool:

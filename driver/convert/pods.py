@@ -28,6 +28,9 @@ __all__ = ["ConvertedPod", "PodClaim", "containers_read", "converted_pod"]
 
 _MOST_CONTAINERS: Final = 256
 """The most containers of a pod that are converted."""
+_PLACED: Final = (
+    "kube-scheduler allocates claims, and does not see a pod that names its node: use nodeSelector in its place"
+)
 _KUBE_SCHEDULER: Final = "default-scheduler"
 _SHOWN: Final = 80
 
@@ -88,6 +91,7 @@ def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
     read = [read_container(container, facts, pods) for container in asking]
     findings = [*_pod_findings(facts, dialects, pods)]
     findings += _scheduler(pod, facts, said={finding.field for finding in findings})
+    findings += _placed(pod)
     findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
@@ -306,6 +310,18 @@ def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Fin
         outcome=Outcome.NOTED,
         text=text,
     )
+
+
+def _placed(pod: PodSpec) -> Iterator[Finding]:
+    node = pod.spec.get("nodeName")
+    if isinstance(node, str) and node:
+        yield Finding(
+            dialect="",
+            field=field_path((*pod.steps, "nodeName")),
+            value=node[:_SHOWN],
+            outcome=Outcome.REFUSED,
+            text=_PLACED,
+        )
 
 
 def _several(pod: PodSpec, read: Sequence[ReadContainer]) -> Iterator[Finding]:

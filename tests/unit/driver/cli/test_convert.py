@@ -273,6 +273,8 @@ def test_pod_templates_of_other_kinds_are_found_where_the_path_says(rootport: Ru
     ran = rootport("convert", "--path", "Fleet=spec.workers[*].p", write(manifest_of(fleet)))
     assert (ran.code, kinds(ran.out)) == (0, ["ResourceClaimTemplate", "Fleet"]), ran.err
     assert objects(ran.out)[1]["spec"]["workers"][0]["p"]["spec"]["resourceClaims"]
+    other = rootport("convert", "--path", "Flet=spec.workers[*].p", write(manifest_of(fleet)))
+    assert "note: --path Flet: no object of that kind in the files; did you mean Fleet?" in other.err
 
 
 _BLOCK = re.compile(r"```console\n\$ rootport (convert [^\n]*examples/\S+)( >\S+)?\n(.*?)```", re.DOTALL)

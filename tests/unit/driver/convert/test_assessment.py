@@ -117,3 +117,16 @@ def test_reasons_have_all_who_share_them_and_the_most_frequent_comes_first() -> 
 )
 def test_odd_objects_are_taken(odd: dict[str, Any]) -> None:
     assert len(assessment_of(pod("x", finding(Outcome.CONVERTED)) | odd).assessed) == 1
+
+
+@pytest.mark.parametrize(("status", "seen"), [({"phase": "Running"}, None), ({}, "n1")], ids=["runs", "is written"])
+def test_the_node_of_a_pod_that_runs_is_its_schedulers(status: dict[str, str], seen: str | None) -> None:
+    given: list[Any] = []
+
+    def convert(data: Mapping[str, Any]) -> Conversion:
+        given.append(data["spec"].get("nodeName"))
+        return converted(data)
+
+    spec = {"containers": [{"name": "main"}], "nodeName": "n1"}
+    Assessment().add(pod("x", finding(Outcome.CONVERTED), spec=spec, status=status), convert)
+    assert given == [seen]

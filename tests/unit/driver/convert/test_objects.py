@@ -225,3 +225,15 @@ def test_a_scheduler_that_allocates_no_claims_goes_whoever_gave_the_devices(
     said = [finding.text for finding in conversion.findings if finding.field == "spec.schedulerName"]
     assert [text[: len(words)] for text in said] == ([words] if words else [])
     assert ("schedulerName" in conversion.object["spec"]) is stays
+
+
+def test_a_pod_that_names_its_node_is_refused() -> None:
+    # Nobody would allocate its claim: kube-scheduler does not see it.
+    data = pod({"nvidia.com/gpu": "1"})
+    data["spec"]["nodeName"] = "n1"
+    conversion = convert(data)
+    assert (conversion.outcome, conversion.object) == (Outcome.REFUSED, data)
+    assert [(item.field, item.value) for item in conversion.findings if item.outcome is Outcome.REFUSED] == [
+        ("spec.nodeName", "n1")
+    ]
+    assert convert(pod({"cpu": "1"})).outcome is Outcome.UNCHANGED
