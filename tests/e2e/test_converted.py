@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,197 +15,19 @@ from driver.adapters.kubernetes.resources import RESOURCE_CLAIM_TEMPLATES, RESOU
 from tests.cluster.conversion.converting_cluster import ConvertingCluster, deployment
 from tests.support.cluster.driver import MANIFESTS
 from tests.support.cluster.ledger import oversold
-from tests.support.cluster.pods import manifest
+from tests.support.cluster.pods import manifest, pod, template
 from tests.support.cluster.processes import wait_until
 from tests.support.cluster.rootport import HTTPS_PORT, RunningRootport
 from tests.support.command_line import Ran
 from tests.support.command_line import rootport as command_line
+from tests.support.foreign_pods import KOORDINATOR, LIMITED, LIMITED_BY_MAP, LOOK, OTHERS, RESOURCE_MAP, SEEDS, VF, Case
 
 __all__ = ["command_line"]
 
-LOOK: Final = "find /dev -type c; cat /etc/ld.so.preload 2>/dev/null; env | sort; echo SEEN; exec sleep 100000"
-GIB: Final = 1 << 30
 CONTROL: Final = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
-JOINT: Final = "scheduling.koordinator.sh/device-joint-allocate"
-SAME_PCIE: Final = {JOINT: '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'}
-NEAR: Final = {JOINT: '{"deviceTypes": ["gpu", "rdma"]}'}
-RESOURCE_MAP: Final = {
-    "apiVersion": "rootport.dev/v1alpha1",
-    "kind": "ResourceMap",
-    "resources": [{"name": "openshift.io/mlnxnics", "deviceClassName": "rdma-vf.rootport.dev"}],
-}
 URL: Final = f"https://127.0.0.1:{HTTPS_PORT}/admission"
 LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
 """HAMi-core's, in a container."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A pod as another system's user writes it, and what its container has to get.
-
-    Attributes:
-        limits: What its container asks for; also in its requests where they are empty.
-        requests: What it asks for there alone, as Koordinator's users do.
-        annotations: The pod's; likewise labels.
-        scheduler: The pod's ``schedulerName``.
-        gpus: How many GPUs the container sees; partitions count.
-        nics: How many RDMA devices; likewise fpgas.
-        core: Percent of each GPU's core, as its environment says.
-        memory: Bytes of each GPU that it has; None where that is a percentage, or nothing.
-        near: Whether GPU and NIC are those under one switch.
-        environment: Further variables.
-    """
-
-    limits: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    scheduler: str = ""
-    gpus: int = 0
-    nics: int = 0
-    fpgas: int = 0
-    core: int | None = None
-    memory: int | None = None
-    near: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    def pod(self, name: str) -> dict[str, Any]:
-        """The pod's manifest, as the other system has it."""
-        small = {"cpu": "10m", "memory": "20Mi"}
-        spec: dict[str, Any] = {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox:1.37",
-                    "command": ["sh", "-c", LOOK],
-                    "resources": {"limits": small | dict(self.limits), "requests": small | dict(self.requests)},
-                }
-            ],
-        }
-        if self.scheduler:
-            spec["schedulerName"] = self.scheduler
-        metadata = {"name": name, "annotations": dict(self.annotations), "labels": dict(self.labels)}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-KOORD: Final = "koord-scheduler"
-SEEDS: Final = {
-    # Koordinator's page on device scheduling: its first pod, as written and as the API server shows it, and the others.
-    "whole": Case(requests={"kubernetes.io/gpu": "100"}, scheduler=KOORD, gpus=1, core=100),
-    "whole-limited": Case(
-        limits={"kubernetes.io/gpu": "100"}, requests={"kubernetes.io/gpu": "100"}, scheduler=KOORD, gpus=1, core=100
-    ),
-    "nvidia-percent": Case(requests={"nvidia.com/gpu": "100"}, gpus=1, core=100),
-    "core-ratio": Case(
-        requests={"kubernetes.io/gpu-core": "100", "kubernetes.io/gpu-memory-ratio": "100"}, gpus=1, core=100
-    ),
-    "core-memory": Case(
-        requests={"kubernetes.io/gpu-core": "100", "kubernetes.io/gpu-memory": "16Mi"},
-        gpus=1,
-        core=100,
-        memory=16 << 20,
-    ),
-    # The pod that TKE's GPU object shows by its allocation.
-    "test": Case(
-        limits={"tke.cloud.tencent.com/qgpu-core": "50", "tke.cloud.tencent.com/qgpu-memory": "8"},
-        gpus=1,
-        core=50,
-        memory=8 * GIB,
-    ),
-    # What the proposal for end-to-end device management is about: GPU and NIC by one PCIe switch; and FPGAs.
-    "joint": Case(
-        limits={"koordinator.sh/gpu": "100", "koordinator.sh/rdma": "100"},
-        annotations=SAME_PCIE,
-        scheduler=KOORD,
-        gpus=1,
-        nics=1,
-        core=100,
-        near=True,
-    ),
-    "fpga": Case(limits={"koordinator.sh/fpga": "100"}, scheduler=KOORD, fpgas=1),
-}
-KOORDINATOR: Final = {
-    "two": Case(limits={"koordinator.sh/gpu": "200"}, scheduler=KOORD, gpus=2, core=100),
-    "half": Case(limits={"koordinator.sh/gpu": "50"}, scheduler=KOORD, gpus=1, core=50),
-    "core-ratio": Case(
-        limits={"koordinator.sh/gpu-core": "30", "koordinator.sh/gpu-memory-ratio": "40"}, gpus=1, core=30
-    ),
-    "core-memory": Case(
-        limits={"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"}, gpus=1, core=50, memory=20 * GIB
-    ),
-    "ratio": Case(requests={"koordinator.sh/gpu-memory-ratio": "10"}, gpus=1, core=1),
-    "spread": Case(
-        limits={"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory": "10Gi", "koordinator.sh/gpu-core": "20"},
-        gpus=2,
-        core=10,
-        memory=5 * GIB,
-    ),
-    "joint": Case(
-        limits={"kubernetes.io/gpu": "100", "kubernetes.io/rdma": "100"},
-        annotations=NEAR,
-        gpus=1,
-        nics=1,
-        core=100,
-        near=True,
-    ),
-    "rdma": Case(limits={"koordinator.sh/rdma": "100"}, nics=1),
-    "rdma-share": Case(requests={"koordinator.sh/rdma": "20"}, nics=1),
-}
-OTHERS: Final = {
-    "plugin": Case(limits={"nvidia.com/gpu": "2"}, gpus=2, core=100),
-    "shared": Case(limits={"nvidia.com/gpu.shared": "1"}, gpus=1, core=10),
-    "mig": Case(limits={"nvidia.com/mig-1g.10gb": "1"}, gpus=1),
-    "hami": Case(
-        limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
-        annotations={"nvidia.com/use-gputype": "A100,H100"},
-        scheduler="hami-scheduler",
-        gpus=1,
-        core=30,
-        memory=3000 << 20,
-    ),
-    "volcano": Case(
-        limits={"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "3000", "volcano.sh/vgpu-cores": "20"},
-        gpus=1,
-        core=20,
-        memory=3000 << 20,
-    ),
-    "aliyun": Case(limits={"aliyun.com/gpu-mem": "8"}, gpus=1, core=1, memory=8 * GIB),
-    "elastic": Case(
-        limits={"elasticgpu.io/gpu-core": "20", "elasticgpu.io/gpu-memory": "256"}, gpus=1, core=20, memory=256 << 20
-    ),
-    "hca": Case(limits={"rdma/hca_shared_devices_a": "1"}, nics=1),
-}
-VF: Final = {"vf": Case(limits={"openshift.io/mlnxnics": "1"}, nics=1)}
-"""Only with the resource map."""
-# The limits of one system at a time: shares of a GPU have one strategy.
-LIMITED: Final = {
-    "label": Case(
-        limits={"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"},
-        labels={"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
-        gpus=1,
-        core=50,
-        memory=20 * GIB,
-        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(20 * GIB), "CUDA_DEVICE_SM_LIMIT": "50"},
-    ),
-    "mode": Case(
-        limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"},
-        annotations={"nvidia.com/vgpu-mode": "hami-core"},
-        gpus=1,
-        core=30,
-        memory=3000 << 20,
-        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(3000 << 20), "CUDA_DEVICE_SM_LIMIT": "30"},
-    ),
-}
-LIMITED_BY_MAP: Final = {
-    "qgpu": Case(
-        limits={"tke.cloud.tencent.com/qgpu-core": "20", "tke.cloud.tencent.com/qgpu-memory": "8"},
-        gpus=1,
-        core=20,
-        memory=8 * GIB,
-        environment={"CUDA_DEVICE_MEMORY_LIMIT": str(8 * GIB), "CUDA_DEVICE_SM_LIMIT": "20"},
-    ),
-}
 
 
 def pods(cases: Mapping[str, Case]) -> list[dict[str, Any]]:
@@ -240,7 +61,7 @@ def check(rootport: RunningRootport, case: Case, log: str) -> None:
     gpus = [rootport.host.gpus.index(address) for address in addresses if address in rootport.host.gpus]
     nics = variables(log, "RDMA")
     assert (len(gpus), len(nics), addresses.count(rootport.host.fpga or "-")) == (case.gpus, case.nics, case.fpgas)
-    assert bool(capabilities) == ("-1g." in "".join(case.limits))
+    assert bool(capabilities) == case.is_partition
     if case.gpus:
         assert "NVIDIA_VISIBLE_DEVICES=void\n" in log
     if case.core is not None:
@@ -329,6 +150,26 @@ def test_converted_files_of_other_systems_run(by_file: Callable[..., None]) -> N
 
 def test_converted_shares_keep_their_limits(by_file: Callable[..., None], library: None) -> None:
     by_file({**LIMITED, **LIMITED_BY_MAP}, {**RESOURCE_MAP, "shareStrategy": "hamiCore"})
+
+
+def test_converted_claims_of_another_driver_run(
+    rootport: RunningRootport, command_line: Callable[..., Ran], tmp_path: Path
+) -> None:
+    cluster, source = rootport.cluster, tmp_path / "claims.yaml"
+    whole, part = template("whole"), template("part")
+    for made, name, value in ((whole, "architecture", "Hopper"), (part, "profile", "1g.10gb")):
+        expression = f'device.attributes["gpu.nvidia.com"].{name} == "{value}"'
+        made["spec"]["spec"]["devices"]["requests"][0]["exactly"] = {
+            "deviceClassName": "mig.nvidia.com" if made is part else "gpu.nvidia.com",
+            "selectors": [{"cel": {"expression": expression}}],
+        }
+    source.write_text(manifest(whole, part, *(pod(name, template=name, command=LOOK) for name in ("whole", "part"))))
+    ran = command_line("convert", source)
+    assert ran.code == 0, ran.err
+    cluster.kubectl("apply", "--filename=-", input=ran.out)
+    check_all(rootport, {"whole": Case(gpus=1, core=100), "part": Case(gpus=1, is_partition=True)})
+    cluster.kubectl("delete", "--filename=-", input=ran.out)
+    wait_until_gone(rootport)
 
 
 def test_fifty_replicas_of_a_converted_deployment_leave_nothing_behind(
