@@ -25,7 +25,6 @@ from tests.support.foreign_pods import KOORDINATOR, LIMITED, LIMITED_BY_MAP, LOO
 __all__ = ["command_line"]
 
 CONTROL: Final = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"}
-URL: Final = f"https://127.0.0.1:{HTTPS_PORT}/admission"
 LIBRARY: Final = "/usr/local/vgpu/libvgpu.so"
 """HAMi-core's, in a container."""
 
@@ -204,27 +203,28 @@ def converting(running: RunningRootport, tmp_path_factory: pytest.TempPathFactor
         files += [component / file for file in listed]
     resource_map = tmp_path_factory.mktemp("converting") / "map.yaml"
     resource_map.write_text(yaml.safe_dump(RESOURCE_MAP))
+    # There is no network for Services: the API server is given the controller's address instead.
+    client = {"service": None, "url": f"https://127.0.0.1:{HTTPS_PORT}/admission"}
+    hooks = [{"name": f"{kind}.rootport.dev", "clientConfig": client} for kind in ("claims", "classes")]
+    options = ("--webhook", "--webhook-host=127.0.0.1", "--convert", f"--convert-resources={resource_map}")
+    converting = ConvertingCluster(plane, "as-they-are")
     assert running.controller is not None
     running.controller.stop()
-    running.apply(*files)
-    # There is no network for Services: the API server is given the controller's address instead.
-    hooks = [
-        {"name": f"{kind}.rootport.dev", "clientConfig": {"service": None, "url": URL}}
-        for kind in ("claims", "classes")
-    ]
-    cluster.kubectl("patch", "validatingwebhookconfiguration", "rootport", "--patch", json.dumps({"webhooks": hooks}))
-    running.start_controller(
-        "--webhook", "--webhook-host=127.0.0.1", "--convert", f"--convert-resources={resource_map}"
-    )
-    converting = ConvertingCluster(plane, "as-they-are")
-    converting.make_namespace(converting.namespace, opted_in=True)
-    converting.send_to(HTTPS_PORT)
-    yield converting
-    cluster.kubectl("delete", "namespace", converting.namespace, "--timeout=90s")
-    running.controller.stop()
-    running.delete(*files)
-    running.start_controller()
-    running.wait_until_controller_is_ready()
+    try:
+        running.apply(*files)
+        cluster.kubectl(
+            "patch", "validatingwebhookconfiguration", "rootport", "--patch", json.dumps({"webhooks": hooks})
+        )
+        running.start_controller(*options)
+        converting.make_namespace(converting.namespace, opted_in=True)
+        converting.send_to(HTTPS_PORT)
+        yield converting
+    finally:
+        cluster.kubectl("delete", "namespace", converting.namespace, "--ignore-not-found", "--timeout=90s")
+        running.controller.stop()
+        running.delete(*files)
+        running.start_controller()
+        running.wait_until_controller_is_ready()
 
 
 @pytest.mark.parametrize(
