@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ _LOG: Final = logging.getLogger(__name__)
 # The scheduler binds a pod once all of its claims are allocated and reserved; before that there may be more to come.
 _UNBOUND_S: Final = 2.0
 _LONGEST_UNBOUND_S: Final = 60.0
+_UNKNOWN_S: Final = 300.0  # what the node has is not known now
 # Koordinator's programs are koord-scheduler, koord-manager, koordlet; its documentation's scheduler has that name too.
 _KOORDINATOR: Final = "koord"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -55,7 +55,7 @@ class PodAnnotations:
         self._inventory = inventory
         self._domain = domain
         self._pause = pause
-        self._settled: dict[str, bytes] = {}  # a digest of what needs no write any more, by the pod's UID
+        self._settled: dict[str, int] = {}  # a hash of the allocations that need no write any more, by the pod's UID
         self._unbound: Counter[str] = Counter()
         self._refusals = Refusals("pods are not annotated")
 
@@ -72,20 +72,22 @@ class PodAnnotations:
             ApiServerError: The API server is away or too busy.
         """
         pod = self._pod(uid)
-        wanted = "" if pod is None else self._wanted(pod)
-        if pod is None or not wanted:
+        if pod is None:
             self._settled.pop(uid, None)
             del self._unbound[uid]
             return None
-        digest = hashlib.blake2b(wanted.encode(), digest_size=8).digest()
-        if self._settled.get(uid) == digest or self._pause():
+        decisive = _decisive(pod)
+        if self._settled.get(uid) == decisive or self._pause():
             return None
+        wanted = self._wanted(pod)
+        if not wanted:
+            return _UNKNOWN_S
         try:
             again_s = self._write(pod, wanted)
         except (ForbiddenError, InvalidError) as error:
             return self._refusals.again_s(error, namespace=pod.allocations[0].namespace, pod=pod.pod.name)
         if again_s is None:
-            self._settled[uid] = digest
+            self._settled[uid] = decisive
             del self._unbound[uid]
         return again_s
 
@@ -119,6 +121,26 @@ class PodAnnotations:
         self._refusals.end()
         _LOG.debug("pod annotated", extra={"namespace": namespace, "pod": name})
         return None
+
+
+def _decisive(pod: PodDevices) -> int:
+    """Return a hash of what decides about the annotation: to make that takes milliseconds, and most changes are not."""
+    return hash(
+        tuple(
+            (
+                item.claim,
+                item.pool,
+                item.device,
+                item.share_id,
+                item.core,
+                item.memory_bytes,
+                item.memory_ratio,
+                item.bandwidth,
+                item.vf,
+            )
+            for item in pod.allocations
+        )
+    )
 
 
 def _is_koordinators(pod: JsonObject) -> bool:

@@ -272,7 +272,13 @@ def _is_device(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _has_alternatives(tokens: Sequence[Token]) -> bool:
-    return any(token.kind in ("||", "?") and not _is_optional_mark(tokens, index) for index, token in enumerate(tokens))
+    """Whether a term may hold although a part of it is an error: CEL's ``&&`` and ``||`` absorb the errors of a side.
+
+    An ``&&`` in a term stands in brackets, where a ``!`` may turn its false into true.
+    """
+    return any(
+        token.kind in ("&&", "||", "?") and not _is_optional_mark(tokens, index) for index, token in enumerate(tokens)
+    )
 
 
 def _kind(tokens: Sequence[Token], index: int) -> str:

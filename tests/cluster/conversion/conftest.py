@@ -30,7 +30,7 @@ def plane(
     plane = ControlPlane(tmp_path_factory.mktemp("conversion"), cluster_binaries)
     try:
         plane.start()
-        plane.start_controller_manager()
+        plane.start_controller_manager("--secure-port=0")  # another cluster of this machine may have its port
         documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook", "convert-webhook")) if item]
         wanted = [item for item in documents if item["kind"] not in _WORKLOADS]
         plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(wanted))

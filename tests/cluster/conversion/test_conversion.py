@@ -79,6 +79,44 @@ def test_fifty_replicas_share_a_template_and_leave_nothing_behind(
     eventually("no template", lambda: collected(kubeconfig, counts) >= 0 and not cluster.get("resourceclaimtemplates"))
 
 
+@pytest.mark.parametrize(
+    ("limits", "annotations"),
+    [
+        pytest.param({"nvidia.com/gpu": "8"}, {}, id="whole-gpus"),
+        pytest.param({"nvidia.com/mig-1g.10gb": "2"}, {}, id="mig"),
+        pytest.param({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}, {}, id="hami"),
+        pytest.param(
+            {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "20Gi"}, {}, id="koordinator-share"
+        ),
+        pytest.param({"kubernetes.io/gpu": "50"}, {}, id="koordinator-before-1.0"),
+        pytest.param(
+            {"koordinator.sh/gpu": "200", "koordinator.sh/rdma": "100"},
+            {"scheduling.koordinator.sh/device-joint-allocate": '{"deviceTypes": ["gpu", "rdma"]}'},
+            id="koordinator-joint",
+        ),
+        pytest.param({"koordinator.sh/fpga": "100"}, {}, id="koordinator-fpga"),
+        pytest.param(
+            {"tke.cloud.tencent.com/qgpu-core": "30", "tke.cloud.tencent.com/qgpu-memory": "10"}, {}, id="tke-qgpu"
+        ),
+        pytest.param({"amd.com/gpu": "1"}, {}, id="amd"),
+        pytest.param({"nvidia.com/gpu": "1", "rdma/hca_shared_devices_a": "1"}, {}, id="gpu-and-rdma"),
+    ],
+)
+def test_what_is_made_of_each_dialect_is_taken_by_the_api_server(
+    cluster: ConvertingCluster, start: Start, limits: dict[str, str], annotations: dict[str, str]
+) -> None:
+    start()
+    said = cluster.said(pod("train", limits, annotations=annotations))
+    (made,) = cluster.get("pods")
+    assert claims_of(made), said
+    names = {item["metadata"]["name"] for item in cluster.get("resourceclaimtemplates")}
+    assert names == {claim["resourceClaimTemplateName"] for claim in claims_of(made)}
+    eventually("the claims", lambda: len(cluster.get("resourceclaims")) == len(claims_of(made)))
+    # Once more, as a replica: what is stored is recognized, in the API server's own words.
+    cluster.said(pod("again", limits, annotations=annotations))
+    assert len(cluster.get("pods")) == 2
+
+
 def test_a_dry_run_shows_the_claims_and_creates_nothing(cluster: ConvertingCluster, start: Start) -> None:
     start()
     made = cluster.create(pod("dry"), "--dry-run=server")

@@ -175,9 +175,13 @@ def test_an_api_server_that_is_away_is_the_queues_matter(world: World) -> None:
     assert world.reconcile(stored(), stored()) == (None, ["GET", "PATCH"])
 
 
-def test_without_an_inventory_or_with_two_nodes_nothing_is_known(world: World) -> None:
+def test_what_is_not_known_now_is_looked_at_again(world: World) -> None:
     world.has_inventory = False
-    assert world.reconcile() == (None, [])
+    assert world.reconcile() == (300.0, [])
     world.has_inventory = True
     world.allocations = (given(), given(pool="node-b"))
-    assert world.reconcile() == (None, [])
+    assert world.reconcile() == (300.0, [])
+    world.allocations = (given(device="gpu-0000-99-00-0"),)
+    assert world.reconcile() == (300.0, [])
+    world.allocations = (given(),)
+    assert world.reconcile(stored(), stored()) == (None, ["GET", "PATCH"])

@@ -348,3 +348,23 @@ def test_a_label_of_its_own_does_not_take_the_gpus_of_another_systems_pod() -> N
     conversion = converted(data)
     assert request(conversion) == "gpu 1 core=1 memory=3000Mi"
     assert {finding.dialect for finding in conversion.findings} == {"HAMi"}
+
+
+@pytest.mark.parametrize(("joint", "outcome"), [(SAME_PCIE, Outcome.REFUSED), (PREFERRED, Outcome.NOTED)])
+@pytest.mark.parametrize(
+    ("first", "others"),
+    [
+        ({"koordinator.sh/gpu": "100"}, [{"koordinator.sh/rdma": "100"}, {"koordinator.sh/rdma": "100"}]),
+        ({"koordinator.sh/gpu": "100"}, [{"koordinator.sh/gpu": "50"}, {"koordinator.sh/rdma": "100"}]),
+        ({"koordinator.sh/gpu": "100"}, [{"nvidia.com/mig-1g.10gb": "1"}, {"koordinator.sh/rdma": "100"}]),
+    ],
+)
+def test_joint_allocation_that_no_claim_of_the_pod_says_is_told(
+    first: dict[str, str], others: list[dict[str, str]], joint: dict[str, Any], outcome: Outcome
+) -> None:
+    data = annotated(first, joint=joint)
+    data["spec"]["containers"] += [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(others)]
+    conversion = converted(data)
+    assert conversion.outcome is outcome
+    told = [finding.outcome for finding in conversion.findings if "of different containers" in finding.text]
+    assert told == [outcome]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 from hypothesis import given, settings
@@ -74,3 +79,39 @@ def test_a_conversion_is_pure_the_same_every_time_valid_and_done_once(data: dict
             left = after["resources"].get(kind, {})
             assert left.items() <= before["resources"].get(kind, {}).items()
             assert {"cpu", "example.com/x"} & set(before["resources"].get(kind, {})) <= set(left)
+
+
+_PROGRAM = """
+import json, sys
+from driver.convert import convert
+for data in json.load(sys.stdin):
+    found = convert(data)
+    print(json.dumps([found.object, found.templates, [str(finding) for finding in found.findings]]))
+"""
+
+
+def test_other_processes_convert_alike() -> None:
+    """Python orders sets of texts anew in every process."""
+    limits = [{name: "100" if "koordinator" in name else "1"} for name in NAMES]
+    annotations = dict.fromkeys(ANNOTATIONS, "{}")
+    objects = [
+        {
+            "kind": "Pod",
+            "metadata": {"annotations": annotations, "labels": annotations},
+            "spec": {"containers": [{"name": "a", "resources": {"limits": each}}, {"name": "b"}]},
+        }
+        for each in [*limits, *({**one, **two} for one, two in itertools.pairwise(limits))]
+    ]
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=json.dumps(objects),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert texts[0] == texts[1]
+    assert texts[0].count("resourceClaimTemplateName") >= 10

@@ -148,6 +148,7 @@ def test_of_gpus(expression: str) -> None:
 @given(expressions(TERMS_OF_NICS), st.sampled_from((NICS, BARE_NICS)))
 @example(f'{NET}.rdma == true && {NET}.ifName == "ib0"', BARE_NICS)
 @example(f'{NET}.rdma || {NET}.ifName == "ib0"', BARE_NICS)
+@example(f'!({NET}.ifName.startsWith("ib") && !({NET}.rdma))', BARE_NICS)
 @example(f'!{NET}.rdma && {NET}.ifName == "a" || {NET}.ifName == "ib0"', NICS)
 def test_of_nics(expression: str, devices: tuple[Device, Device]) -> None:
     check(expression, DRANET, DeviceType.RDMA, devices)
