@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 from driver.migration import commands
-from driver.migration.facts import Holder, NodeFacts
+from driver.migration.facts import DaemonSetFacts, Holder, NodeFacts
+from driver.migration.plugins import plugins_of
 from driver.wording import listed, plural
 
 __all__ = ["Migration", "Step", "StepState", "migration"]
@@ -157,23 +158,25 @@ def _plugin_off(facts: NodeFacts) -> Step:
         if offered:
             text = f"the Node has {offered}; {text}"
         return Step(name="plugin-off", title=title, state=StepState.NOT_KNOWN, text=text)
-    running = [item for item in facts.plugins if item.on_node]
     if not facts.offered and not facts.drivers:
         return Step(name="plugin-off", title=title, state=StepState.DONE, text="nobody else gives out the devices")
     if not facts.offered:
         text = f"DRA driver {listed(facts.drivers)} publishes devices of this node: take the node out of its DaemonSet"
         return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text)
-    if not running and not any(item.allocatable for item in facts.offered):
+    here = [item for item in facts.plugins if item.on_node]
+    running: Sequence[DaemonSetFacts] = plugins_of(here, (item.name for item in facts.offered))
+    is_offering = any(item.allocatable for item in facts.offered)
+    if not running and len(here) == 1 and is_offering:
+        running = here  # whatever it is called
+    if not running and not is_offering:
         text = f"the Node still has {offered}, of which it can give none: {_GRACE}"
         return Step(name="plugin-off", title=title, state=StepState.WAITING, text=text)
     if not running:
-        text = f"the Node has {offered}, and no DaemonSet here mounts the kubelet's folder of device plugins: "
-        text += "look who writes it (Koordinator's koord-manager and koord-device-daemon; a static pod)"
+        text = f"the Node has {offered}, and no DaemonSet of a device plugin here is called so: look who writes it "
+        text += f"({listed([item.key for item in here]) or 'a static pod'}; Koordinator's koord-device-daemon)"
         return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text)
     ways = [commands.plugin_off(facts.name, item, facts.labels) for item in running]
-    text = f"the Node has {offered}, and these device plugins run there: {listed([item.key for item in running])}"
-    if len(running) > 1:
-        text += "; leave those of other devices, and take off those of these"
+    text = f"the Node has {offered}, by the device plugin {listed([item.key for item in running])}"
     by_hand = [item for item, way in zip(running, ways, strict=True) if not way]
     if by_hand:
         text += f"; add to the node affinity of {by_hand[0].key}: {commands.MOVED_LABEL} DoesNotExist"
@@ -258,24 +261,25 @@ def _plugin_on(facts: NodeFacts) -> Step:
     name, title = "plugin-on", "Let the other system run"
     if facts.plugins is None:
         return Step(name=name, title=title, state=StepState.NOT_KNOWN, text="DaemonSets or pods could not be read")
-    running = [item for item in facts.plugins if item.is_ready]
-    away = [item for item in facts.plugins if not item.on_node]
-    if running and not away:
-        return Step(
-            name=name, title=title, state=StepState.DONE, text=f"{listed([item.key for item in running])} is ready"
-        )
     if any(item.allocatable for item in facts.offered):
         return Step(name=name, title=title, state=StepState.DONE, text="the Node has devices of a device plugin")
-    ways = [(item, commands.plugin_on(facts.name, item, facts.labels)) for item in away]
-    command = next((way for _, way in ways if way), "")
-    if not facts.plugins:
-        text = "no DaemonSet mounts the kubelet's folder of device plugins: install the one that was there"
-    elif command:
-        text = f"labels keep {listed([item.key for item, way in ways if way])} away"
-    else:
-        text = f"waits for {listed([item.key for item in facts.plugins])}"
+    # What the Node had of a plugin before stays there as 0.
+    wanted = plugins_of(facts.plugins, (item.name for item in facts.resources))
+    away = [item for item in wanted if not item.on_node]
+    command = next((way for item in away if (way := commands.plugin_on(facts.name, item, facts.labels))), "")
+    if command:
+        text = f"labels keep {listed([item.key for item in away])} away"
+        return Step(name=name, title=title, state=StepState.TO_DO, text=text, command=command)
+    if wanted:
+        text = f"waits for {listed([item.key for item in wanted])}"
         return Step(name=name, title=title, state=StepState.WAITING, text=text)
-    return Step(name=name, title=title, state=StepState.TO_DO, text=text, command=command)
+    there = listed([item.key for item in facts.plugins])
+    text = (
+        f"which of {there} it was is not known"
+        if there
+        else "no DaemonSet is a device plugin's: install the one that was"
+    )
+    return Step(name=name, title=title, state=StepState.TO_DO, text=text)
 
 
 def _offered(facts: NodeFacts) -> Step:

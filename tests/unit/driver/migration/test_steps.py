@@ -165,6 +165,37 @@ def test_a_daemon_set_without_any_selector_learns_to_leave_out_moved_nodes() -> 
     assert term == {"matchExpressions": [{"key": "rootport.dev/moved", "operator": "DoesNotExist"}]}
 
 
+FUSE = daemon_set("a-fuse-device-plugin", selector={"fuse": "yes"})
+FUSE_POD = pod("fuse-1", owner="a-fuse-device-plugin", namespace="kube-system")
+
+
+def test_the_plugin_of_other_devices_is_left_alone() -> None:
+    plugins: Json = {"daemon_sets": [OURS, FUSE, NVIDIA], "pods": [FUSE_POD, NVIDIA_POD]}
+    off = of(node(capacity="8", cordoned=True, fuse="yes"), **plugins).next
+    assert off is not None
+    assert off.command == "kubectl label node n nvidia.com/gpu.deploy.device-plugin=false --overwrite"
+    assert "fuse" not in off.text
+    waits = of(node(capacity="8", allocatable="0", cordoned=True), **plugins | {"pods": [FUSE_POD]}).next
+    assert waits is not None
+    assert (waits.name, waits.state) == ("plugin-off", StepState.WAITING)
+    labels = {"nvidia.com__gpu.deploy.device-plugin": "false", "rootport.dev__maintenance": ""}
+    on = of(node(cordoned=True, **labels), is_back=True, **plugins | {"pods": [FUSE_POD]}).next
+    assert on is not None
+    assert on.command == "kubectl label node n nvidia.com/gpu.deploy.device-plugin=true --overwrite"
+
+
+def test_where_no_name_says_whose_it_is_no_command_is_made_up() -> None:
+    odd = [daemon_set("one", selector={"a": "b"}), daemon_set("two", selector={"a": "b"})]
+    pods = [pod(f"{name}-1", owner=name, namespace="kube-system") for name in ("one", "two")]
+    off = of(node(capacity="8", cordoned=True, a="b"), daemon_sets=[OURS, *odd], pods=pods).next
+    assert off is not None
+    assert (off.name, off.command) == ("plugin-off", "")
+    assert "kube-system/one and kube-system/two" in off.text
+    back = of(node(cordoned=True), is_back=True, daemon_sets=[OURS, *odd]).next
+    assert back is not None
+    assert (back.name, back.command) == ("plugin-on", "")
+
+
 def test_the_kubelets_five_minutes_are_waited_for() -> None:
     found = of(node(capacity="8", allocatable="0", cordoned=True))
     assert found.next is not None
