@@ -287,6 +287,8 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         raise InputError("--webhook needs --https-port", hint="8443 is where its Service leads")
     if convert and not webhook:
         raise InputError("--convert needs --webhook", hint="both are sent to one server, with one certificate")
+    if convert_resources and not convert:
+        raise InputError("--convert-resources needs --convert", hint="it says how pods are converted")
     if grace_period <= fresh_for:
         raise InputError("--grace-period must be longer than --fresh-for", hint="the defaults are 60 and 25 seconds")
     in_force = PoliciesInForce(gpu_policies, default=DEFAULT_POLICIES, flag="--gpu-policies")

@@ -110,6 +110,7 @@ class PodFacts:
     Attributes:
         annotations: The pod's own, all of them texts.
         labels: Likewise.
+        namespace: Of the object; empty where it names none.
         scheduler: ``schedulerName``; empty for Kubernetes' own.
         resources: The names of all resources that its containers ask for.
         steps: Where its metadata is in the object.
@@ -118,18 +119,20 @@ class PodFacts:
 
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = ""
     scheduler: str = ""
     resources: frozenset[str] = frozenset()
     steps: Steps = ("metadata",)
     settings: Settings
 
     @classmethod
-    def of(cls, pod: PodSpec, settings: Settings) -> PodFacts:
+    def of(cls, pod: PodSpec, settings: Settings, namespace: str = "") -> PodFacts:
         """Return the facts of a pod as it was written; what is no text is left out."""
         scheduler = pod.spec.get("schedulerName")
         return cls(
             annotations=_texts(pod.metadata.get("annotations")),
             labels=_texts(pod.metadata.get("labels")),
+            namespace=namespace,
             scheduler=scheduler if isinstance(scheduler, str) else "",
             resources=frozenset(name for steps, item in containers(pod) for name in resources_of(item, steps)),
             steps=pod.metadata_steps or (),

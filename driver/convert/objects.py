@@ -51,7 +51,7 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     findings: list[Finding] = []
     for pod in _pods(data, settings):
         check()
-        converted = converted_pod(pod, settings)
+        converted = converted_pod(pod, settings, namespace)
         if converted is None:
             continue
         found.append((pod, converted))

@@ -54,17 +54,18 @@ class ConvertedPod:
     findings: tuple[Finding, ...] = ()
 
 
-def converted_pod(pod: PodSpec, settings: Settings) -> ConvertedPod | None:
+def converted_pod(pod: PodSpec, settings: Settings, namespace: str = "") -> ConvertedPod | None:
     """Return what becomes of a pod; None if it asks for no devices in any dialect.
 
     Args:
         pod: The pod, as it was written.
         settings: How to convert.
+        namespace: The object's; empty where it names none.
 
     Raises:
         SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
-    facts = PodFacts.of(pod, settings)
+    facts = PodFacts.of(pod, settings, namespace)
     asking = list(asking_containers(pod, facts))
     if not asking:
         return None

@@ -248,8 +248,8 @@ _GANG: Final = (
     " scheduling where the cluster has it"
 )
 _RESERVATION: Final = (
-    "reservations hold no claims: a ResourceClaim that exists already, and is allocated, keeps its devices for the pods"
-    " that name it"
+    "reservations hold no claims: a ResourceClaim that pods name, instead of a template, keeps its devices from its"
+    " first pod to its last"
 )
 _QOS: Final = (
     "Koordinator's CPU and memory QoS goes on where koordlet runs; for order of scheduling use a PriorityClass"

@@ -148,7 +148,7 @@ def _read_pod(facts: PodFacts) -> PodReading:
     if written is None:
         return PodReading()
     try:
-        found = tuple(_parsed(written, facts.settings))
+        found = tuple(_parsed(written, facts.settings, facts.namespace))
     except ValueError as error:
         return PodReading(findings=(_finding(facts, Outcome.REFUSED, str(error)),))
     mapped = [network for network in found if network.resource]
@@ -179,8 +179,10 @@ def _finding(facts: PodFacts, outcome: Outcome, text: str) -> Finding:
     return facts.finding(_NAME, Where.ANNOTATION, _NETWORKS, outcome, text)
 
 
-def _parsed(written: str, settings: Settings) -> Iterator[_Network]:
+def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_Network]:
     """Yield the networks of the annotation, which is a JSON list of objects or names with commas.
+
+    A name without a namespace is of the pod's own (Multus, docs/how-to-use.md).
 
     Raises:
         ValueError: It is neither, or asks for something that a claim cannot say; the message says all.
@@ -192,7 +194,7 @@ def _parsed(written: str, settings: Settings) -> Iterator[_Network]:
         if number > _MAX_NETWORKS:
             raise ValueError(f"more than {_MAX_NETWORKS} networks")
         full = f"{namespace}/{name}" if namespace else name
-        resource = settings.networks.get(full) or settings.networks.get(name, "")
+        resource = settings.networks.get(f"{namespace or own_namespace}/{name}") or settings.networks.get(name, "")
         named = interface or f"net{number}"
         if resource and extra:
             raise ValueError(

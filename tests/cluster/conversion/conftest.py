@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE
 from tests.support.waiting import eventually
 
+_NUMBERS = itertools.count()
 _WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 
 
@@ -48,8 +50,8 @@ def kubeconfig(plane: ControlPlane) -> Path:
 @pytest.fixture
 def cluster(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ConvertingCluster]:
     """The cluster with a new namespace that is opted in."""
-    name = request.node.name.partition("[")[0].replace("_", "-")[-50:].strip("-")
-    cluster = ConvertingCluster(plane, namespace=f"{name}-{abs(hash(request.node.name)) % 10_000}")
+    name = request.node.name.partition("[")[0].removeprefix("test_").replace("_", "-")[:40].strip("-")
+    cluster = ConvertingCluster(plane, namespace=f"{name}-{next(_NUMBERS)}")
     cluster.make_namespace(cluster.namespace, opted_in=True)
     yield cluster
     cluster.send_to_the_service()

@@ -137,6 +137,12 @@ def test_while_no_webhook_answers_other_pods_are_created_as_ever(cluster: Conver
     other = cluster.make_namespace(f"{cluster.namespace}-other", opted_in=False)
     assert claims_of(cluster.create(pod("device"), namespace=other)) == []
     cluster.create(pod("no-device", {"cpu": "1", "memory": "1Gi"}))
+    # The conditions are CEL in the API server, which has a limit on its cost.
+    large = pod("large")
+    (container,) = large["spec"]["containers"]
+    limits = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi"}
+    many = [container | {"name": f"c{at}", "resources": {"limits": limits}} for at in range(1000)]
+    cluster.create(large | {"spec": {"containers": many}}, "--dry-run=server")
     assert 'failed calling webhook "pods.convert.rootport.dev"' in cluster.said(pod("device"))
     assert [item["metadata"]["name"] for item in cluster.get("pods")] == ["no-device"]
     cluster.plane.kubectl("delete", "namespace", other, "--wait=false")

@@ -48,8 +48,9 @@ def test_help_teaches() -> None:
         (("--kubeconfig=/nowhere/config",), "/nowhere/config"),
         (("--log-level=loud",), "--log-level"),
         (("--convert",), "--convert needs --webhook"),
+        (("--convert-resources=map.yaml",), "--convert-resources needs --convert"),
     ],
-    ids=["grace", "kubeconfig", "level", "convert"],
+    ids=["grace", "kubeconfig", "level", "convert", "resources"],
 )
 def test_bad_options_are_one_clear_message(options: tuple[str, ...], told: str) -> None:
     result = run(*options)

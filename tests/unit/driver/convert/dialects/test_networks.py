@@ -104,14 +104,16 @@ def test_networks_of_a_shared_nic_stay_with_a_note() -> None:
     assert result.object["metadata"]["annotations"] == {NETWORKS: "macvlan"}
 
 
-def test_networks_whose_place_a_claim_takes_leave_the_pod() -> None:
+@pytest.mark.parametrize(("namespace", "written"), [("", "ml/roce"), ("ml", "roce"), ("x", "ml/roce")])
+def test_networks_whose_place_a_claim_takes_leave_the_pod(namespace: str, written: str) -> None:
+    metadata = {"name": "p"} | ({"namespace": namespace} if namespace else {})
     pod = {
         "kind": "Pod",
-        "metadata": {"name": "p", "annotations": {NETWORKS: "ml/roce"}},
+        "metadata": {**metadata, "annotations": {NETWORKS: written}},
         "spec": {"containers": [{"name": "main", "resources": {"limits": {VF: 1}}}]},
     }
     result = convert(pod, SETTINGS)
-    assert result.object["metadata"] == {"name": "p"}
+    assert result.object["metadata"] == metadata
     [template] = result.templates
     [config] = template["spec"]["spec"]["devices"]["config"]
     assert config["opaque"]["parameters"]["interface"] == {"name": "net1"}
