@@ -22,7 +22,6 @@ _WRITERS: Final = (
 
 _MOST: Final = 64
 """Of each: labels of the selector, terms of the affinity, expressions of a term."""
-_SHOWN: Final = 80
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
@@ -49,7 +48,7 @@ def node_label_findings(pod: PodSpec) -> Iterator[Finding]:
         yield Finding(
             dialect=writer,
             field=field_path((*pod.steps, *steps)),
-            value=value[:_SHOWN],
+            value=value,
             outcome=Outcome.NOTED,
             text=text,
         )
