@@ -68,13 +68,7 @@ class NodeLabels:
         self._nodes.run(stop)
 
     def reconcile(self, node: str) -> float | None:
-        """Write the Node's labels if they are not as they should be: one write.
-
-        Args:
-            node: The Node's name.
-
-        Returns:
-            Seconds until it must be looked at again; None if that is not needed.
+        """Write the Node's labels if they are not as they should be, for :func:`~controller.work_loop.work`.
 
         Raises:
             ApiServerError: The API server is away or too busy.
