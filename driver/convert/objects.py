@@ -13,6 +13,7 @@ from typing import Any, Final
 from driver.api.pod_templates import PodSpec, Steps, pod_specs
 from driver.budget import check
 from driver.convert.claims import template
+from driver.convert.dialects.koordinator import KOORDINATOR, RESERVATION, is_reservation
 from driver.convert.findings import Conversion, Finding, Outcome, worst
 from driver.convert.other_drivers import convert_claim, is_claim
 from driver.convert.pods import ConvertedPod, converted_pod
@@ -59,6 +60,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
         if len(found) >= _MOST_PODS:
             findings.append(_too_many("pods of one object"))
             break
+    if found and is_reservation(data):
+        findings.append(_reservation())
     outcome = worst(tuple(findings))
     if outcome in (Outcome.UNCHANGED, Outcome.REFUSED):
         return Conversion(object=data, findings=tuple(findings), outcome=outcome)
@@ -108,6 +111,16 @@ def _too_many(what: str) -> Finding:
         value="",
         outcome=Outcome.REFUSED,
         text=f"more than {_MOST_PODS} {what}: convert them in several files",
+    )
+
+
+def _reservation() -> Finding:
+    return Finding(
+        dialect=KOORDINATOR.name,
+        field="kind",
+        value="Reservation",
+        outcome=Outcome.REFUSED,
+        text=f"{RESERVATION}; delete it",
     )
 
 

@@ -56,6 +56,8 @@ def _read_amounts(asked: Asked) -> Reading:
     partitions = [amount for amount in asked.amounts if amount.resource.meaning is Meaning.OTHER]
     if partitions:
         return Reading(findings=tuple(asked.refused(amount, _PARTITION) for amount in partitions))
+    if twice := asked.twice():
+        return Reading(findings=twice)
     whole = asked.all(Meaning.GPUS)
     findings: list[Finding] = [
         asked.noted(amount, _MEMORY_MODE)

@@ -17,6 +17,7 @@ __all__ = ["HAMI"]
 
 _NAME: Final = "HAMi"
 _MIB: Final = 1024**2
+_NUMBER: Final = "nvidia.com/gpu"
 _USE_TYPE: Final = "nvidia.com/use-gputype"
 _NO_TYPE: Final = "nvidia.com/nouse-gputype"
 _USE_UUID: Final = "nvidia.com/use-gpuuuid"
@@ -34,6 +35,8 @@ _STRATEGIES: Final = {"hami-core": "hamiCore", "mps": "mps"}
 """Rootport's strategies by HAMi's modes."""
 
 _RULES: Final = VgpuRules(
+    system=_NAME,
+    number=_NUMBER,
     core_above_all="is taken as 100 percent, which is what HAMi does",
     limits=(
         "HAMi's library keeps a container within its share; Rootport's default strategy limits nothing. Where nodes "
@@ -116,7 +119,7 @@ HAMI: Final = Dialect(
     name=_NAME,
     source="Project-HAMi/HAMi v2.9: pkg/device/nvidia/device.go, pkg/device/devices.go, docs/config.md",
     resources=(
-        Resource(name="nvidia.com/gpu", meaning=Meaning.GPUS, shared=True),
+        Resource(name=_NUMBER, meaning=Meaning.GPUS, shared=True),
         Resource(name="nvidia.com/gpumem", meaning=Meaning.MEMORY, unit=_MIB),
         Resource(name="nvidia.com/gpumem-percentage", meaning=Meaning.MEMORY_PERCENT),
         Resource(name="nvidia.com/gpucores", meaning=Meaning.CORE),

@@ -8,9 +8,9 @@ devicehandler_gpu.go, devicehandler_default.go (how many devices they are); pkg/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from driver.api.quantity import Quantity
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodNote, Reading, Resource, Where
@@ -19,7 +19,7 @@ from driver.convert.dialects.nvidia import whole_gpus
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Near, NicRequest
 
-__all__ = ["KOORDINATOR"]
+__all__ = ["KOORDINATOR", "RESERVATION", "is_reservation"]
 
 _T = TypeVar("_T")
 
@@ -247,7 +247,7 @@ _GANG: Final = (
     "kube-scheduler schedules the pods of this gang one by one: use Kueue, JobSet with Kueue, or Kubernetes' own gang"
     " scheduling where the cluster has it"
 )
-_RESERVATION: Final = (
+RESERVATION: Final = (
     "reservations hold no claims: a ResourceClaim that pods name, instead of a template, keeps its devices from its"
     " first pod to its last"
 )
@@ -255,6 +255,17 @@ _QOS: Final = (
     "Koordinator's CPU and memory QoS goes on where koordlet runs; for order of scheduling use a PriorityClass"
 )
 _PREEMPTION: Final = "kube-scheduler preempts by PriorityClass, and no pod for the devices of a claim"
+
+
+def is_reservation(data: Mapping[str, Any]) -> bool:
+    """Whether an object is a Reservation, whose pod template is of no pod (apis/scheduling/v1alpha1)."""
+    version = data.get("apiVersion")
+    return (
+        data.get("kind") == "Reservation"
+        and isinstance(version, str)
+        and version.startswith("scheduling.koordinator.sh/")
+    )
+
 
 KOORDINATOR: Final = Dialect(
     name=NAME,
@@ -280,9 +291,9 @@ KOORDINATOR: Final = Dialect(
         PodNote(name="quota.scheduling.koordinator.sh/*", where=Where.LABEL, text=_QUOTA),
         PodNote(name="gang.scheduling.koordinator.sh/*", text=_GANG),
         PodNote(name="pod-group.scheduling.sigs.k8s.io*", where=Where.LABEL, text=_GANG),
-        PodNote(name="scheduling.koordinator.sh/reservation-*", text=_RESERVATION),
-        PodNote(name="scheduling.koordinator.sh/exact-match-reservation", text=_RESERVATION),
-        PodNote(name="scheduling.koordinator.sh/reservation-*", where=Where.LABEL, text=_RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/reservation-*", text=RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/exact-match-reservation", text=RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/reservation-*", where=Where.LABEL, text=RESERVATION),
         PodNote(name="scheduling.koordinator.sh/preemption-policy", where=Where.LABEL, text=_PREEMPTION),
         PodNote(name="scheduling.koordinator.sh/disable-preemptible", where=Where.LABEL, text=_PREEMPTION),
         PodNote(name="koordinator.sh/qosClass", where=Where.LABEL, text=_QOS),

@@ -197,6 +197,7 @@ def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_N
     """
     if len(written) > _MAX_ANNOTATION:
         raise ValueError(f"more than {_MAX_ANNOTATION} characters")
+    names: set[str] = set()
     elements = _json_elements(written) if written.lstrip().startswith("[") else _short_elements(written)
     for number, (namespace, name, interface, extra) in enumerate(elements, start=1):
         if number > _MAX_NETWORKS:
@@ -210,6 +211,9 @@ def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_N
             )
         if resource and (problem := interface_name_error(named)):
             raise ValueError(problem)
+        if resource and named in names:
+            raise ValueError(f"two networks have the interface {named}: give each a name of its own after @")
+        names.add(named)
         yield _Network(full, named, resource)
 
 

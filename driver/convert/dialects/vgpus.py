@@ -54,16 +54,23 @@ class VgpuRules:
     """In what the two differ.
 
     Attributes:
+        system: The system's name.
+        number: The resource that says how many vGPUs.
         core_above_all: What more than 100 percent of core means; empty if such a container is never scheduled.
         limits: The text about what kept a container within its share.
     """
 
+    system: str
+    number: str
     core_above_all: str
     limits: str
 
 
 def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
     """Return what a container asks for: a number of GPUs, and of each the same memory and core."""
+    if rules.number in asked.zeros:
+        text = f"is of 0 GPUs ({rules.number}), and {rules.system} gives none: take it out, or write how many GPUs"
+        return Reading(findings=tuple(asked.refused(amount, text) for amount in asked.amounts))
     number, memory = asked.one(Meaning.GPUS), asked.one(Meaning.MEMORY)
     percent, core = asked.one(Meaning.MEMORY_PERCENT), asked.one(Meaning.CORE)
     strategy = hints.strategy or asked.pod.settings.share_strategy

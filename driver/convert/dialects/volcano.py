@@ -22,10 +22,13 @@ _SCHEDULER: Final = "volcano"
 _USE_TYPE: Final = "nvidia.com/use-gputype"
 _NO_TYPE: Final = "nvidia.com/nouse-gputype"
 _MODE: Final = "volcano.sh/vgpu-mode"
+_VGPUS: Final = "volcano.sh/vgpu-number"
 _NUMBER: Final = "volcano.sh/gpu-number"
 _MEMORY: Final = "volcano.sh/gpu-memory"
 
 _RULES: Final = VgpuRules(
+    system=_NAME,
+    number=_VGPUS,
     core_above_all="",
     limits=(
         "HAMi's library keeps a vGPU's container within its share; Rootport's default strategy limits nothing. Where"
@@ -103,7 +106,7 @@ VOLCANO: Final = Dialect(
     name=_NAME,
     source="volcano-sh/volcano v1.15: pkg/scheduler/api/devices/nvidia/vgpu, gpushare; volcano-sh/devices: README.md",
     resources=(
-        Resource(name="volcano.sh/vgpu-number", meaning=Meaning.GPUS),
+        Resource(name=_VGPUS, meaning=Meaning.GPUS),
         Resource(name="volcano.sh/vgpu-memory", meaning=Meaning.MEMORY, unit=_MIB),
         Resource(name="volcano.sh/vgpu-memory-percentage", meaning=Meaning.MEMORY_PERCENT),
         Resource(name="volcano.sh/vgpu-cores", meaning=Meaning.CORE),

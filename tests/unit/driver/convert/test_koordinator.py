@@ -368,3 +368,18 @@ def test_joint_allocation_that_no_claim_of_the_pod_says_is_told(
     assert conversion.outcome is outcome
     told = [finding.outcome for finding in conversion.findings if "of different containers" in finding.text]
     assert told == [outcome]
+
+
+def test_a_reservation_reserves_nothing_with_claims() -> None:
+    template = {"spec": pod({"koordinator.sh/gpu": "100"})["spec"]}
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "spec": {"template": template},
+    }
+    (refusal,) = fields(converted(reservation), Outcome.REFUSED).items()
+    assert refusal[0] == "kind"
+    assert "reservations hold no claims" in refusal[1]
+    assert "delete it" in refusal[1]
+    assert converted({**reservation, "apiVersion": "example.com/v1"}).outcome is not Outcome.REFUSED
+    assert converted({**reservation, "spec": {"template": {"spec": pod({})["spec"]}}}).outcome is Outcome.UNCHANGED
