@@ -31,12 +31,15 @@ from driver.convert.dialect import (
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, NicRequest
 from driver.convert.settings import Settings
+from driver.spelling import close_matches
 
 __all__ = ["networks"]
 
 _NAME: Final = "RDMA and SR-IOV device plugins"
 _NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _MAX_NETWORKS: Final = 32
+_NEAR: Final = 0.9
+"""How alike a misspelled name is (difflib's ratio): names of one domain have much in common anyway."""
 _SHORT: Final = ("namespace", "name", "interface")
 """What the short form of a network can say."""
 _MAX_ANNOTATION: Final = 16 * 1024
@@ -103,7 +106,7 @@ def _read(asked: Asked) -> Reading:
         if amount.resource.meaning is Meaning.OTHER:
             text = (
                 f"nothing says which NICs {amount.name} is: name it in the resource map, under resources, or under "
-                "leftAlone if its device plugin stays"
+                "leftAlone if its device plugin stays" + _meant(amount.name, asked.pod.settings)
             )
             findings.append(asked.refused(amount, text))
         elif mapped is None:
@@ -114,6 +117,11 @@ def _read(asked: Asked) -> Reading:
             nics += found
             findings += [] if finding is None else [finding]
     return Reading(request=DeviceRequest(nics=tuple(nics)), findings=tuple(findings))
+
+
+def _meant(name: str, settings: Settings) -> str:
+    near = close_matches(name, [*settings.resources, *settings.left_alone], cutoff=_NEAR)
+    return f"; did you mean {near[0]}, which the map has?" if near else ""
 
 
 def _with_interfaces(
