@@ -150,6 +150,6 @@ HAMI: Final = Dialect(
     schedulers=frozenset({"hami-scheduler"}),
     scheduler_text=(
         "kube-scheduler allocates claims; HAMi's packing and spreading ends, and its quota by GPU memory: a"
-        " ResourceQuota counts claims"
+        " ResourceQuota counts claims for gpu.rootport.dev, gpu-ratio.rootport.dev and mig.rootport.dev, each by itself"
     ),
 )

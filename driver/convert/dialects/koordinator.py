@@ -241,7 +241,7 @@ def _resources() -> tuple[Resource, ...]:
 
 _QUOTA: Final = (
     "kube-scheduler does not know Koordinator's ElasticQuota: count claims in a ResourceQuota"
-    " (gpu.rootport.dev.deviceclass.resource.k8s.io/devices), or use Kueue"
+    " (gpu., gpu-ratio. and mig.rootport.dev.deviceclass.resource.k8s.io/devices: all three), or use Kueue"
 )
 _GANG: Final = (
     "kube-scheduler schedules the pods of this gang one by one: use Kueue, JobSet with Kueue, or Kubernetes' own gang"

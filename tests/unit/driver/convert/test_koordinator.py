@@ -296,7 +296,7 @@ def test_the_isolation_label_is_the_strategy_of_shares(
 @pytest.mark.parametrize(
     ("where", "name", "words"),
     [
-        ("labels", "quota.scheduling.koordinator.sh/name", "ResourceQuota"),
+        ("labels", "quota.scheduling.koordinator.sh/name", "ResourceQuota (gpu., gpu-ratio. and mig.rootport.dev"),
         ("annotations", "gang.scheduling.koordinator.sh/min-available", "Kueue"),
         ("labels", "pod-group.scheduling.sigs.k8s.io", "Kueue"),
         ("labels", "pod-group.scheduling.sigs.k8s.io/name", "Kueue"),
