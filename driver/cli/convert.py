@@ -17,15 +17,15 @@ from driver.adapters.files.input_file import path_name
 from driver.adapters.manifests.claims import Manifests, read_all_manifests
 from driver.api.validation.names import label
 from driver.cli.convert_manifests import manifest_texts, named_twice
+from driver.cli.convert_notes import without_effect
 from driver.cli.convert_report import assessment_to_wire, print_assessment, print_conversions
 from driver.cli.left_out import passed_over
-from driver.cli.options import FILE
+from driver.cli.options import FILE, read_resources, resources_option
 from driver.cli.output import NO_ANSWER, print_error, print_note, to_json, to_yaml
 from driver.cli.progress import progress
 from driver.convert import Conversion, Outcome, Settings, convert
 from driver.convert.assessment import Assessment
 from driver.errors import InputError, RootportError
-from driver.spelling import close_matches
 
 __all__ = ["command"]
 
@@ -71,7 +71,7 @@ manifest is printed, or the cluster cannot be asked.
 """)  # fmt: skip
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @click.option("--check", is_flag=True, help="Say what converts and why the rest does not; print no manifest.")
-@click.option("--resources", type=FILE, help="A ResourceMap: which resources are which RDMA NICs.")
+@resources_option
 @click.option(
     "--path", "pod_paths", metavar="KIND=PATH", multiple=True,
     help="Where objects of a kind have pod templates, if not found by their form. Repeatable.",
@@ -136,13 +136,7 @@ def _settings(resources: Path | None, pod_paths: Sequence[str]) -> Settings:
                 hint="such as Fleet=spec.workers[*].podTemplate: fields, with [*] after the name of a list",
             )
         paths[found["kind"]] = (*paths.get(found["kind"], ()), found["path"])
-    settings = Settings()
-    if resources is not None:
-        # Only such a file needs the compiler of CEL.
-        from driver.adapters.files.resource_map_file import read_resource_map  # noqa: PLC0415 - as said above
-
-        settings = read_resource_map(resources)
-    return replace(settings, pod_paths=paths)
+    return replace(read_resources(resources), pod_paths=paths)
 
 
 def _convert(files: Sequence[Path], to_claims: Convert, settings: Settings) -> int:
@@ -177,11 +171,7 @@ def _notes(given: Manifests, settings: Settings) -> Iterator[str]:
     """Return notes on what of the files, and of the options, had no effect."""
     yield from passed_over(given, "convert")
     yield from named_twice(given.documents)
-    kinds = {document.kind for document in given.documents}
-    for kind in settings.pod_paths:
-        if kind not in kinds:
-            near = next(iter(close_matches(kind, kinds)), "")
-            yield f"--path {kind}: no object of that kind in the files" + (f"; did you mean {near}?" if near else "")
+    yield from without_effect([document.data for document in given.documents], settings)
 
 
 def _refuse_kustomizations(given: Manifests) -> None:

@@ -139,7 +139,7 @@ def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Fin
         return
     dialect = _leaving_scheduler(facts)
     if dialect is not None:
-        text = f"goes: {dialect.scheduler_text}"
+        text = f"removed: {dialect.scheduler_text}"
     else:
         text = "stays: claims are allocated only if this scheduler does it, as kube-scheduler does; else leave it out"
     yield Finding(
