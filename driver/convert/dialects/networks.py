@@ -134,11 +134,7 @@ def _with_interfaces(
         is_attached = amount.resource.name in asked.pod.settings.networks.values()
         unknown = [network.name for network in attached if not network.resource]
         if is_attached and unknown:
-            text = (
-                f"nothing says whether the network {unknown[0]} attaches one of these: list it in the resource map,"
-                " under the networks of its resource, or take it out of the pod's annotation"
-            )
-            return [], asked.refused(amount, text)
+            return [], asked.refused(amount, _unknown(asked.pod, unknown[0]))
         return [replace(nic, count=count)], None
     if len(own) != count:
         text = f"{count} of them, and {len(own)} networks attach one: write as many, in pods of one such container"
@@ -149,6 +145,20 @@ def _with_interfaces(
         " plugin"
     )
     return [replace(nic, count=1, interface=network.interface) for network in own], asked.noted(amount, text)
+
+
+def _unknown(pod: PodFacts, network: str) -> str:
+    """Return why it is not known which device a network attaches, and what to write."""
+    listed = sorted(name for name in pod.settings.networks if name.endswith(f"/{network}"))
+    if listed and not pod.namespace:
+        return (
+            f"the network {network} is of the pod's namespace, which the manifest does not name, and the resource map"
+            f" has {listed[0]}: write metadata.namespace, or the namespace into the annotation"
+        )
+    return (
+        f"nothing says whether the network {network} attaches one of these: list it in the resource map, under the"
+        " networks of its resource, or take it out of the pod's annotation"
+    )
 
 
 def _read_pod(facts: PodFacts) -> PodReading:
@@ -203,7 +213,9 @@ def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_N
         if number > _MAX_NETWORKS:
             raise ValueError(f"more than {_MAX_NETWORKS} networks")
         full = f"{namespace}/{name}" if namespace else name
-        resource = settings.networks.get(f"{namespace or own_namespace}/{name}") or settings.networks.get(name, "")
+        resource = settings.networks.get(f"{namespace or own_namespace}/{name}", "")
+        if not resource and namespace in ("", own_namespace):
+            resource = settings.networks.get(name, "")
         named = interface or f"net{number}"
         if resource and extra:
             raise ValueError(

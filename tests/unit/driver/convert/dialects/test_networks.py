@@ -56,7 +56,8 @@ def test_a_resource_is_the_nics_that_the_map_says(
     [
         pytest.param("ml/roce", ["net1"], id="its default name"),
         pytest.param("roce@rdma0,ml/roce@rdma1", None, id="a name without its namespace"),
-        pytest.param("ml/roce@rdma0, x/storage", ["rdma0", "net2"], id="two"),
+        pytest.param("ml/roce@rdma0, storage", ["rdma0", "net2"], id="two"),
+        pytest.param("x/storage", None, id="a network of that name in another namespace"),
         pytest.param(json.dumps([{"name": "roce", "namespace": "ml", "interface": "rdma7"}]), ["rdma7"], id="JSON"),
     ],
 )
@@ -64,7 +65,7 @@ def test_a_mapped_network_becomes_the_interface_of_the_claim(written: str, inter
     count = len(interfaces) if interfaces else 1
     request, findings = read({VF: count}, annotations={NETWORKS: written}, settings=SETTINGS)
     if interfaces is None:
-        assert NETWORKS in refused(findings)
+        assert refused(findings)
         return
     assert [(nic.count, nic.interface) for nic in request.nics] == [(1, name) for name in interfaces]
     assert outcomes(findings) == {NETWORKS: Outcome.CONVERTED, VF: NOTED}
@@ -105,6 +106,20 @@ def test_networks_of_a_shared_nic_stay_with_a_note() -> None:
     result = convert(pod)
     assert result.outcome is NOTED
     assert result.object["metadata"]["annotations"] == {NETWORKS: "macvlan"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "written", "words"),
+    [
+        pytest.param({}, "roce", "the resource map has ml/roce: write metadata.namespace", id="no namespace"),
+        pytest.param({"namespace": "x"}, "roce", "nothing says whether the network roce", id="another namespace"),
+    ],
+)
+def test_a_network_without_a_namespace_is_the_pods_own(metadata: dict[str, str], written: str, words: str) -> None:
+    pod = networked({VF: 1})
+    pod["metadata"] = {**metadata, "annotations": {NETWORKS: written}}
+    [at_fault] = [finding for finding in convert(pod, SETTINGS).findings if finding.outcome is REFUSED]
+    assert words in at_fault.text
 
 
 def networked(*limits: dict[str, int], init: tuple[dict[str, int], ...] = ()) -> dict[str, Any]:
