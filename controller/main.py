@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from controller.compatibility.command_line import compatibility, compatibility_options
+from controller.conversion.command_line import conversion_options, pod_conversion, template_collector
 from controller.conversion.counts import ConversionCounter
 from controller.leader.election import LeaderElector
 from controller.lifecycle import LEASE_TIMEOUT_S, no_data, own_label, run
@@ -32,13 +34,10 @@ from driver.api.gpu_policies import DEFAULT_POLICIES
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES
 from driver.errors import InputError
 from driver.modes.rule import Layout
-from driver.status.device_share import DOMAINS
 
 if TYPE_CHECKING:
     from controller.admission.certificate_keeper import FailurePolicy
-    from controller.admission.webhook import SecretWebhook
     from controller.compatibility.service import LabelsOption
-    from controller.conversion.collector import TemplateCollector
     from controller.conversion.reviews import OnRefusal
 
 __all__ = ["command", "main"]
@@ -150,24 +149,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     show_default=True,
     help="Whether these Events and annotations name claims and pods of other namespaces, or only count them.",
 )
-@click.option(
-    "--pod-annotations",
-    type=click.Choice(("off", *DOMAINS)),
-    default="off",
-    show_default=True,
-    help="Write Koordinator's annotation scheduling.koordinator.sh/device-allocated on pods that have devices, for "
-    "tools that read it: with the resources' names of today (koordinator.sh), or of Koordinator's first releases. It "
-    "needs what resourceclasses/components/pod-annotations installs.",
-)
-@click.option(
-    "--node-labels",
-    type=click.Choice(("off", "on", "remove")),
-    default="off",
-    show_default=True,
-    help="Label Nodes with their GPUs' model, number, memory and driver, by the names of Koordinator and of NVIDIA's "
-    "GPU Feature Discovery; labels of others are left as they are. remove takes all of them off again. It needs what "
-    "resourceclasses/components/node-labels installs.",
-)
+@compatibility_options
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What to log.")
 @click.option(
     "--health-port",
@@ -216,37 +198,7 @@ Exit codes: 0 stopped by SIGTERM or SIGINT; 1 the leader Lease was lost, or the 
     help="A further DNS name or IP address for the certificate, where the API server or others do not reach it by the "
     "Services; may be given several times.",
 )
-@click.option(
-    "--convert/--no-convert",
-    default=False,
-    show_default=True,
-    help="Serve the webhook that converts pods of the namespaces labelled rootport.dev/convert=enabled as they are "
-    "created: what they ask of device plugins becomes claims. It needs --webhook, and what "
-    "resourceclasses/components/convert-webhook installs.",
-)
-@click.option(
-    "--convert-refused",
-    type=click.Choice(("deny", "admit")),
-    default="deny",
-    show_default=True,
-    help="What becomes of a pod there that cannot be converted: it is denied, with each field and what to write, or "
-    "admitted as it is, with warnings.",
-)
-@click.option(
-    "--convert-failure-policy",
-    type=click.Choice(("Ignore", "Fail")),
-    default="Fail",
-    show_default=True,
-    help="What becomes of pods there that ask for devices while no controller answers: Fail refuses them, Ignore "
-    "admits them unconverted. Kept in the MutatingWebhookConfiguration.",
-)
-@click.option(
-    "--convert-resources",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A ResourceMap, in YAML, for --convert: which resources of RDMA and SR-IOV device plugins are which NICs. "
-    "Read as --gpu-policies is.",
-)
+@conversion_options
 def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     kubeconfig: Path | None,
     namespace: str,
@@ -320,15 +272,13 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         mig_gpus_ahead=mig_gpus_ahead,
     )
     counts = ControllerCounts(conversions=ConversionCounter() if convert else None)
+    connect = partial(KubernetesApi.connect, kubeconfig=kubeconfig, on_write=counts.writes)
     elector = LeaderElector(
-        KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=LEASE_TIMEOUT_S, on_write=counts.writes),
-        namespace=namespace,
-        name=options.leader_lease,
-        identity=identity,
+        connect(timeout_s=LEASE_TIMEOUT_S), namespace=namespace, name=options.leader_lease, identity=identity
     )
-    api = KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped)
+    api = connect(skipped=counts.skipped)
     overview = Overview() if https_port or health_port else None  # metrics read it as well
-    explanations = demand = compatibility = None
+    explanations = demand = None
     if explain:
         # Imported here, because only these need the allocator and CEL.
         from controller.demand.follower import DemandFollower  # noqa: PLC0415
@@ -342,11 +292,6 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             timed=partial(counts.passes.timed, "explain"),
         )
         demand = DemandFollower(explanations.handler, is_synced=explanations.is_synced)
-    if pod_annotations != "off" or node_labels != "off":
-        from controller.compatibility.service import Compatibility  # noqa: PLC0415 - most do without it
-
-        annotations = "" if pod_annotations == "off" else pod_annotations
-        compatibility = Compatibility(api, annotations=annotations, labels=node_labels)
     publisher = Publisher(
         api,
         options,
@@ -354,9 +299,9 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         nic_policies=nic_in_force,
         explanations=explanations,
         demand=demand,
-        compatibility=compatibility,
+        compatibility=compatibility(api, pod_annotations, node_labels),
         overview=overview,
-        collector=_collector(api, counts),
+        collector=template_collector(api, counts.conversions),
         timed=counts.passes.timed,
     )
     metrics = ControllerMetrics(
@@ -373,7 +318,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         from controller.https import HttpsOptions, https_server  # noqa: PLC0415
 
         server = https_server(
-            KubernetesApi.connect(kubeconfig=kubeconfig, on_write=counts.writes, skipped=counts.skipped),
+            connect(skipped=counts.skipped),
             HttpsOptions(
                 port=https_port,
                 namespace=namespace,
@@ -384,41 +329,16 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
             explanations=explanations,
             problem=lambda: no_data(elector, publisher),
             pages=pages,
-            conversion=_conversion(kubeconfig, convert_resources, convert_refused, convert_failure_policy, counts),
+            conversion=pod_conversion(
+                connect,
+                counts.conversions,
+                resources=convert_resources,
+                on_refusal=convert_refused,
+                failure_policy=convert_failure_policy,
+            ),
         )
     label = own_label(kubeconfig, namespace, on_write=counts.writes)
     return run(elector, publisher, server, label, health_port=health_port, pages=pages, readers=metrics_readers)
-
-
-def _collector(api: KubernetesApi, counts: ControllerCounts) -> TemplateCollector | None:
-    """Return what collects the templates of converted pods; None if none are converted."""
-    if counts.conversions is None:
-        return None
-    # As below.
-    from controller.conversion.collector import TemplateCollector  # noqa: PLC0415
-
-    return TemplateCollector(api, counts.conversions)
-
-
-def _conversion(
-    kubeconfig: Path | None,
-    resources: Path | None,
-    on_refusal: OnRefusal,
-    failure_policy: FailurePolicy,
-    counts: ControllerCounts,
-) -> SecretWebhook | None:
-    """Return the webhook that converts pods; None if that is off."""
-    if counts.conversions is None:
-        return None
-    # Imported here, because only this needs the converter.
-    from controller.conversion.resource_map import ResourceMapInForce  # noqa: PLC0415
-    from controller.conversion.webhook import REQUEST_S, ConversionOptions, conversion_webhook  # noqa: PLC0415
-
-    api = KubernetesApi.connect(kubeconfig=kubeconfig, timeout_s=REQUEST_S, on_write=counts.writes)
-    options = ConversionOptions(
-        settings=ResourceMapInForce(resources).settings, on_refusal=on_refusal, failure_policy=failure_policy
-    )
-    return conversion_webhook(api, options, counts.conversions)
 
 
 def main() -> None:

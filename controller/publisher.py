@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from controller.alignment.reconciler import AlignmentReconciler
-from controller.background_work import BackgroundWork, CollectorWork, CompatibilityWork, DemandWork
 from controller.cluster.informers import ClusterInformers
 from controller.cluster.liveness import Liveness, LivenessTracker
 from controller.devices.pace import DevicePace
@@ -38,6 +37,13 @@ from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.modes.rule import Layout
 from driver.modes.transition import CLOSED_S
 from driver.objects.names import node_label
+
+if TYPE_CHECKING:
+    # A controller that does without one of these does not load it: explanations bring the allocator and CEL.
+    from controller.compatibility.service import Compatibility
+    from controller.conversion.collector import TemplateCollector
+    from controller.demand.follower import DemandFollower
+    from controller.explanations.service import Explanations
 
 __all__ = ["Publisher", "PublisherOptions"]
 
@@ -122,11 +128,11 @@ class Publisher:
         *,
         policies: PoliciesInForce[GpuPolicies] | None = None,
         nic_policies: PoliciesInForce[NicPolicies] | None = None,
-        explanations: BackgroundWork | None = None,
-        demand: DemandWork | None = None,
-        compatibility: CompatibilityWork | None = None,
+        explanations: Explanations | None = None,
+        demand: DemandFollower | None = None,
+        compatibility: Compatibility | None = None,
         overview: NodeEventHandler | None = None,
-        collector: CollectorWork | None = None,
+        collector: TemplateCollector | None = None,
         timed: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._options = options

@@ -131,16 +131,22 @@ class CertificateKeeper:
         held, path = _held(secret), _path(secret)
         failures: list[ApiServerError] = []
         stored: list[tuple[KeptConfiguration, JsonObject]] = []
+        # By no configuration at all: API servers send nothing, so none must know the next certificate's CA.
+        trusted = frozenset(authority.pem for authority in held.authorities)
         for kept in self._options.configurations:
             try:
-                stored.append((kept, self._configuration(kept)))
+                configuration = self._configuration(kept)
             except ApiServerError as error:
                 # Clients other than the API server need the certificate as well: this is raised at the end.
                 failures.append(error)
-                stored.append((kept, {}))
+                if not isinstance(error, NotFoundError):
+                    trusted = frozenset()
+            else:
+                stored.append((kept, configuration))
+                trusted &= _trusted(configuration)
         wanted = decide(
             held,
-            frozenset.intersection(*(_trusted(configuration) for _, configuration in stored)),
+            trusted,
             names=self._options.names,
             now=datetime.now(UTC),
             lifetimes=self._options.lifetimes,
@@ -154,7 +160,7 @@ class CertificateKeeper:
         self._path = path
         # Before the certificate is served, so that the API server trusts its CA first.
         for kept, configuration in stored:
-            if configuration and (failure := self._configure(kept, configuration, wanted)) is not None:
+            if (failure := self._configure(kept, configuration, wanted)) is not None:
                 failures.append(failure)
         if wanted.current is not None and wanted.current != self._in_use:
             self._use(wanted.current)

@@ -55,7 +55,7 @@ def decide(
 
     Args:
         held: What they share now.
-        trusted: The CAs, as PEM, that every webhook of the configuration has.
+        trusted: The CAs, as PEM, that every webhook has.
         names: The names that the certificate must have.
         now: The time, with a time zone.
         lifetimes: How long certificates are valid.

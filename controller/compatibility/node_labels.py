@@ -27,7 +27,7 @@ _CONFLICT_S: Final = 5.0  # by then the watch shows who has the label
 class NodeLabels:
     """Makes this driver's labels of each Node those of its NodeInventory. :meth:`reconcile` is not thread-safe.
 
-    A label that another manager has, such as GPU Feature Discovery, is left as it is.
+    A label that another manager has, such as GPU Feature Discovery, is left as it is, and to that manager alone.
 
     Args:
         api: The API server.
@@ -68,13 +68,7 @@ class NodeLabels:
         self._nodes.run(stop)
 
     def reconcile(self, node: str) -> float | None:
-        """Write the Node's labels if they are not as they should be: one write.
-
-        Args:
-            node: The Node's name.
-
-        Returns:
-            Seconds until it must be looked at again; None if that is not needed.
+        """Write the Node's labels if they are not as they should be, for :func:`~controller.work_loop.work`.
 
         Raises:
             ApiServerError: The API server is away or too busy.
@@ -84,8 +78,7 @@ class NodeLabels:
         if stored is None or wanted is None:
             self._left.pop(node, None)
             return None
-        has, own = stored["labels"], stored["own"]
-        others = has.keys() - own
+        has, own, others = stored["labels"], stored["own"], stored["others"]
         self._tell(node, frozenset(others & wanted.keys()))
         desired = {name: value for name, value in wanted.items() if name not in others}
         if desired == {name: has[name] for name in own} or self._pause():
@@ -134,22 +127,25 @@ class NodeLabels:
 
 
 def _transform_node(wire: JsonObject) -> JsonObject:
-    """Keep a Node's labels of these names, and which of them this field manager owns."""
+    """Keep a Node's labels of these names, which of them this field manager owns, and which are others'.
+
+    One that both own is the other's: a write of another value would be refused.
+    """
     metadata = wire["metadata"]
     labels = metadata.get("labels") or {}
-    owned = {
-        name
-        for entry in metadata.get("managedFields") or ()
-        if entry.get("manager") == FIELD_MANAGER
-        for name in ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
-    }
+    own: set[str] = set()
+    theirs: set[str] = set()
+    for entry in metadata.get("managedFields") or ():
+        names = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+        (own if entry.get("manager") == FIELD_MANAGER else theirs).update(names)
     has = {name: labels[name] for name in NODE_LABELS if name in labels}
     return {
         "metadata": {key: metadata[key] for key in ("name", "uid", "resourceVersion")},
         "labels": has,
-        "own": frozenset(name for name in has if f"f:{name}" in owned),
+        "own": frozenset(name for name in has if f"f:{name}" in own),
+        "others": frozenset(name for name in has if f"f:{name}" not in own - theirs),
     }
 
 
 def _decisive(kept: JsonObject) -> tuple[object, ...]:
-    return kept["metadata"]["uid"], kept["labels"], kept["own"]
+    return kept["metadata"]["uid"], kept["labels"], kept["own"], kept["others"]

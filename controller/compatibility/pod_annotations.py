@@ -60,13 +60,7 @@ class PodAnnotations:
         self._refusals = Refusals("pods are not annotated")
 
     def reconcile(self, uid: str) -> float | None:
-        """Write the pod's annotation if it needs one and does not have it.
-
-        Args:
-            uid: The pod's UID.
-
-        Returns:
-            Seconds until it must be looked at again; None if that is not needed.
+        """Write the pod's annotation if it needs one and does not have it, for :func:`~controller.work_loop.work`.
 
         Raises:
             ApiServerError: The API server is away or too busy.

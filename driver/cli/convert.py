@@ -17,20 +17,23 @@ from driver.adapters.files.input_file import path_name
 from driver.adapters.manifests.claims import Manifests, read_all_manifests
 from driver.api.validation.names import label
 from driver.cli.convert_manifests import manifest_texts, named_twice
+from driver.cli.convert_notes import without_effect
 from driver.cli.convert_report import assessment_to_wire, print_assessment, print_conversions
 from driver.cli.left_out import passed_over
-from driver.cli.options import FILE
+from driver.cli.options import FILE, read_resources, resources_option
 from driver.cli.output import NO_ANSWER, print_error, print_note, to_json, to_yaml
 from driver.cli.progress import progress
 from driver.convert import Conversion, Outcome, Settings, convert
 from driver.convert.assessment import Assessment
 from driver.errors import InputError, RootportError
-from driver.spelling import close_matches
 
 __all__ = ["command"]
 
 _NO_DOCUMENT: Final = frozenset({ProblemKind.UNREADABLE, ProblemKind.NOT_AN_OBJECT})
 """Problems of what cannot be passed on; a claim with a wrong field is its writer's affair."""
+_CLASSES_NOT_KNOWN: Final = (
+    "it is not known which extended resources DeviceClasses serve already: these credentials may not list deviceclasses"
+)
 _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml")
 _STEP: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\[\*\])?"
 _POD_PATH: Final = re.compile(rf"(?P<kind>[A-Za-z][A-Za-z0-9]*)=(?P<path>{_STEP}(?:\.{_STEP})*)", re.ASCII)
@@ -71,7 +74,7 @@ manifest is printed, or the cluster cannot be asked.
 """)  # fmt: skip
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @click.option("--check", is_flag=True, help="Say what converts and why the rest does not; print no manifest.")
-@click.option("--resources", type=FILE, help="A ResourceMap: which resources are which RDMA NICs.")
+@resources_option
 @click.option(
     "--path", "pod_paths", metavar="KIND=PATH", multiple=True,
     help="Where objects of a kind have pod templates, if not found by their form. Repeatable.",
@@ -136,13 +139,7 @@ def _settings(resources: Path | None, pod_paths: Sequence[str]) -> Settings:
                 hint="such as Fleet=spec.workers[*].podTemplate: fields, with [*] after the name of a list",
             )
         paths[found["kind"]] = (*paths.get(found["kind"], ()), found["path"])
-    settings = Settings()
-    if resources is not None:
-        # Only such a file needs the compiler of CEL.
-        from driver.adapters.files.resource_map_file import read_resource_map  # noqa: PLC0415 - as said above
-
-        settings = read_resource_map(resources)
-    return replace(settings, pod_paths=paths)
+    return replace(read_resources(resources), pod_paths=paths)
 
 
 def _convert(files: Sequence[Path], to_claims: Convert, settings: Settings) -> int:
@@ -177,11 +174,7 @@ def _notes(given: Manifests, settings: Settings) -> Iterator[str]:
     """Return notes on what of the files, and of the options, had no effect."""
     yield from passed_over(given, "convert")
     yield from named_twice(given.documents)
-    kinds = {document.kind for document in given.documents}
-    for kind in settings.pod_paths:
-        if kind not in kinds:
-            near = next(iter(close_matches(kind, kinds)), "")
-            yield f"--path {kind}: no object of that kind in the files" + (f"; did you mean {near}?" if near else "")
+    yield from without_effect([document.data for document in given.documents], settings)
 
 
 def _refuse_kustomizations(given: Manifests) -> None:
@@ -222,14 +215,15 @@ def _of_dump(dump: Path, to_claims: Convert) -> _Report:
 
 def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert) -> _Report:
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - it takes half a second
-    from driver.adapters.kubernetes.workloads import each_workload  # noqa: PLC0415 - as said above
+    from driver.adapters.kubernetes.workloads import each_workload, served_resources  # noqa: PLC0415 - as said above
 
     if namespace is not None:
         for error in label("the namespace", namespace):
             raise InputError(f"no namespace has such a name: {error.message}")
-    assessment = Assessment()
     instead = "name files, or a dump with --from"
     with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:
+        served = served_resources(api)
+        assessment = Assessment(served=served or frozenset())
         with progress("reading workloads") as step:
 
             def take(data: dict[str, Any]) -> None:
@@ -237,7 +231,8 @@ def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | N
                 step()
 
             each_workload(api, namespace, take)
-        return _Report(assessment, (), tuple(api.skipped.notes()))
+        not_known = () if served is not None else (_CLASSES_NOT_KNOWN,)
+        return _Report(assessment, (), (*not_known, *api.skipped.notes()))
 
 
 def _show(report: _Report, output: str) -> int:

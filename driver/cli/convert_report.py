@@ -16,7 +16,7 @@ from driver.cli.grid import print_grid
 from driver.cli.render import console
 from driver.convert import Conversion, Finding, Outcome
 from driver.convert.assessment import Assessed, Assessment, Reason
-from driver.wording import plural
+from driver.wording import listed, plural
 
 __all__ = ["assessment_to_wire", "print_assessment", "print_conversions"]
 
@@ -28,6 +28,7 @@ _REASONS_SHOWN: Final = 20
 _OBJECTS_SHOWN: Final = 10
 _NOTED_SHOWN: Final = 3
 _PROBLEMS_SHOWN: Final = 20
+_RESOURCES_SHOWN: Final = 10
 _STYLES: Final = {Outcome.REFUSED: "bold red", Outcome.NOTED: "yellow", Outcome.CONVERTED: "green"}
 _HEADS: Final = {
     Outcome.CONVERTED: "converted",
@@ -108,6 +109,7 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
     items = assessment.assessed
     _print_lines(screen, _headline(items), indent="", style="bold")
     others = [
+        _not_converted(assessment),
         f"{assessment.without_devices} more ask for no device" if assessment.without_devices else "",
         f"{plural(assessment.with_claims, 'workload')} with claims already" if assessment.with_claims else "",
         f"{assessment.left_out} more ask for devices and were not looked at" if assessment.left_out else "",
@@ -124,6 +126,15 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
         screen.print(Text(f"  {printable(str(problem))}"), soft_wrap=True)
     if len(problems) > _PROBLEMS_SHOWN:
         screen.print(f"  ... and {len(problems) - _PROBLEMS_SHOWN} more; --check -o json shows all", style="dim")
+
+
+def _not_converted(assessment: Assessment) -> str:
+    """Return which resources, of those that ask for nothing else, are not converted; empty if there are none."""
+    count, names = assessment.with_other_resources, list(assessment.other_resources)
+    if not count:
+        return ""
+    shown = printable(listed(names, shown=_RESOURCES_SHOWN))
+    return f"{count} more ask for resources that are not converted: {shown} (name NICs in the resource map)"
 
 
 def _print_reasons(screen: Console, assessment: Assessment) -> None:
@@ -203,6 +214,7 @@ def assessment_to_wire(assessment: Assessment, problems: Sequence[Problem]) -> d
             "refused": outcomes[Outcome.REFUSED],
             "withoutDevices": assessment.without_devices,
             "withClaims": assessment.with_claims,
+            "withOtherResources": assessment.with_other_resources,
             "notLookedAt": assessment.left_out,
         },
         "dialects": {
@@ -214,6 +226,7 @@ def assessment_to_wire(assessment: Assessment, problems: Sequence[Problem]) -> d
             }
             for dialect, counts in _by_dialect(items).items()
         },
+        "otherResources": assessment.other_resources,
         "objects": [_object_to_wire(item) for item in items],
         "notRead": [str(problem) for problem in problems],
     }

@@ -18,9 +18,10 @@ from driver.cli.left_out import machine_descriptions, passed_over
 from driver.cli.lint_report import Located, located, located_problem, report, to_wire
 from driver.cli.lint_sarif import to_sarif
 from driver.cli.machines import Machines, machine_options
-from driver.cli.options import FILE, output_option, policies_options
+from driver.cli.options import FILE, output_option, policies_options, read_resources, resources_option
 from driver.cli.output import NO_ANSWER, print_error, to_json
 from driver.cli.progress import progress
+from driver.convert import Settings
 from driver.errors import InputError, RootportError
 from driver.explain.known.cluster import Kind
 from driver.explain.known.state import ClusterState
@@ -45,6 +46,7 @@ Examples:
   rootport lint deploy --topology topo.xml        # what such a machine has
   rootport lint claim.yaml --from dump            # a dump, as rootport explain takes it
   rootport lint claim.yaml --kubeconfig ~/.kube/config -o json
+  rootport lint deploy --resources nics.yaml      # which resources are RDMA NICs
   rootport lint deploy -o sarif >lint.sarif       # for GitHub's code scanning
 
 \b
@@ -64,6 +66,7 @@ standard input, or wrong options.
 )
 @machine_options(positional=False)
 @policies_options
+@resources_option
 @click.option("--kubeconfig", type=FILE, help="The cluster to look at.")
 @click.option("--context", help="Of the kubeconfig: look at this cluster.")
 @click.option("--strict", is_flag=True, help="Warnings count as errors; notes do not.")
@@ -74,6 +77,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     machines: Machines,
     policies: GpuPolicies,
     nic_policies: NicPolicies,
+    resources: Path | None,
     kubeconfig: Path | None,
     context: str | None,
     strict: bool,  # noqa: FBT001 - click passes flags so
@@ -88,6 +92,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
     try:
         if sum((dumps is not None, bool(machines), kubeconfig is not None or context is not None)) > 1:
             raise InputError("a machine, --from and --kubeconfig: which one has the devices?", hint="name one of them")
+        resource_map = read_resources(resources)
         with progress("reading files"):
             given = read_all_manifests(files)
         others = sum(given.ignored.values()) - len(machine_descriptions(given))
@@ -100,7 +105,7 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         inventories = machines.read() if machines else []
         state = _machines(inventories, policies, nic_policies) if machines else _cluster(dumps, kubeconfig, context)
         left_out = unrecorded(inventories) if machines or state is None else unread(state, is_dump=dumps is not None)
-        findings = _findings(given, state, left_out)
+        findings = _findings(given, state, left_out, resource_map)
     except RootportError as error:
         # 1 is an answer here: something was found.
         print_error(error)
@@ -129,7 +134,9 @@ def _notes(given: Manifests) -> Iterator[str]:
         yield "no ResourceClaim, ResourceClaimTemplate or DeviceClass in the given files"
 
 
-def _findings(given: Manifests, state: ClusterState | None, left_out: Unrecorded) -> list[Located]:
+def _findings(
+    given: Manifests, state: ClusterState | None, left_out: Unrecorded, resource_map: Settings
+) -> list[Located]:
     classes_are_all = state is not None and bool(state.classes)
     classes = _classes(given, state)
     vocabulary = None if state is None else Vocabulary.of(published_devices(state), classes)
@@ -138,7 +145,8 @@ def _findings(given: Manifests, state: ClusterState | None, left_out: Unrecorded
         for device_class in classes.values():
             if state.classes.get(device_class.metadata.name) is not device_class:
                 state.put(Kind.CLASS, device_class.to_wire())
-    known = KnownClaims({_key(item): item.claim for item in given.claims}, classes, classes_are_all)
+    claims = {_key(item): item.claim for item in given.claims}
+    known = KnownClaims(claims, classes, classes_are_all, resource_map)
     found = [located_problem(problem) for problem in given.problems]
     with progress("checking claims", len(given.claims)) as step, Budget(_SECONDS).in_force():
         found += [located(item, finding) for item in given.classes for finding in lint_class(item.device_class)]

@@ -16,6 +16,7 @@ from driver.api.gpu_policies import DEFAULT_POLICIES, GpuPolicies
 from driver.api.nic_policies import DEFAULT_NIC_POLICIES, NicPolicies
 from driver.api.quantity import Quantity
 from driver.config.shares import small_amount
+from driver.convert.settings import DEFAULT, Settings
 from driver.errors import InputError
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "hardware_options",
     "output_option",
     "policies_options",
+    "read_resources",
     "refuse_small_amount",
+    "resources_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -100,6 +103,23 @@ def hardware_options(command: Callable[..., Any], *, memory: bool = True) -> Cal
         help="Model of the GPUs, such as H100, where the topology file does not name it.",
     )
     return of_model(of_memory(wrapped) if memory else wrapped)
+
+
+resources_option = click.option("--resources", type=FILE, help="A ResourceMap: which resources are which RDMA NICs.")
+
+
+def read_resources(path: Path | None) -> Settings:
+    """Return how to convert by a resource map; as without one if none is named.
+
+    Raises:
+        InputError: The file cannot be read, or is no valid ResourceMap.
+    """
+    if path is None:
+        return DEFAULT
+    # Only such a file needs the compiler of CEL.
+    from driver.adapters.files.resource_map_file import read_resource_map  # noqa: PLC0415 - as said above
+
+    return read_resource_map(path)
 
 
 def policies_options(command: Callable[..., Any]) -> Callable[..., Any]:

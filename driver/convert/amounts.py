@@ -139,7 +139,7 @@ def _whole(value: object) -> int | str:
     except ValueError as error:
         return str(error)
     if not amount.is_whole():
-        return f"{amount} has a fraction: devices are counted in whole numbers"
+        return f"{_text(value)} has a fraction: devices are counted in whole numbers"
     number = amount.ceil()
     if number < 0:
         return f"{amount} is negative"

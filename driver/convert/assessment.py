@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from driver.api.pod_templates import pod_specs
+from driver.api.pod_templates import PodSpec, containers, pod_specs, resources_of
 from driver.convert.findings import Conversion, Finding, Outcome, worst
+from driver.convert.other_drivers import is_claim
+from driver.objects.extended_resources import CLASS_PREFIX, MAX_POD_RESOURCES, is_extended
 
 __all__ = ["Assessed", "Assessment", "Reason"]
 
 _MOST: Final = 100_000
 """The most workloads whose findings are kept; more are counted."""
+_LONGEST_NAME: Final = 253 + 1 + 63
+"""A resource's name is a DNS subdomain, a slash and a label's name (k8s.io/apimachinery, IsQualifiedName)."""
+_NOTHING: Final = (0, "0")
+_KUBE_SCHEDULER: Final = (None, "", "default-scheduler")
 _ENDED_PHASES: Final = ("Succeeded", "Failed")
 _ENDED_CONDITIONS: Final = ("Complete", "Failed")
 
@@ -72,6 +80,23 @@ class _Owner:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A workload that asks for nothing that is converted.
+
+    Attributes:
+        has_claims: Whether it names claims, or DeviceClasses as extended resources.
+        resources: The other extended resources that it asks for.
+    """
+
+    has_claims: bool = False
+    resources: frozenset[str] = frozenset()
+
+    def with_more(self, more: _Other) -> _Other:
+        """Return it with what another pod of the same controller asks for."""
+        return _Other(self.has_claims or more.has_claims, self.resources | more.resources)
+
+
 @dataclass(slots=True)
 class Assessment:
     """What of the objects that were added converts.
@@ -80,13 +105,16 @@ class Assessment:
     counts. That is quicker for controllers that are added before what they own.
 
     Attributes:
+        served: The extended resources that DeviceClasses of the cluster serve. A workload that asks kube-scheduler for
+            these alone counts as one with claims.
         left_out: How many objects that ask for devices were only counted, because there are too many.
     """
 
+    served: frozenset[str] = frozenset()
     left_out: int = 0
     _known: set[str] = field(default_factory=set)  # UIDs
     _asking: dict[object, Assessed] = field(default_factory=dict)
-    _others: dict[object, bool] = field(default_factory=dict)  # whether they name claims
+    _others: dict[object, _Other] = field(default_factory=dict)
 
     def add(self, data: Mapping[str, Any], convert: Callable[[Mapping[str, Any]], Conversion], where: str = "") -> None:
         """Convert an object and take note of the result.
@@ -101,18 +129,20 @@ class Assessment:
             self._known.add(uid)
         if _has_ended(data) or (owner is not None and owner.uid in self._known):
             return
-        conversion = convert(_as_created(data))
+        pods = list(pod_specs(data))
+        if self.served and _are_served(pods, self.served):
+            conversion = Conversion(object=data)
+        else:
+            conversion = convert(_as_created(data))
         namespace, name = _text(metadata.get("namespace")), _text(metadata.get("name") or metadata.get("generateName"))
         kind = _text(data.get("kind"))
         if owner is not None:
             kind, name = owner.kind, owner.name
         # The same name may be in several files: kustomizations have overlays.
         key = owner if owner is not None else (kind, namespace, name, where)
-        pods = list(pod_specs(data))
         if conversion.outcome is Outcome.UNCHANGED:
             if pods:
-                has_claims = any(pod.spec.get("resourceClaims") for pod in pods)
-                self._others[key] = has_claims or self._others.get(key, False)
+                self._others[key] = self._others.get(key, _Other()).with_more(_other(pods, self.served))
             return
         earlier = self._asking.get(key)
         findings = conversion.findings if earlier is None else _merged(earlier.findings, conversion.findings)
@@ -124,7 +154,7 @@ class Assessment:
             namespace=namespace,
             name=name,
             where=where,
-            is_workload=bool(pods),
+            is_workload=not is_claim(data),
             findings=findings,
         )
 
@@ -136,12 +166,28 @@ class Assessment:
     @property
     def with_claims(self) -> int:
         """How many other workloads name claims already."""
-        return sum(has for key, has in self._others.items() if self._is_other(key))
+        return sum(other.has_claims for other in self._each_other())
+
+    @property
+    def with_other_resources(self) -> int:
+        """How many other workloads ask for extended resources that are not converted, and name no claim."""
+        return sum(bool(other.resources) for other in self._each_other() if not other.has_claims)
+
+    @property
+    def other_resources(self) -> dict[str, int]:
+        """The resources of :attr:`with_other_resources`, each with the number of workloads; the most frequent first."""
+        counts = Counter(
+            name for other in self._each_other() if not other.has_claims for name in sorted(other.resources)
+        )
+        return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
     @property
     def without_devices(self) -> int:
         """How many other workloads there are, which ask for no device."""
-        return sum(not has for key, has in self._others.items() if self._is_other(key))
+        return sum(not (other.has_claims or other.resources) for other in self._each_other())
+
+    def _each_other(self) -> Iterator[_Other]:
+        return (other for key, other in self._others.items() if self._is_other(key))
 
     def _is_other(self, key: object) -> bool:
         return key not in self._asking and not self._is_of_another(key)
@@ -161,6 +207,30 @@ class Assessment:
             for (dialect, text), members in found.items()
         ]
         return sorted(reasons, key=lambda reason: -len(reason.findings))
+
+
+def _other(pods: Sequence[PodSpec], served: frozenset[str]) -> _Other:
+    """Return what pods ask for that are not converted."""
+    asked = _asked(pods)
+    of_classes = {name for name in asked if name.startswith(CLASS_PREFIX) or name in served}
+    has_claims = bool(of_classes) or any(pod.spec.get("resourceClaims") for pod in pods)
+    return _Other(has_claims, frozenset(islice(sorted(asked - of_classes), MAX_POD_RESOURCES)))
+
+
+def _are_served(pods: Sequence[PodSpec], served: frozenset[str]) -> bool:
+    """Whether kube-scheduler makes the claims of all that they ask for."""
+    asked = _asked(pods)
+    return bool(asked) and asked <= served and all(pod.spec.get("schedulerName") in _KUBE_SCHEDULER for pod in pods)
+
+
+def _asked(pods: Sequence[PodSpec]) -> set[str]:
+    return {
+        name
+        for pod in pods
+        for steps, container in containers(pod)
+        for name, (amount, _) in resources_of(container, steps).items()
+        if is_extended(name) and len(name) <= _LONGEST_NAME and amount not in _NOTHING
+    }
 
 
 def _controller(data: Mapping[str, Any]) -> _Owner | None:

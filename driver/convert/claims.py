@@ -21,6 +21,7 @@ from driver.cel import text_literal
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Match, Near, NicRequest, Wanted
 from driver.convert.shares import LEAST_CORE, check_request, share_of
 from driver.errors import InputError
+from driver.layout import attributes
 from driver.pairs import PairsRequest, Scope, claim_spec
 
 __all__ = ["CONSTRAINTS", "CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
@@ -32,6 +33,8 @@ CONSTRAINTS: Final = "constraints: "
 """How the line of :func:`claim_lines` begins that tells what devices have in common."""
 
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
+_ALWAYS_THERE: Final = frozenset({attributes.VENDOR, attributes.INDEX, attributes.PROFILE})
+"""What every GPU has, and every partition, of what a :class:`Wanted` may name (:mod:`driver.layout.devices`)."""
 _MAX_LADDER: Final = 2
 """Groups up to which the nearest devices are asked for. On a node with a GPU too few for three of them, kube-scheduler
 searches more than a second (Kubernetes' allocator v0.37.2, an ND H100 v5; two take 0.08 s)."""
@@ -133,9 +136,9 @@ def _paired(request: DeviceRequest, pairs: PairsRequest, notes: tuple[str, ...])
     for item in written["requests"]:
         fields = own[item["name"].partition("-")[0]]
         if "exactly" in item:
-            requests.append({"name": item["name"], "exactly": _dressed(item["exactly"], fields())})
+            requests.append({"name": item["name"], "exactly": _with_fields(item["exactly"], fields())})
         else:
-            rungs = [{"name": rung["name"], **_dressed(rung, fields())} for rung in item["firstAvailable"]]
+            rungs = [{"name": rung["name"], **_with_fields(rung, fields())} for rung in item["firstAvailable"]]
             requests.append({"name": item["name"], "firstAvailable": rungs})
     gpus = tuple(item["name"] for item in requests if item["name"].startswith("gpu"))
     nics = tuple(item["name"] for item in requests if item["name"].startswith("nic"))
@@ -154,7 +157,7 @@ def _together(requests: Sequence[str], gpu: GpuRequest) -> list[Fields]:
     return [{"requests": list(requests), "matchAttribute": attribute} for attribute in gpu.together]
 
 
-def _dressed(item: Mapping[str, Any], own: Mapping[str, Any]) -> Fields:
+def _with_fields(item: Mapping[str, Any], own: Mapping[str, Any]) -> Fields:
     """Return a request of :mod:`driver.pairs`, of its count, with the class, the selectors and the share of ours."""
     kept = {key: item[key] for key in ("allocationMode", "count") if key in item}
     selectors = [*item.get("selectors", ()), *own.get("selectors", ())]
@@ -258,16 +261,24 @@ def _fields(kind: str, selectors: Sequence[str], count: int, capacity: Mapping[s
 
 
 def _wanted(wanted: Wanted) -> str:
+    """Return the selector. A device of which nobody knows the attribute never matches, whatever is excluded.
+
+    To read an attribute that is absent is an error, which keeps the pod from every node. So the selector asks first,
+    outside the negation: an unknown model may be the one that is not wanted.
+    """
     attribute = f"{_OWN}.{wanted.attribute}"
+    guard = "" if wanted.attribute in _ALWAYS_THERE else f"{text_literal(wanted.attribute)} in {_OWN} && "
     values = [str(value) if isinstance(value, int) else text_literal(value) for value in wanted.values]
     if wanted.match is Match.CONTAINS:
         lowered = [text_literal(str(value).lower()) for value in wanted.values]
         term = " || ".join(f"{attribute}.lowerAscii().contains({value})" for value in lowered)
+        if guard and len(lowered) > 1 and not wanted.negated:
+            term = f"({term})"
     elif len(values) == 1:
-        return f"{attribute} {'!=' if wanted.negated else '=='} {values[0]}"
+        return f"{guard}{attribute} {'!=' if wanted.negated else '=='} {values[0]}"
     else:
         term = f"{attribute} in [{', '.join(values)}]"
-    return f"!({term})" if wanted.negated else term
+    return guard + (f"!({term})" if wanted.negated else term)
 
 
 def _gpu_config(requests: Sequence[str], gpu: GpuRequest) -> Fields | None:

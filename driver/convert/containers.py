@@ -106,6 +106,7 @@ def read_container(container: AskingContainer, facts: PodFacts, pods: Mapping[st
                 amounts=part.amounts,
                 pod=facts,
                 hints=pods[name].hints,
+                zeros=frozenset(held.name for held in part.held if not held.value),
             )
             readings.append((part, part.dialect.read(asked)))
     request = _merged(readings)

@@ -44,12 +44,14 @@ class Resource:
         meaning: What it counts.
         unit: What one of it is, such as the bytes of a MiB for an amount of memory.
         shared: Whether other dialects use the name as well.
+        vendor: Of the GPUs, as Rootport's attribute ``vendor`` has it; empty for any.
     """
 
     name: str
     meaning: Meaning
     unit: int = 1
     shared: bool = False
+    vendor: str = ""
 
 
 class Where(StrEnum):
@@ -181,6 +183,7 @@ class Asked:
         amounts: Of each resource that it names; amounts of 0 are left out.
         pod: The pod.
         hints: What ``Dialect.read_pod`` returned.
+        zeros: The resources of which it asks for 0.
     """
 
     dialect: str
@@ -188,6 +191,7 @@ class Asked:
     amounts: tuple[Amount, ...]
     pod: PodFacts
     hints: object = None
+    zeros: frozenset[str] = frozenset()
 
     def one(self, meaning: Meaning) -> Amount | None:
         """Return the first amount of that meaning."""
@@ -196,6 +200,16 @@ class Asked:
     def all(self, meaning: Meaning) -> tuple[Amount, ...]:
         """Return the amounts of that meaning."""
         return tuple(amount for amount in self.amounts if amount.resource.meaning is meaning)
+
+    def twice(self) -> tuple[Finding, ...]:
+        """Refuse the amounts that mean the same as an earlier one does, under another name."""
+        first: dict[Meaning, Amount] = {}
+        return tuple(
+            self.refused(amount, f"asks for the same as {held.name}: write one of them")
+            for amount in self.amounts
+            if (held := first.setdefault(amount.resource.meaning, amount)) is not amount
+            and amount.resource.meaning is not Meaning.OTHER
+        )
 
     def noted(self, amount: Amount, text: str) -> Finding:
         """Return the finding that an amount was converted, with a note to read."""

@@ -13,12 +13,13 @@ from typing import Any, Final
 from driver.api.pod_templates import PodSpec, Steps, pod_specs
 from driver.budget import check
 from driver.convert.claims import template
+from driver.convert.dialects.koordinator import KOORDINATOR, RESERVATION, is_reservation
 from driver.convert.findings import Conversion, Finding, Outcome, worst
 from driver.convert.other_drivers import convert_claim, is_claim
 from driver.convert.pods import ConvertedPod, converted_pod
 from driver.convert.settings import DEFAULT, Settings
 
-__all__ = ["convert"]
+__all__ = ["convert", "pods_at", "pods_of"]
 
 _MOST_PODS: Final = 1000
 """The most pods of one object that are converted, and objects of a list."""
@@ -49,7 +50,7 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
     namespace = _namespace(data)
     found: list[tuple[PodSpec, ConvertedPod]] = []
     findings: list[Finding] = []
-    for pod in _pods(data, settings):
+    for pod in pods_of(data, settings):
         check()
         converted = converted_pod(pod, settings, namespace)
         if converted is None:
@@ -59,6 +60,8 @@ def convert(data: Mapping[str, Any], settings: Settings = DEFAULT) -> Conversion
         if len(found) >= _MOST_PODS:
             findings.append(_too_many("pods of one object"))
             break
+    if found and is_reservation(data):
+        findings.append(_reservation())
     outcome = worst(tuple(findings))
     if outcome in (Outcome.UNCHANGED, Outcome.REFUSED):
         return Conversion(object=data, findings=tuple(findings), outcome=outcome)
@@ -111,22 +114,37 @@ def _too_many(what: str) -> Finding:
     )
 
 
-def _pods(data: Mapping[str, Any], settings: Settings) -> Iterator[PodSpec]:
+def _reservation() -> Finding:
+    return Finding(
+        dialect=KOORDINATOR.name,
+        field="kind",
+        value="Reservation",
+        outcome=Outcome.REFUSED,
+        text=f"{RESERVATION}; delete it",
+    )
+
+
+def pods_of(data: Mapping[str, Any], settings: Settings) -> Iterator[PodSpec]:
+    """Yield the pods of an object, found by their form or where the settings say."""
     kind = data.get("kind")
     paths = settings.pod_paths.get(kind) if isinstance(kind, str) else None
     if paths is None:
         yield from pod_specs(data)
         return
     for path in paths:
-        for steps, value in _places(data, path):
-            # A path may name a pod template as well as a pod's spec.
-            spec = value.get("spec")
-            if isinstance(spec, Mapping):
-                yield PodSpec((*steps, "spec"), spec, _mapping(value.get("metadata")))
-            elif steps and steps[-1] == "spec":
-                yield PodSpec(steps, value, _mapping(_at(data, (*steps[:-1], "metadata"))))
-            else:
-                yield PodSpec(steps, value)
+        yield from pods_at(data, path)
+
+
+def pods_at(data: Mapping[str, Any], path: str) -> Iterator[PodSpec]:
+    """Yield what is at a path of :attr:`Settings.pod_paths`, which names a pod template or a pod's spec."""
+    for steps, value in _places(data, path):
+        spec = value.get("spec")
+        if isinstance(spec, Mapping):
+            yield PodSpec((*steps, "spec"), spec, _mapping(value.get("metadata")))
+        elif steps and steps[-1] == "spec":
+            yield PodSpec(steps, value, _mapping(_at(data, (*steps[:-1], "metadata"))))
+        else:
+            yield PodSpec(steps, value)
 
 
 def _places(data: Mapping[str, Any], path: str) -> Iterator[tuple[Steps, Mapping[str, Any]]]:

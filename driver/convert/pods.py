@@ -15,7 +15,7 @@ from typing import Final
 
 from driver.api.pod_templates import PodSpec, Steps, containers, field_path
 from driver.convert.containers import AskingContainer, ReadContainer, asking_containers, is_init, read_container
-from driver.convert.dialect import Dialect, PodFacts, PodReading, Where
+from driver.convert.dialect import Amount, Dialect, Meaning, PodFacts, PodReading, Where
 from driver.convert.dialects import dialects_for
 from driver.convert.findings import Finding, Outcome, worst
 from driver.convert.node_labels import node_label_findings
@@ -86,6 +86,9 @@ def converted_pod(pod: PodSpec, settings: Settings, namespace: str = "") -> Conv
     findings += claims.add(read)
     if worst(tuple(findings)) is Outcome.REFUSED:
         return ConvertedPod(findings=tuple(findings))
+    findings += _interfaces_twice(read, claims)
+    if worst(tuple(findings)) is Outcome.REFUSED:
+        return ConvertedPod(findings=tuple(findings))
     findings += _several(pod, read)
     return ConvertedPod(
         claims=tuple(claims.made),
@@ -137,7 +140,7 @@ def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Fin
         return
     dialect = _leaving_scheduler(facts)
     if dialect is not None:
-        text = f"goes: {dialect.scheduler_text}"
+        text = f"removed: {dialect.scheduler_text}"
     else:
         text = "stays: claims are allocated only if this scheduler does it, as kube-scheduler does; else leave it out"
     yield Finding(
@@ -159,6 +162,26 @@ def _placed(pod: PodSpec) -> Iterator[Finding]:
             outcome=Outcome.REFUSED,
             text=_PLACED,
         )
+
+
+def _interfaces_twice(read: Sequence[ReadContainer], claims: PodClaims) -> Iterator[Finding]:
+    """Refuse claims that would move NICs into the pod under one name: its containers share their interfaces."""
+    first: dict[str, str] = {}
+    for each in read:
+        names = {nic.interface for nic in each.request.nics if nic.interface}
+        for claim, _ in claims.uses[each.container.steps]:
+            twice = sorted(name for name in names if first.setdefault(name, claim) != claim)
+            if twice:
+                part = next(part for part in each.container.parts if any(map(_is_of_nics, part.amounts)))
+                text = (
+                    f"another container asks for a NIC of the same network (interface {', '.join(twice)}), and the"
+                    " containers of a pod share their interfaces: ask for it in one container"
+                )
+                yield each.container.finding(part.held[0], part.dialect.name, Outcome.REFUSED, text)
+
+
+def _is_of_nics(amount: Amount) -> bool:
+    return amount.resource.meaning is Meaning.NICS
 
 
 def _several(pod: PodSpec, read: Sequence[ReadContainer]) -> Iterator[Finding]:

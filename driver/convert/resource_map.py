@@ -8,10 +8,11 @@ from typing import Final
 from driver import DRIVER_NAME
 from driver.api.resource_map import MappedResource, ResourceMap
 from driver.cel import CelCompileError, compile_selector
+from driver.convert.dialects import DIALECTS
 from driver.convert.requests import NicRequest
 from driver.convert.settings import Settings
 
-__all__ = ["selector_problems", "settings_of"]
+__all__ = ["map_problems", "settings_of"]
 
 _VFS: Final = f"rdma-vf.{DRIVER_NAME}"
 _NICS: Final = f"rdma.{DRIVER_NAME}"
@@ -27,14 +28,38 @@ def settings_of(resource_map: ResourceMap) -> Settings:
     )
 
 
-def selector_problems(resource_map: ResourceMap) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the selectors that the API server would refuse, each with its field and why."""
+def map_problems(resource_map: ResourceMap) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield what is wrong in a map of the right form, each with its field and why.
+
+    Names that the converter reads without the map, names that are in both lists, and selectors that the API server
+    would refuse.
+    """
+    left_alone = frozenset(resource_map.left_alone)
     for index, item in enumerate(resource_map.resources):
+        if read := next((each for each in _read_without_map() if _have_common(item.name, each[0])), None):
+            name, system = read
+            text = f"{name} is a name of {system} and converted as such: an entry here does not count for it"
+            yield ("resources", index, "name"), text
+        if item.name in left_alone:
+            yield ("resources", index, "name"), f"{item.name} is under leftAlone as well: write it in one of them"
         for place, expression in enumerate(item.selectors):
             try:
                 compile_selector(expression)
             except CelCompileError as error:
                 yield ("resources", index, "selectors", place), str(error)
+
+
+def _read_without_map() -> Iterator[tuple[str, str]]:
+    """Yield the names of resources that come before those of the map, each with the system that has it."""
+    yield from ((line.name, dialect.name) for dialect in DIALECTS for line in dialect.resources if not line.shared)
+
+
+def _have_common(one: str, other: str) -> bool:
+    """Whether there is a name that both are, or begin where they end in ``*``."""
+    first, second = one.removesuffix("*"), other.removesuffix("*")
+    if one == first and other == second:
+        return one == other
+    return (one != first and second.startswith(first)) or (other != second and first.startswith(second))
 
 
 def _nic(item: MappedResource) -> NicRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from driver.api.pod_templates import PodSpec, Steps, containers, field_path, no_
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.api.validation.errors import shown
 from driver.budget import check
-from driver.convert import Outcome, Settings, claim_lines, containers_read
+from driver.convert import DEFAULT, Outcome, Settings, claim_lines, containers_read
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import NIC_KINDS
 from driver.lint.mistakes import unknown_class
@@ -39,12 +39,14 @@ class KnownClaims:
         claims: ``("ResourceClaim", "ml", "train")`` and so on.
         classes: The DeviceClasses.
         classes_are_all: Whether the cluster has no others.
+        resource_map: How resources of device plugins for NICs are read.
         settings: How requests of other systems are read: resources that a class stands for are Rootport's own.
     """
 
     claims: Mapping[tuple[str, str, str], ResourceClaim] = field(default_factory=dict)
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
     classes_are_all: bool = False
+    resource_map: Settings = field(default=DEFAULT, repr=False, compare=False)
     _names: Mapping[tuple[str, str], list[str]] = field(init=False, repr=False, compare=False)
     _namespaces: Mapping[tuple[str, str], list[str]] = field(init=False, repr=False, compare=False)
     settings: Settings = field(init=False, repr=False, compare=False)
@@ -58,7 +60,8 @@ class KnownClaims:
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_namespaces", namespaces)
         resources = {item.spec.extended_resource_name for item in self.classes.values()}
-        object.__setattr__(self, "settings", Settings(left_alone=frozenset(filter(None, resources))))
+        left_alone = self.resource_map.left_alone.union(filter(None, resources))
+        object.__setattr__(self, "settings", replace(self.resource_map, left_alone=left_alone))
 
     def names(self, kind: str, namespace: str) -> Sequence[str]:
         """Return the names of a kind in a namespace."""
@@ -257,7 +260,7 @@ def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
         asked = f"asks for {_listed(dict.fromkeys(item.name for item in held))} in the way of {systems}"
         if each.claim is None:
             said = [finding.text for finding in each.findings if finding.outcome is Outcome.REFUSED]
-            message, notes, where = f"{asked}, which no claim says: {said[0]}", "", "docs/user/migrate.md"
+            message, notes, where = f"{asked}, for which no claim is written: {said[0]}", "", "docs/user/migrate.md"
         else:
             message = f"{asked}; as a claim: {'; '.join(claim_lines(each.request))}"
             noted = dict.fromkeys(finding.text for finding in each.findings if finding.outcome is Outcome.NOTED)

@@ -266,7 +266,7 @@ def _not_evaluated(pod: SimulatedPod, extended: Extended, as_well: str = "") -> 
     system, instead = "a device plugin", ""
     if pod.unclaimed is not None:
         amounts, system = {**pod.unclaimed.amounts, **amounts}, pod.unclaimed.system
-        does = "writes claims for that" if pod.unclaimed.converts else "says why no claim equals that"
+        does = "writes claims for that" if pod.unclaimed.converts else "says why it writes no claim for that"
         instead = f"; rootport convert {does}"
     asked = ", ".join(f"{name}: {amount}" for name, amount in amounts.items())
     return f"it asks for {asked} of {system}{as_well}, which is not simulated: it is not known whether it fits{instead}"

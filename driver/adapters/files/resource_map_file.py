@@ -11,7 +11,7 @@ from driver.adapters.files.yaml_documents import read_documents
 from driver.api import API_VERSION
 from driver.api.resource_map import ResourceMap
 from driver.convert import Settings
-from driver.convert.resource_map import selector_problems, settings_of
+from driver.convert.resource_map import map_problems, settings_of
 from driver.errors import InputError
 
 __all__ = ["parse_resource_map", "read_resource_map"]
@@ -24,8 +24,8 @@ def read_resource_map(path: Path) -> Settings:
         path: The file.
 
     Raises:
-        InputError: The file cannot be read, is not YAML, or is no valid ResourceMap: all mistakes, each with file, line
-            and field.
+        InputError: The file cannot be read, is not YAML, or is no valid ResourceMap: all mistakes of form, and if there
+            are none, all others, each with file, line and field.
     """
     return parse_resource_map(read_text(path, MAX_BYTES, f"a file with a {ResourceMap.KIND}"), path_name(path))
 
@@ -48,7 +48,7 @@ def parse_resource_map(text: str, source: str) -> Settings:
         )
     [document] = documents
     resource_map = validated(document, ResourceMap)
-    problems = [document.error(loc, message) for loc, message in selector_problems(resource_map)]
+    problems = [document.error(loc, message) for loc, message in map_problems(resource_map)]
     if problems:
         raise InputError.of_all(problems)
     return settings_of(resource_map)

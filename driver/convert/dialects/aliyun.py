@@ -38,6 +38,8 @@ class _Hints:
 
 
 def _read(asked: Asked) -> Reading:
+    if twice := asked.twice():
+        return Reading(findings=twice)
     cards = asked.hints.cards if isinstance(asked.hints, _Hints) else 1
     others = asked.all(Meaning.OTHER)
     unknown = [amount for amount in others if amount.name != _COUNT]

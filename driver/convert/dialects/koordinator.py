@@ -8,9 +8,9 @@ devicehandler_gpu.go, devicehandler_default.go (how many devices they are); pkg/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from driver.api.quantity import Quantity
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodNote, Reading, Resource, Where
@@ -19,7 +19,7 @@ from driver.convert.dialects.nvidia import whole_gpus
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Near, NicRequest
 
-__all__ = ["KOORDINATOR"]
+__all__ = ["KOORDINATOR", "RESERVATION", "is_reservation"]
 
 _T = TypeVar("_T")
 
@@ -103,8 +103,7 @@ def _gpus(reader: _Reader) -> Sequence[GpuRequest]:
 def _cards(reader: _Reader, amount: Amount) -> Sequence[GpuRequest]:
     count, said = whole_gpus(reader.asked, amount)
     reader.findings += said
-    vendor = amount.name.partition(".")[0]
-    return (GpuRequest(count=count, vendor=vendor, together=reader.hints.together),) if count else ()
+    return (GpuRequest(count=count, vendor=amount.resource.vendor, together=reader.hints.together),) if count else ()
 
 
 def _share(reader: _Reader, amounts: dict[Meaning, Amount]) -> GpuRequest:
@@ -235,19 +234,22 @@ def _resources() -> tuple[Resource, ...]:
     ]
     return (
         *own,
-        *(Resource(name=name, meaning=Meaning.GPUS, shared=True) for name in ("nvidia.com/gpu", "amd.com/gpu")),
+        *(
+            Resource(name=name, meaning=Meaning.GPUS, shared=True, vendor=vendor)
+            for name, vendor in (("nvidia.com/gpu", "nvidia"), ("amd.com/gpu", "amd"))
+        ),
     )
 
 
 _QUOTA: Final = (
     "kube-scheduler does not know Koordinator's ElasticQuota: count claims in a ResourceQuota"
-    " (gpu.rootport.dev.deviceclass.resource.k8s.io/devices), or use Kueue"
+    " (gpu., gpu-ratio. and mig.rootport.dev.deviceclass.resource.k8s.io/devices: all three), or use Kueue"
 )
 _GANG: Final = (
     "kube-scheduler schedules the pods of this gang one by one: use Kueue, JobSet with Kueue, or Kubernetes' own gang"
     " scheduling where the cluster has it"
 )
-_RESERVATION: Final = (
+RESERVATION: Final = (
     "reservations hold no claims: a ResourceClaim that pods name, instead of a template, keeps its devices from its"
     " first pod to its last"
 )
@@ -255,6 +257,17 @@ _QOS: Final = (
     "Koordinator's CPU and memory QoS goes on where koordlet runs; for order of scheduling use a PriorityClass"
 )
 _PREEMPTION: Final = "kube-scheduler preempts by PriorityClass, and no pod for the devices of a claim"
+
+
+def is_reservation(data: Mapping[str, Any]) -> bool:
+    """Whether an object is a Reservation, whose pod template is of no pod (apis/scheduling/v1alpha1)."""
+    version = data.get("apiVersion")
+    return (
+        data.get("kind") == "Reservation"
+        and isinstance(version, str)
+        and version.startswith("scheduling.koordinator.sh/")
+    )
+
 
 KOORDINATOR: Final = Dialect(
     name=NAME,
@@ -280,9 +293,9 @@ KOORDINATOR: Final = Dialect(
         PodNote(name="quota.scheduling.koordinator.sh/*", where=Where.LABEL, text=_QUOTA),
         PodNote(name="gang.scheduling.koordinator.sh/*", text=_GANG),
         PodNote(name="pod-group.scheduling.sigs.k8s.io*", where=Where.LABEL, text=_GANG),
-        PodNote(name="scheduling.koordinator.sh/reservation-*", text=_RESERVATION),
-        PodNote(name="scheduling.koordinator.sh/exact-match-reservation", text=_RESERVATION),
-        PodNote(name="scheduling.koordinator.sh/reservation-*", where=Where.LABEL, text=_RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/reservation-*", text=RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/exact-match-reservation", text=RESERVATION),
+        PodNote(name="scheduling.koordinator.sh/reservation-*", where=Where.LABEL, text=RESERVATION),
         PodNote(name="scheduling.koordinator.sh/preemption-policy", where=Where.LABEL, text=_PREEMPTION),
         PodNote(name="scheduling.koordinator.sh/disable-preemptible", where=Where.LABEL, text=_PREEMPTION),
         PodNote(name="koordinator.sh/qosClass", where=Where.LABEL, text=_QOS),

@@ -31,12 +31,15 @@ from driver.convert.dialect import (
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, NicRequest
 from driver.convert.settings import Settings
+from driver.spelling import close_matches
 
 __all__ = ["networks"]
 
 _NAME: Final = "RDMA and SR-IOV device plugins"
 _NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _MAX_NETWORKS: Final = 32
+_NEAR: Final = 0.9
+"""How alike a misspelled name is (difflib's ratio): names of one domain have much in common anyway."""
 _SHORT: Final = ("namespace", "name", "interface")
 """What the short form of a network can say."""
 _MAX_ANNOTATION: Final = 16 * 1024
@@ -103,7 +106,7 @@ def _read(asked: Asked) -> Reading:
         if amount.resource.meaning is Meaning.OTHER:
             text = (
                 f"nothing says which NICs {amount.name} is: name it in the resource map, under resources, or under "
-                "leftAlone if its device plugin stays"
+                "leftAlone if its device plugin stays" + _meant(amount.name, asked.pod.settings)
             )
             findings.append(asked.refused(amount, text))
         elif mapped is None:
@@ -116,6 +119,11 @@ def _read(asked: Asked) -> Reading:
     return Reading(request=DeviceRequest(nics=tuple(nics)), findings=tuple(findings))
 
 
+def _meant(name: str, settings: Settings) -> str:
+    near = close_matches(name, [*settings.resources, *settings.left_alone], cutoff=_NEAR)
+    return f"; did you mean {near[0]}, which the map has?" if near else ""
+
+
 def _with_interfaces(
     asked: Asked, amount: Amount, nic: NicRequest, attached: tuple[_Network, ...]
 ) -> tuple[list[NicRequest], Finding | None]:
@@ -126,11 +134,7 @@ def _with_interfaces(
         is_attached = amount.resource.name in asked.pod.settings.networks.values()
         unknown = [network.name for network in attached if not network.resource]
         if is_attached and unknown:
-            text = (
-                f"nothing says whether the network {unknown[0]} attaches one of these: list it in the resource map,"
-                " under the networks of its resource, or take it out of the pod's annotation"
-            )
-            return [], asked.refused(amount, text)
+            return [], asked.refused(amount, _unknown(asked.pod, unknown[0]))
         return [replace(nic, count=count)], None
     if len(own) != count:
         text = f"{count} of them, and {len(own)} networks attach one: write as many, in pods of one such container"
@@ -141,6 +145,20 @@ def _with_interfaces(
         " plugin"
     )
     return [replace(nic, count=1, interface=network.interface) for network in own], asked.noted(amount, text)
+
+
+def _unknown(pod: PodFacts, network: str) -> str:
+    """Return why it is not known which device a network attaches, and what to write."""
+    listed = sorted(name for name in pod.settings.networks if name.endswith(f"/{network}"))
+    if listed and not pod.namespace:
+        return (
+            f"the network {network} is of the pod's namespace, which the manifest does not name, and the resource map"
+            f" has {listed[0]}: write metadata.namespace, or the namespace into the annotation"
+        )
+    return (
+        f"nothing says whether the network {network} attaches one of these: list it in the resource map, under the"
+        " networks of its resource, or take it out of the pod's annotation"
+    )
 
 
 def _read_pod(facts: PodFacts) -> PodReading:
@@ -189,12 +207,15 @@ def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_N
     """
     if len(written) > _MAX_ANNOTATION:
         raise ValueError(f"more than {_MAX_ANNOTATION} characters")
+    names: set[str] = set()
     elements = _json_elements(written) if written.lstrip().startswith("[") else _short_elements(written)
     for number, (namespace, name, interface, extra) in enumerate(elements, start=1):
         if number > _MAX_NETWORKS:
             raise ValueError(f"more than {_MAX_NETWORKS} networks")
         full = f"{namespace}/{name}" if namespace else name
-        resource = settings.networks.get(f"{namespace or own_namespace}/{name}") or settings.networks.get(name, "")
+        resource = settings.networks.get(f"{namespace or own_namespace}/{name}", "")
+        if not resource and namespace in ("", own_namespace):
+            resource = settings.networks.get(name, "")
         named = interface or f"net{number}"
         if resource and extra:
             raise ValueError(
@@ -202,6 +223,9 @@ def _parsed(written: str, settings: Settings, own_namespace: str) -> Iterator[_N
             )
         if resource and (problem := interface_name_error(named)):
             raise ValueError(problem)
+        if resource and named in names:
+            raise ValueError(f"two networks have the interface {named}: give each a name of its own after @")
+        names.add(named)
         yield _Network(full, named, resource)
 
 
@@ -217,7 +241,7 @@ def _json_elements(written: str) -> Iterator[tuple[str, str, str, list[str]]]:
     try:
         listed: Any = parse_json(written, max_bytes=_MAX_ANNOTATION)
     except JsonError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"cannot be read as JSON: {error}") from None
     for item in listed if isinstance(listed, list) else ():
         if not isinstance(item, Mapping):
             raise ValueError("expected a JSON list of objects")  # noqa: TRY004 - about a text

@@ -12,7 +12,21 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest, Match, Wanted
 from driver.layout import attributes
 
-__all__ = ["ALL", "NOT_COUNTED", "NVIDIA_GPUS", "VgpuHints", "VgpuRules", "read_vgpus", "wanted_models", "wanted_uuids"]
+__all__ = [
+    "ALL",
+    "MIB",
+    "NOT_COUNTED",
+    "NO_TYPE",
+    "NVIDIA_GPUS",
+    "STRATEGIES",
+    "USE_TYPE",
+    "VgpuHints",
+    "VgpuRules",
+    "mode_refusal",
+    "read_vgpus",
+    "wanted_models",
+    "wanted_uuids",
+]
 
 ALL: Final = 100
 """Percent: all of a GPU's core or memory."""
@@ -24,6 +38,12 @@ NOT_COUNTED: Final = (
     "; compute is neither counted nor limited: the claim takes 1 percent, so that memory decides how many share a GPU"
 )
 """Of a share that names no core, for the end of its note."""
+
+MIB: Final = 1024**2
+USE_TYPE: Final = "nvidia.com/use-gputype"
+NO_TYPE: Final = "nvidia.com/nouse-gputype"
+STRATEGIES: Final = {"hami-core": "hamiCore", "mps": "mps"}
+"""Rootport's strategies by the modes of both."""
 
 _MOST_VALUES: Final = 16
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}", re.ASCII)
@@ -54,16 +74,23 @@ class VgpuRules:
     """In what the two differ.
 
     Attributes:
+        system: The system's name.
+        number: The resource that says how many vGPUs.
         core_above_all: What more than 100 percent of core means; empty if such a container is never scheduled.
         limits: The text about what kept a container within its share.
     """
 
+    system: str
+    number: str
     core_above_all: str
     limits: str
 
 
 def read_vgpus(asked: Asked, rules: VgpuRules, hints: VgpuHints) -> Reading:
     """Return what a container asks for: a number of GPUs, and of each the same memory and core."""
+    if rules.number in asked.zeros:
+        text = f"is of 0 GPUs ({rules.number}), and {rules.system} gives none: take it out, or write how many GPUs"
+        return Reading(findings=tuple(asked.refused(amount, text) for amount in asked.amounts))
     number, memory = asked.one(Meaning.GPUS), asked.one(Meaning.MEMORY)
     percent, core = asked.one(Meaning.MEMORY_PERCENT), asked.one(Meaning.CORE)
     strategy = hints.strategy or asked.pod.settings.share_strategy
@@ -128,6 +155,14 @@ def _whole_notes(asked: Asked, amounts: Sequence[Amount | None], *, is_whole: bo
 
 def _refused(asked: Asked, amount: Amount, text: str) -> Reading:
     return Reading(findings=(asked.refused(amount, text),))
+
+
+def mode_refusal(system: str, *, is_mig: bool) -> str:
+    """Return why a mode that is none of :data:`STRATEGIES` is refused, and what to write."""
+    if is_mig:
+        text = "chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
+        return f"{system} {text}"
+    return f"no mode that {system} knows: write {' or '.join(STRATEGIES)}"
 
 
 def wanted_models(

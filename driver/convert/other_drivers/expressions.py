@@ -188,7 +188,7 @@ class _Writer:
         path = _written(part, equal.name, domain_mark=domain.is_optional, mark=name.is_optional)
         if is_has:
             self._asked_for.add(equal.name)
-        elif equal.is_often_absent and not is_optional and not _has_alternatives(tokens):
+        elif equal.may_be_absent and not is_optional and not _has_alternatives(tokens):
             self._read_names[equal.name] = part
         if equal.values and not is_has:
             if is_optional:

@@ -42,7 +42,7 @@ class Equal:
         refused: Why nothing stands for it, and what to write instead.
         values: Rootport's values by the other driver's, where they differ.
         note: What is different.
-        is_often_absent: Whether healthy devices lack it, so that a selector has to ask first whether it is there.
+        may_be_absent: Whether a device may lack it, so that a selector has to ask first whether it is there.
     """
 
     name: str = ""
@@ -50,14 +50,27 @@ class Equal:
     refused: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    is_often_absent: bool = False
+    may_be_absent: bool = False
 
 
-_OFTEN_ABSENT: Final = frozenset({a.IF_NAME, a.PARENT_UUID})
+_MAY_BE_ABSENT: Final = frozenset(
+    {
+        a.UUID,
+        a.MODEL,
+        a.ARCHITECTURE,
+        a.DRIVER_VERSION,
+        a.CUDA_DRIVER_VERSION,
+        a.CUDA_COMPUTE_CAPABILITY,
+        a.MEMORY,
+        a.IF_NAME,
+        a.PARENT_UUID,
+    }
+)
+"""What NVML does not tell of every GPU, and what not every NIC and partition has."""
 
 
 def _own(name: str, note: str = "") -> Equal:
-    return Equal(name=f"{DRIVER_NAME}/{name}", note=note, is_often_absent=name in _OFTEN_ABSENT)
+    return Equal(name=f"{DRIVER_NAME}/{name}", note=note, may_be_absent=name in _MAY_BE_ABSENT)
 
 
 def _refused(text: str) -> Equal:

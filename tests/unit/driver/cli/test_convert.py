@@ -277,6 +277,34 @@ def test_pod_templates_of_other_kinds_are_found_where_the_path_says(rootport: Ru
     assert "note: --path Flet: no object of that kind in the files; did you mean Fleet?" in other.err
 
 
+@pytest.mark.parametrize("path", ["spec.workers.p", "spec.wrkers[*].p", "spec"])
+def test_a_path_without_a_pod_is_told(rootport: Run, write: Callable[..., Path], path: str) -> None:
+    pod = yaml.safe_load(KOORDINATOR)["spec"]
+    fleet = {
+        "apiVersion": "x.example/v1",
+        "kind": "Fleet",
+        "metadata": {"name": "f"},
+        "spec": {"workers": [{"p": {"spec": pod}}]},
+    }
+    files = write(manifest_of(fleet))
+    told = f"note: --path Fleet={path}: no pod there in 1 object of that kind (lists need [*])"
+    ran = rootport("convert", "--path", f"Fleet={path}", "--path", "Fleet=spec.workers[*].p", files)
+    assert [line for line in ran.err.splitlines() if line.startswith("note: ")] == [told]
+    assert told in rootport("convert", "--check", "--path", f"Fleet={path}", files).err
+
+
+def test_entries_of_the_resource_map_that_no_pod_asks_for_are_told(rootport: Run, write: Callable[..., Path]) -> None:
+    asked = 'openshift.io/mlxnics: "1", rdma/shared_a: "1"'
+    pod = KOORDINATOR.replace('koordinator.sh/gpu-core: "50", koordinator.sh/gpu-memory-ratio: "50"', asked)
+    names = ("openshift.io/mlnxnics", "rdma/shared*", "rdma/hca")
+    resources = [{"name": name} for name in names]
+    mapped = {"apiVersion": "rootport.dev/v1alpha1", "kind": "ResourceMap", "resources": resources}
+    ran = rootport("convert", "--resources", write(yaml.safe_dump(mapped), name="nics.yaml"), write(pod))
+    assert "note: --resources: no pod of the files asks for openshift.io/mlnxnics and rdma/hca\n" in ran.err
+    assert "did you mean openshift.io/mlnxnics" in ran.err
+    assert "--resources" not in rootport("convert", write(pod)).err
+
+
 _BLOCK = re.compile(r"```console\n\$ rootport (convert [^\n]*examples/\S+)( >\S+)?\n(.*?)```", re.DOTALL)
 
 

@@ -16,6 +16,7 @@ from tests.support.scripted_api import Answer, ScriptedServer
 
 Run = Callable[..., Any]
 
+FORBIDDEN = {"kind": "Status", "message": "deviceclasses is forbidden", "reason": "Forbidden", "code": 403}
 ASKING = 4 * (len(ASKS) - 1)
 CONVERT = ASKING - 4
 
@@ -56,6 +57,7 @@ def test_as_data_it_has_all(rootport: Run, folder: Path) -> None:
         "converted": CONVERT,
         "withNotes": 0,
         "refused": 4,
+        "withOtherResources": 0,
         "withoutDevices": 4,
         "withClaims": 0,
         "notLookedAt": 0,
@@ -65,6 +67,38 @@ def test_as_data_it_has_all(rootport: Run, folder: Path) -> None:
     [field] = [item["findings"][0]["field"] for item in data["objects"] if item["name"] == "train-1"]
     assert field == "spec.template.spec.containers[0].resources.limits[kubernetes.io/gpu-core]"
     assert data["notRead"] == []
+
+
+def test_resources_that_are_not_converted_are_named(rootport: Run, tmp_path: Path) -> None:
+    def pod(name: str, **amounts: str) -> dict[str, Any]:
+        asked = {key.replace("__", "/").replace("_", "."): amount for key, amount in amounts.items()}
+        container = {"name": "main", "image": "busybox", "resources": {"limits": asked}}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+    path = tmp_path / "all.yaml"
+    pods = (
+        pod("a", tencent_com__vcuda="10"),
+        pod("b", tencent_com__vcuda="10", acme_com__vf="1", cpu="1"),
+        pod("idle", tencent_com__vcuda="0", cpu="1"),
+        pod("class", deviceclass_resource_kubernetes_io__gpu_rootport_dev="1"),
+    )
+    path.write_text(manifest_of(*pods))
+    out = " ".join(rootport("convert", "--check", path).out.split())
+    told = "2 more ask for resources that are not converted: tencent.com/vcuda and acme.com/vf"
+    assert f"{told} (name NICs in the resource map); 1 more ask for no device; 1 workload with claims already" in out
+    data = json.loads(rootport("convert", "--check", path, "-o", "json").out)
+    counts = {key: data["summary"][key] for key in ("asking", "withOtherResources", "withoutDevices", "withClaims")}
+    assert counts == {"asking": 0, "withOtherResources": 2, "withoutDevices": 1, "withClaims": 1}
+    assert data["otherResources"] == {"tencent.com/vcuda": 2, "acme.com/vf": 1}
+
+
+def test_a_workload_whose_pods_a_path_names_is_no_claim(rootport: Run, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    spec = workload(0, "Pod", "NVIDIA")["spec"]
+    fleet = {"apiVersion": "x.example/v1", "kind": "Fleet", "metadata": {"name": "f"}, "spec": {"p": spec}}
+    path.write_text(manifest_of(fleet))
+    ran = rootport("convert", "--check", "--path", "Fleet=spec.p", path)
+    assert ran.out.startswith("1 of 1 workload that asks for devices converts"), ran.out
 
 
 def test_what_converts_all_has_exit_code_0(rootport: Run, tmp_path: Path) -> None:
@@ -126,6 +160,7 @@ def test_a_cluster_is_read_and_nothing_in_it_is_changed(
     rootport: Run, scripted: ScriptedServer, answer: Callable[..., Answer]
 ) -> None:
     items = dumped()["items"]
+    scripted.answers.append(answer(FORBIDDEN, status=403))
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "Controller", "Pod"):
         of_kind = [item for item in items if item["kind"] == kind]
         scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
@@ -133,7 +168,26 @@ def test_a_cluster_is_read_and_nothing_in_it_is_changed(
     assert ran.code == 1, ran.err
     assert ran.out.startswith("1 of 2 workloads that ask for devices convert")
     assert "Deployment team-0/train-0" in ran.out
+    assert "note: it is not known which extended resources DeviceClasses serve already" in ran.err
     assert {request.split()[0] for request in scripted.requests} == {"GET"}
+
+
+def test_what_a_class_of_the_cluster_serves_needs_no_claim(
+    rootport: Run, scripted: ScriptedServer, answer: Callable[..., Answer]
+) -> None:
+    served = {"metadata": {"name": "nvidia-gpu.rootport.dev"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    own = {"metadata": {"name": "gpu.rootport.dev"}, "spec": {}}
+    scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": [served, own]}))
+    elsewhere = workload(1, "Deployment", "NVIDIA")
+    elsewhere["spec"]["template"]["spec"]["schedulerName"] = "hami-scheduler"
+    deployments = [workload(0, "Deployment", "NVIDIA"), elsewhere, workload(2, "Deployment", "HAMi")]
+    for number in range(8):
+        of_kind = deployments if number == 0 else []
+        scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
+    ran = rootport("convert", "--check", "--kubeconfig", scripted.kubeconfig)
+    assert ran.out.startswith("2 of 2 workloads that ask for devices convert"), ran.out
+    assert "1 workload with claims already" in ran.out
+    assert "DeviceClasses" not in ran.err
 
 
 def test_a_cluster_that_cannot_be_asked_is_no_answer(rootport: Run, tmp_path: Path) -> None:

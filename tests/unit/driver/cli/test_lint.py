@@ -512,6 +512,22 @@ def test_pods_of_the_same_files_are_checked(rootport: Run, write: Callable[..., 
     assert paths[2] == "spec.template.spec.containers[0].resources.limits[nvidia.com/gpu]"
 
 
+def test_a_resource_map_says_what_the_claim_of_a_nic_is(rootport: Run, tmp_path: Path) -> None:
+    container = {"name": "main", "image": "x", "resources": {"limits": {"openshift.io/mlnxnics": "1"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    nics = tmp_path / "nics.txt"
+    nics.write_text(
+        "apiVersion: rootport.dev/v1alpha1\nkind: ResourceMap\n"
+        "resources: [{name: openshift.io/mlnxnics, deviceClassName: rdma-vf.rootport.dev}]\n"
+    )
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(pod))
+    assert "nothing says which NICs openshift.io/mlnxnics is" in rootport("lint", path).out
+    ran = rootport("lint", path, "--resources", nics)
+    assert (ran.code, "as a claim: deviceClassName: rdma-vf.rootport.dev, count: 1" in ran.out) == (0, True), ran.out
+    assert rootport("lint", path, "--resources", tmp_path / "none.yaml").code == 2
+
+
 def test_mig_partitions_of_gpus_whose_mode_is_not_recorded_are_a_warning(rootport: Run) -> None:
     ran = rootport("lint", "examples/mig.yaml", "--topology", P4D)
     assert (ran.code, "0 errors, 1 warning" in ran.err) == (0, True)

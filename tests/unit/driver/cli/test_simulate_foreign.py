@@ -51,7 +51,7 @@ def test_a_pod_that_asks_koordinator_is_not_passed_over(simulate: Callable[..., 
 def test_a_pod_that_does_not_convert_is_told_so(simulate: Callable[..., Any]) -> None:
     odd = {"kubernetes_gpu-core": "150", "kubernetes_gpu-memory-ratio": "150"}
     [told] = json.loads(simulate(pod(**odd)).out)["pods"]
-    assert told["message"].endswith("; rootport convert says why no claim equals that")
+    assert told["message"].endswith("; rootport convert says why it writes no claim for that")
 
 
 def test_every_pod_of_a_workload_counts(simulate: Callable[..., Any]) -> None:

@@ -90,6 +90,38 @@ def test_shares_without_a_count_of_core_share_a_gpu_as_far_as_memory_goes() -> N
 
 
 @pytest.mark.parametrize(
+    ("wanted", "given"),
+    [
+        (Wanted(attribute="model", values=("NVIDIA L4",)), [1, 2]),
+        (Wanted(attribute="model", values=("NVIDIA L4", "NVIDIA H100")), [1, 2, 3]),
+        (Wanted(attribute="model", values=("NVIDIA L4",), negated=True), [3]),
+        (Wanted(attribute="model", values=("l4", "h100"), match=Match.CONTAINS), [1, 2, 3]),
+        (Wanted(attribute="model", values=("l4",), match=Match.CONTAINS, negated=True), [3]),
+        (Wanted(attribute="uuid", values=("GPU-1", "GPU-3")), [1, 3]),
+        (Wanted(attribute="uuid", values=("GPU-1", "GPU-3"), negated=True), [2]),
+    ],
+    ids=repr,
+)
+def test_a_gpu_of_unknown_model_is_nobodys_who_selects_by_it_and_in_nobodys_way(
+    wanted: Wanted, given: list[int]
+) -> None:
+    inventory = with_memory()
+    models = (None, "NVIDIA L4", "NVIDIA L4", "NVIDIA H100")
+    gpus = tuple(
+        replace(gpu, model=model, uuid=model and f"GPU-{gpu.index}")
+        for gpu, model in zip(inventory.gpus, models, strict=False)
+    )
+    request = DeviceRequest(gpus=(GpuRequest(count=len(given), wanted=(wanted,)),))
+    # An error of a selector is raised here; it keeps a pod from every node.
+    found = allocated(replace(inventory, gpus=gpus), [checked(request)])
+    assert found is not None
+    names = [f"gpu-{str(gpu.address).replace(':', '-').replace('.', '-')}" for gpu in gpus]
+    assert sorted(names.index(result["device"]) for result in found[0]) == given
+    more = DeviceRequest(gpus=(GpuRequest(count=len(given) + 1, wanted=(wanted,)),))
+    assert allocated(replace(inventory, gpus=gpus), [checked(more)]) is None
+
+
+@pytest.mark.parametrize(
     "request_",
     [
         DeviceRequest(gpus=(GpuRequest(count=4, together=("rootport.dev/nvlinkDomain", "rootport.dev/numaNode")),)),

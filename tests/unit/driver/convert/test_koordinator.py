@@ -245,7 +245,7 @@ def test_gpus_that_belong_together_have_an_attribute_in_common(
 @pytest.mark.parametrize(
     ("annotation", "text", "words"),
     [
-        (JOINT, "{", "expected JSON"),
+        (JOINT, "{", "cannot be read as JSON: "),
         (JOINT, "[]", "expected a JSON object"),
         (JOINT, '{"deviceTypes": "gpu"}', "expected a list of gpu, rdma, fpga"),
         (JOINT, '{"deviceTypes": ["gpu", "tpu"]}', "expected a list of gpu, rdma, fpga"),
@@ -259,8 +259,8 @@ def test_gpus_that_belong_together_have_an_attribute_in_common(
         (HINT, '{"rdma": {"exclusivePolicy": {}}}', "expected DeviceLevel or PCIeLevel"),
         (HINT, '{"gpu": {"requiredTopologyScope": "Device"}}', "expected PCIe, NUMANode, Node"),
         (PARTITION, '{"allocatePolicy": "Any"}', "expected BestEffort or Restricted"),
-        (HINT, '{"gpu": "' + "x" * 20_000 + '"}', "expected JSON"),
-        (HINT, "[" * 10_000, "expected JSON"),
+        (HINT, '{"gpu": "' + "x" * 20_000 + '"}', "cannot be read as JSON: "),
+        (HINT, "[" * 10_000, "cannot be read as JSON: "),
     ],
 )  # fmt: skip
 def test_an_annotation_that_cannot_be_read_is_refused(annotation: str, text: str, words: str) -> None:
@@ -296,7 +296,7 @@ def test_the_isolation_label_is_the_strategy_of_shares(
 @pytest.mark.parametrize(
     ("where", "name", "words"),
     [
-        ("labels", "quota.scheduling.koordinator.sh/name", "ResourceQuota"),
+        ("labels", "quota.scheduling.koordinator.sh/name", "ResourceQuota (gpu., gpu-ratio. and mig.rootport.dev"),
         ("annotations", "gang.scheduling.koordinator.sh/min-available", "Kueue"),
         ("labels", "pod-group.scheduling.sigs.k8s.io", "Kueue"),
         ("labels", "pod-group.scheduling.sigs.k8s.io/name", "Kueue"),
@@ -368,3 +368,18 @@ def test_joint_allocation_that_no_claim_of_the_pod_says_is_told(
     assert conversion.outcome is outcome
     told = [finding.outcome for finding in conversion.findings if "of different containers" in finding.text]
     assert told == [outcome]
+
+
+def test_a_reservation_reserves_nothing_with_claims() -> None:
+    template = {"spec": pod({"koordinator.sh/gpu": "100"})["spec"]}
+    reservation = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "spec": {"template": template},
+    }
+    (refusal,) = fields(converted(reservation), Outcome.REFUSED).items()
+    assert refusal[0] == "kind"
+    assert "reservations hold no claims" in refusal[1]
+    assert "delete it" in refusal[1]
+    assert converted({**reservation, "apiVersion": "example.com/v1"}).outcome is not Outcome.REFUSED
+    assert converted({**reservation, "spec": {"template": {"spec": pod({})["spec"]}}}).outcome is Outcome.UNCHANGED

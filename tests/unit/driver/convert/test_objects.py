@@ -211,8 +211,8 @@ def test_a_template_is_named_by_what_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("scheduler", "words", "stays"),
     [
-        ("koord-scheduler", "goes: kube-scheduler allocates claims", False),
-        ("hami-scheduler", "goes: kube-scheduler allocates claims", False),
+        ("koord-scheduler", "removed: kube-scheduler allocates claims", False),
+        ("hami-scheduler", "removed: kube-scheduler allocates claims", False),
         ("my-scheduler", "stays: claims are allocated only if this scheduler does it", True),
         ("default-scheduler", "", True),
     ],

@@ -234,7 +234,7 @@ def test_what_is_to_be_known_of_the_claim_is_the_hint() -> None:
 
 def test_what_no_claim_says_is_told_with_the_reason() -> None:
     (finding,) = lint_resources({"koordinator.sh/gpu": "150"})
-    assert "which no claim says: 150 percent" in finding.message
+    assert "for which no claim is written: 150 percent" in finding.message
     assert finding.path == "spec.containers[0].resources.limits[koordinator.sh/gpu]"
 
 

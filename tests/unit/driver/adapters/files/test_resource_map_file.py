@@ -68,6 +68,25 @@ leftAlone: [intel.com/dpdk]
             id="a VF's bandwidth",
         ),
         pytest.param("leftAlone: [a.b/*]", ["leftAlone[0]"], id="left alone by its beginning"),
+        pytest.param(
+            "resources: [{name: nvidia.com/gpu}, {name: koordinator.sh/rdma}, {name: nvidia.com/mig-1g.10gb}]",
+            [
+                "[0].name: nvidia.com/gpu is a name of NVIDIA",
+                "[1].name: koordinator.sh/rdma is",
+                "[2].name: nvidia.com/mig-*",
+            ],
+            id="names that other systems' users write",
+        ),
+        pytest.param(
+            "resources: [{name: nvidia.com/*}, {name: nvidia.com/mig*}, {name: nvidia.com/h*}]",
+            ["resources[0].name", "resources[1].name"],
+            id="beginnings of names that other systems' users write",
+        ),
+        pytest.param(
+            "resources: [{name: a.b/c}, {name: a.b/*}]\nleftAlone: [a.b/c, a.b/d]",
+            ["resources[0].name: a.b/c is under leftAlone as well"],
+            id="a resource that is left alone",
+        ),
         pytest.param("policies: []", ["policies"], id="another file's field"),
     ],
 )

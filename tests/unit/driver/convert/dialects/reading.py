@@ -36,7 +36,14 @@ def read(
     container = {"name": "main", "resources": {"limits": dict(limits)}}
     for part in parts(device_amounts(container, ("spec", "containers", 0), settings), facts):
         pod = part.dialect.read_pod(facts)
-        asked = Asked(dialect=part.dialect.name, container="main", amounts=part.amounts, pod=facts, hints=pod.hints)
+        asked = Asked(
+            dialect=part.dialect.name,
+            container="main",
+            amounts=part.amounts,
+            pod=facts,
+            hints=pod.hints,
+            zeros=frozenset(held.name for held in part.held if not held.value),
+        )
         reading = part.dialect.read(asked)
         findings += [*pod.findings, *reading.findings]
         request = DeviceRequest(

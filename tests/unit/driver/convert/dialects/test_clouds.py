@@ -122,6 +122,18 @@ def test_amounts_become_gpus_or_shares_of_them(limits: dict[str, int], wanted: G
             "one of the two",
             id="Alibaba: memory twice",
         ),
+        pytest.param(
+            {"alibabacloud.com/gpu-core.percentage": 60, ALIYUN_CORE: 30, ALIYUN_MEMORY: 1},
+            ALIYUN_CORE,
+            "the same as alibabacloud.com/gpu-core.percentage",
+            id="Alibaba: core twice",
+        ),
+        pytest.param(
+            {"amd.com/gpu": 1, "amd.com/spx_nps1": 1, "amd.com/gpucores": 30},
+            "amd.com/spx_nps1",
+            "the same as amd.com/gpu",
+            id="AMD: GPUs by two names",
+        ),
         pytest.param({COUNT: 2}, COUNT, "aliyun.com/gpu-mem", id="Alibaba: a count alone"),
         pytest.param({"amd.com/cpx_nps4": 1}, "amd.com/cpx_nps4", "partition", id="AMD: a partition"),
         pytest.param({"amd.com/gpucores": 10}, "amd.com/gpucores", "how many GPUs", id="AMD: a share of no GPU"),
@@ -162,8 +174,8 @@ def test_alibabas_label_spreads_the_memory_over_gpus(
 
 @pytest.mark.parametrize(
     "amount",
-    ["5.5", "-1", "x", "", "1e30", True, None, [], "500m"],
-    ids=["a fraction", "negative", "a word", "nothing", "huge", "true", "null", "a list", "half"],
+    ["5.5", "0.5", "-1", "x", "", "1e30", True, None, [], "500m"],
+    ids=["a fraction", "less than one", "negative", "a word", "nothing", "huge", "true", "null", "a list", "half"],
 )
 @pytest.mark.parametrize("name", [CORE, ALIYUN_MEMORY, "amd.com/gpu", "rdma/hca", "nvidia.com/gpumem"])
 def test_an_amount_that_cannot_be_read_asks_for_nothing(name: str, amount: object) -> None:
@@ -174,6 +186,7 @@ def test_an_amount_that_cannot_be_read_asks_for_nothing(name: str, amount: objec
     assert result.object is pod
     assert [(finding.outcome, finding.container) for finding in result.findings] == [(REFUSED, "main")]
     assert name in result.findings[0].field
+    assert amount not in ("5.5", "0.5", "500m") or f"{amount} has a fraction" in result.findings[0].text
 
 
 def test_hamis_annotations_choose_amds_gpus() -> None:

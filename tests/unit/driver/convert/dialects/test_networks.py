@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,8 @@ def test_a_resource_is_the_nics_that_the_map_says(
     [
         pytest.param("ml/roce", ["net1"], id="its default name"),
         pytest.param("roce@rdma0,ml/roce@rdma1", None, id="a name without its namespace"),
-        pytest.param("ml/roce@rdma0, x/storage", ["rdma0", "net2"], id="two"),
+        pytest.param("ml/roce@rdma0, storage", ["rdma0", "net2"], id="two"),
+        pytest.param("x/storage", None, id="a network of that name in another namespace"),
         pytest.param(json.dumps([{"name": "roce", "namespace": "ml", "interface": "rdma7"}]), ["rdma7"], id="JSON"),
     ],
 )
@@ -63,7 +65,7 @@ def test_a_mapped_network_becomes_the_interface_of_the_claim(written: str, inter
     count = len(interfaces) if interfaces else 1
     request, findings = read({VF: count}, annotations={NETWORKS: written}, settings=SETTINGS)
     if interfaces is None:
-        assert NETWORKS in refused(findings)
+        assert refused(findings)
         return
     assert [(nic.count, nic.interface) for nic in request.nics] == [(1, name) for name in interfaces]
     assert outcomes(findings) == {NETWORKS: Outcome.CONVERTED, VF: NOTED}
@@ -77,6 +79,8 @@ def test_a_mapped_network_becomes_the_interface_of_the_claim(written: str, inter
         pytest.param({VF: 2}, "ml/roce", VF, id="more devices than networks"),
         pytest.param({"rdma/shared_a": 1}, "ml/roce", NETWORKS, id="nobody asks for its device"),
         pytest.param({VF: 1}, "ml/roce@eth0", NETWORKS, id="a name that the pod has"),
+        pytest.param({VF: 2}, "ml/roce@x,ml/roce@x", NETWORKS, id="an interface twice"),
+        pytest.param({VF: 2}, "ml/roce@net2,ml/roce", NETWORKS, id="an interface that another has by default"),
         pytest.param({VF: 1}, "a b", NETWORKS, id="no network's name"),
         pytest.param({VF: 1}, "[{", NETWORKS, id="no JSON"),
         pytest.param({VF: 1}, "[1]", NETWORKS, id="no object"),
@@ -102,6 +106,54 @@ def test_networks_of_a_shared_nic_stay_with_a_note() -> None:
     result = convert(pod)
     assert result.outcome is NOTED
     assert result.object["metadata"]["annotations"] == {NETWORKS: "macvlan"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "written", "words"),
+    [
+        pytest.param({}, "roce", "the resource map has ml/roce: write metadata.namespace", id="no namespace"),
+        pytest.param({"namespace": "x"}, "roce", "nothing says whether the network roce", id="another namespace"),
+    ],
+)
+def test_a_network_without_a_namespace_is_the_pods_own(metadata: dict[str, str], written: str, words: str) -> None:
+    pod = networked({VF: 1})
+    pod["metadata"] = {**metadata, "annotations": {NETWORKS: written}}
+    [at_fault] = [finding for finding in convert(pod, SETTINGS).findings if finding.outcome is REFUSED]
+    assert words in at_fault.text
+
+
+def networked(*limits: dict[str, int], init: tuple[dict[str, int], ...] = ()) -> dict[str, Any]:
+    """A pod with one network and containers with these limits."""
+
+    def containers(name: str, several: tuple[dict[str, int], ...]) -> list[dict[str, Any]]:
+        return [{"name": f"{name}-{at}", "resources": {"limits": each}} for at, each in enumerate(several)]
+
+    return {
+        "kind": "Pod",
+        "metadata": {"annotations": {NETWORKS: "ml/roce"}},
+        "spec": {"containers": containers("main", limits), "initContainers": containers("init", init)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod", "container"),
+    [
+        pytest.param(networked({VF: 1}, {VF: 1}), "main-1", id="two containers"),
+        pytest.param(
+            networked({VF: 1}, init=({VF: 1, "nvidia.com/gpu": 1},)), "main-0", id="an init container with a claim"
+        ),
+    ],
+)
+def test_a_network_is_attached_once(pod: dict[str, Any], container: str) -> None:
+    result = convert(pod, SETTINGS)
+    assert result.object is pod
+    [at_fault] = [finding for finding in result.findings if finding.outcome is REFUSED]
+    assert (at_fault.container, at_fault.dialect) == (container, "RDMA and SR-IOV device plugins")
+    assert "net1" in at_fault.text
+
+
+def test_an_init_container_uses_the_interface_of_the_containers_claim() -> None:
+    assert len(convert(networked({VF: 1}, {"cpu": 1}, init=({VF: 1},)), SETTINGS).templates) == 1
 
 
 @pytest.mark.parametrize(("namespace", "written"), [("", "ml/roce"), ("ml", "roce"), ("x", "ml/roce")])

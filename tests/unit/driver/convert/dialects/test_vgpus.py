@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from driver.convert import convert
 from driver.convert.findings import Outcome
 from driver.convert.requests import GpuRequest, Match, Wanted
 from driver.convert.settings import Settings
@@ -80,6 +81,22 @@ def test_amounts_become_a_share_of_each_gpu(
 def test_what_is_never_scheduled_is_refused(names: dict[str, str], asked: dict[str, int], at_fault: str) -> None:
     _, findings = read({names[key]: value for key, value in asked.items()})
     assert "write 1 to 100" in refused(findings)[names[at_fault]]
+
+
+@BOTH
+def test_shares_of_no_gpu_are_refused(names: dict[str, str]) -> None:
+    request, findings = read({names["number"]: "0", names["memory"]: 3000, names["core"]: 30})
+    assert request.gpus == ()
+    assert set(refused(findings)) == {names["memory"], names["core"]}
+    assert all(names["number"] in text for text in refused(findings).values())
+    assert read({names["number"]: 0, names["memory"]: "0"}) == (request, ())
+    pod = {
+        "kind": "Pod",
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {names["number"]: "0", names["memory"]: 3000}}}]
+        },
+    }
+    assert convert(pod).outcome is REFUSED
 
 
 def test_more_than_all_core_is_all_of_it_to_hami_and_never_scheduled_by_volcano() -> None:

@@ -72,7 +72,11 @@ def refused(conversion: Conversion) -> dict[str, str]:
         pytest.param(
             request("gpu", "gpu.nvidia.com", 'device.attributes["gpu.nvidia.com"].uuid == "GPU-1"', count=1),
             request(
-                "gpu", "gpu.rootport.dev", NVIDIA_GPU, 'device.attributes["rootport.dev"].uuid == "GPU-1"', count=1
+                "gpu",
+                "gpu.rootport.dev",
+                NVIDIA_GPU,
+                '"uuid" in device.attributes["rootport.dev"] && device.attributes["rootport.dev"].uuid == "GPU-1"',
+                count=1,
             ),
             id="with a selector",
         ),
@@ -338,7 +342,8 @@ def test_a_device_class_selects_rootports_devices() -> None:
     conversion = convert(written)
     [selector] = conversion.object["spec"]["selectors"]
     assert selector["cel"]["expression"] == (
-        'device.driver == "rootport.dev" && device.attributes["rootport.dev"].model == "NVIDIA L4"'
+        '"model" in device.attributes["rootport.dev"] && device.driver == "rootport.dev"'
+        ' && device.attributes["rootport.dev"].model == "NVIDIA L4"'
     )
     [entry] = conversion.object["spec"]["config"]
     assert entry["opaque"]["driver"] == "rootport.dev"

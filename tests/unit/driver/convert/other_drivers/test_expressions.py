@@ -17,6 +17,7 @@ NIC = DeviceType.RDMA
 VF = DeviceType.RDMA_VF
 OTHER = 'device.attributes["gpu.nvidia.com"]'
 GUARD = '"ifName" in device.attributes["rootport.dev"]'
+MODEL = '"model" in device.attributes["rootport.dev"]'
 OWN = 'device.attributes["rootport.dev"]'
 NET = 'device.attributes["dra.net"]'
 
@@ -28,30 +29,36 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
 @pytest.mark.parametrize(
     ("kind", "expression", "wanted"),
     [
-        pytest.param(GPU, f'{OTHER}.productName == "NVIDIA L4"', f'{OWN}.model == "NVIDIA L4"', id="a name"),
-        pytest.param(GPU, f'{OTHER}["uuid"] in ["GPU-1", "GPU-2"]', f'{OWN}.uuid in ["GPU-1", "GPU-2"]', id="an index"),
+        pytest.param(GPU, f'{OTHER}.productName == "NVIDIA L4"', f'{MODEL} && {OWN}.model == "NVIDIA L4"', id="a name"),
+        pytest.param(
+            GPU,
+            f'{OTHER}["uuid"] in ["GPU-1", "GPU-2"]',
+            f'"uuid" in {OWN} && {OWN}.uuid in ["GPU-1", "GPU-2"]',
+            id="an index",
+        ),
         pytest.param(
             GPU,
             "device.attributes['gpu.nvidia.com'].architecture == 'Ampere'",
-            f"{OWN}.architecture == 'Ampere'",
+            f"\"architecture\" in {OWN} && {OWN}.architecture == 'Ampere'",
             id="single quotes",
         ),
         pytest.param(
             GPU,
             f'{OTHER}.productName.lowerAscii().matches("^.*a100.*$")',
-            f'{OWN}.model.lowerAscii().matches("^.*a100.*$")',
+            f'{MODEL} && {OWN}.model.lowerAscii().matches("^.*a100.*$")',
             id="methods of the value",
         ),
         pytest.param(
             GPU,
             'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0',
-            'device.capacity["rootport.dev"].memory.compareTo(quantity("40Gi")) >= 0',
+            '"memory" in device.capacity["rootport.dev"]'
+            ' && device.capacity["rootport.dev"].memory.compareTo(quantity("40Gi")) >= 0',
             id="a capacity",
         ),
         pytest.param(
             GPU,
             f'{OTHER}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
-            f'{OWN}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
+            f'"cudaComputeCapability" in {OWN} && {OWN}.cudaComputeCapability.isGreaterThan(semver("8.0.0"))',
             id="a version",
         ),
         pytest.param(
@@ -81,13 +88,13 @@ def rewritten(expression: str, kind: DeviceType) -> Rewritten:
         pytest.param(
             GPU,
             f'{OTHER}.productName == "{OTHER[:6]}.attributes"',
-            f'{OWN}.model == "device.attributes"',
+            f'{MODEL} && {OWN}.model == "device.attributes"',
             id="a text that looks like a path",
         ),
         pytest.param(
             GPU,
             f'// of {NET} nothing\n{OTHER}.productName == "a" // but\n&& true',
-            f'{OWN}.model == "a"',
+            f'{MODEL} && {OWN}.model == "a"',
             id="comments",
         ),
         pytest.param(MIG, f'{OTHER}.profile == "1g.10gb"', f'{OWN}.profile == "1g.10gb"', id="a profile"),
