@@ -31,6 +31,9 @@ __all__ = ["command"]
 
 _NO_DOCUMENT: Final = frozenset({ProblemKind.UNREADABLE, ProblemKind.NOT_AN_OBJECT})
 """Problems of what cannot be passed on; a claim with a wrong field is its writer's affair."""
+_CLASSES_NOT_KNOWN: Final = (
+    "it is not known which extended resources DeviceClasses serve already: these credentials may not list deviceclasses"
+)
 _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml")
 _STEP: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\[\*\])?"
 _POD_PATH: Final = re.compile(rf"(?P<kind>[A-Za-z][A-Za-z0-9]*)=(?P<path>{_STEP}(?:\.{_STEP})*)", re.ASCII)
@@ -212,14 +215,15 @@ def _of_dump(dump: Path, to_claims: Convert) -> _Report:
 
 def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert) -> _Report:
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - it takes half a second
-    from driver.adapters.kubernetes.workloads import each_workload  # noqa: PLC0415 - as said above
+    from driver.adapters.kubernetes.workloads import each_workload, served_resources  # noqa: PLC0415 - as said above
 
     if namespace is not None:
         for error in label("the namespace", namespace):
             raise InputError(f"no namespace has such a name: {error.message}")
-    assessment = Assessment()
     instead = "name files, or a dump with --from"
     with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:
+        served = served_resources(api)
+        assessment = Assessment(served=served or frozenset())
         with progress("reading workloads") as step:
 
             def take(data: dict[str, Any]) -> None:
@@ -227,7 +231,8 @@ def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | N
                 step()
 
             each_workload(api, namespace, take)
-        return _Report(assessment, (), tuple(api.skipped.notes()))
+        not_known = () if served is not None else (_CLASSES_NOT_KNOWN,)
+        return _Report(assessment, (), (*not_known, *api.skipped.notes()))
 
 
 def _show(report: _Report, output: str) -> int:

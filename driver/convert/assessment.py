@@ -20,6 +20,7 @@ _MOST: Final = 100_000
 _LONGEST_NAME: Final = 253 + 1 + 63
 """A resource's name is a DNS subdomain, a slash and a label's name (k8s.io/apimachinery, IsQualifiedName)."""
 _NOTHING: Final = (0, "0")
+_KUBE_SCHEDULER: Final = (None, "", "default-scheduler")
 _ENDED_PHASES: Final = ("Succeeded", "Failed")
 _ENDED_CONDITIONS: Final = ("Complete", "Failed")
 
@@ -104,9 +105,12 @@ class Assessment:
     counts. That is quicker for controllers that are added before what they own.
 
     Attributes:
+        served: The extended resources that DeviceClasses of the cluster serve. A workload that asks kube-scheduler for
+            these alone counts as one with claims.
         left_out: How many objects that ask for devices were only counted, because there are too many.
     """
 
+    served: frozenset[str] = frozenset()
     left_out: int = 0
     _known: set[str] = field(default_factory=set)  # UIDs
     _asking: dict[object, Assessed] = field(default_factory=dict)
@@ -125,17 +129,20 @@ class Assessment:
             self._known.add(uid)
         if _has_ended(data) or (owner is not None and owner.uid in self._known):
             return
-        conversion = convert(_as_created(data))
+        pods = list(pod_specs(data))
+        if self.served and _are_served(pods, self.served):
+            conversion = Conversion(object=data)
+        else:
+            conversion = convert(_as_created(data))
         namespace, name = _text(metadata.get("namespace")), _text(metadata.get("name") or metadata.get("generateName"))
         kind = _text(data.get("kind"))
         if owner is not None:
             kind, name = owner.kind, owner.name
         # The same name may be in several files: kustomizations have overlays.
         key = owner if owner is not None else (kind, namespace, name, where)
-        pods = list(pod_specs(data))
         if conversion.outcome is Outcome.UNCHANGED:
             if pods:
-                self._others[key] = self._others.get(key, _Other()).with_more(_other(pods))
+                self._others[key] = self._others.get(key, _Other()).with_more(_other(pods, self.served))
             return
         earlier = self._asking.get(key)
         findings = conversion.findings if earlier is None else _merged(earlier.findings, conversion.findings)
@@ -202,22 +209,28 @@ class Assessment:
         return sorted(reasons, key=lambda reason: -len(reason.findings))
 
 
-def _other(pods: Sequence[PodSpec]) -> _Other:
+def _other(pods: Sequence[PodSpec], served: frozenset[str]) -> _Other:
     """Return what pods ask for that are not converted."""
-    asked = {
+    asked = _asked(pods)
+    of_classes = {name for name in asked if name.startswith(CLASS_PREFIX) or name in served}
+    has_claims = bool(of_classes) or any(pod.spec.get("resourceClaims") for pod in pods)
+    return _Other(has_claims, frozenset(islice(sorted(asked - of_classes), MAX_POD_RESOURCES)))
+
+
+def _are_served(pods: Sequence[PodSpec], served: frozenset[str]) -> bool:
+    """Whether kube-scheduler makes the claims of all that they ask for."""
+    asked = _asked(pods)
+    return bool(asked) and asked <= served and all(pod.spec.get("schedulerName") in _KUBE_SCHEDULER for pod in pods)
+
+
+def _asked(pods: Sequence[PodSpec]) -> set[str]:
+    return {
         name
         for pod in pods
         for steps, container in containers(pod)
         for name, (amount, _) in resources_of(container, steps).items()
         if is_extended(name) and len(name) <= _LONGEST_NAME and amount not in _NOTHING
     }
-    has_claims = any(pod.spec.get("resourceClaims") for pod in pods) or any(map(_is_of_class, asked))
-    named = sorted(name for name in asked if not _is_of_class(name))
-    return _Other(has_claims, frozenset(islice(named, MAX_POD_RESOURCES)))
-
-
-def _is_of_class(name: str) -> bool:
-    return name.startswith(CLASS_PREFIX)
 
 
 def _controller(data: Mapping[str, Any]) -> _Owner | None:

@@ -44,12 +44,14 @@ class Resource:
         meaning: What it counts.
         unit: What one of it is, such as the bytes of a MiB for an amount of memory.
         shared: Whether other dialects use the name as well.
+        vendor: Of the GPUs, as Rootport's attribute ``vendor`` has it; empty for any.
     """
 
     name: str
     meaning: Meaning
     unit: int = 1
     shared: bool = False
+    vendor: str = ""
 
 
 class Where(StrEnum):

@@ -1,4 +1,7 @@
-"""Lists the workloads of a cluster: what people applied, and the pods that other controllers made."""
+"""Lists the workloads of a cluster: what people applied, and the pods that other controllers made.
+
+Also the extended resources that its DeviceClasses serve, which workloads need no claims for.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from driver.adapters.kubernetes.api import KubernetesApi
-from driver.adapters.kubernetes.errors import ForbiddenError
-from driver.adapters.kubernetes.resources import PODS, JsonObject, Resource
+from driver.adapters.kubernetes.errors import ForbiddenError, NotFoundError
+from driver.adapters.kubernetes.resources import DEVICE_CLASSES, PODS, JsonObject, Resource
 
-__all__ = ["each_workload"]
+__all__ = ["each_workload", "served_resources"]
 
 _WORKLOADS: Final = (
     Resource("apps", "v1", "deployments", "Deployment", namespaced=True),
@@ -56,3 +59,30 @@ def each_workload(api: KubernetesApi, namespace: str | None, take: Callable[[Jso
                 status=error.status,
                 reason=error.reason,
             ) from error
+
+
+def served_resources(api: KubernetesApi) -> frozenset[str] | None:
+    """Return the extended resources that DeviceClasses serve; None if these credentials may not list the classes.
+
+    Args:
+        api: The API server. One without DeviceClasses serves none.
+
+    Raises:
+        ApiServerError: The server did not answer.
+    """
+    found: set[str] = set()
+
+    def taken(stored: JsonObject) -> JsonObject:
+        name = stored["spec"].get("extendedResourceName")
+        found.update([name] if isinstance(name, str) else ())
+        return {}
+
+    try:
+        api.list(DEVICE_CLASSES, transform=taken)
+    except ForbiddenError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        return None
+    except NotFoundError:
+        return frozenset()
+    return frozenset(found)

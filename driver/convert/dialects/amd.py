@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource
-from driver.convert.dialects.vgpus import wanted_models
+from driver.convert.dialects.vgpus import MIB, wanted_models
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest
 
@@ -22,7 +22,6 @@ _ALL: Final = 100
 _USE_TYPE: Final = "amd.com/use-gputype"
 _NO_TYPE: Final = "amd.com/nouse-gputype"
 _UUIDS: Final = ("amd.com/use-gpu-uuid", "amd.com/nouse-gpu-uuid")
-_MIB: Final = 1024**2
 _VENDOR: Final = "amd"
 _WHOLE_MODE: Final = "amd.com/spx_*"
 _DEFAULT_MEMORY_MODE: Final = "nps1"
@@ -98,7 +97,7 @@ AMD: Final = Dialect(
         Resource(name="amd.com/gpu", meaning=Meaning.GPUS),
         Resource(name=_WHOLE_MODE, meaning=Meaning.GPUS),
         *(Resource(name=f"amd.com/{mode}_*", meaning=Meaning.OTHER) for mode in ("dpx", "tpx", "qpx", "cpx")),
-        Resource(name="amd.com/gpumem", meaning=Meaning.MEMORY, unit=_MIB),
+        Resource(name="amd.com/gpumem", meaning=Meaning.MEMORY, unit=MIB),
         Resource(name="amd.com/gpucores", meaning=Meaning.CORE),
     ),
     read=_read,

@@ -9,17 +9,25 @@ from __future__ import annotations
 from typing import Final
 
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
-from driver.convert.dialects.vgpus import VgpuHints, VgpuRules, read_vgpus, wanted_models, wanted_uuids
+from driver.convert.dialects.vgpus import (
+    MIB,
+    NO_TYPE,
+    STRATEGIES,
+    USE_TYPE,
+    VgpuHints,
+    VgpuRules,
+    mode_refusal,
+    read_vgpus,
+    wanted_models,
+    wanted_uuids,
+)
 from driver.convert.findings import Finding, Outcome
 from driver.layout import attributes
 
 __all__ = ["HAMI"]
 
 _NAME: Final = "HAMi"
-_MIB: Final = 1024**2
 _NUMBER: Final = "nvidia.com/gpu"
-_USE_TYPE: Final = "nvidia.com/use-gputype"
-_NO_TYPE: Final = "nvidia.com/nouse-gputype"
 _USE_UUID: Final = "nvidia.com/use-gpuuuid"
 _NO_UUID: Final = "nvidia.com/nouse-gpuuuid"
 _NUMA: Final = "nvidia.com/numa-bind"
@@ -30,9 +38,6 @@ _PRIORITY: Final = "nvidia.com/priority"
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 """What Go's strconv.ParseBool takes for true."""
-
-_STRATEGIES: Final = {"hami-core": "hamiCore", "mps": "mps"}
-"""Rootport's strategies by HAMi's modes."""
 
 _RULES: Final = VgpuRules(
     system=_NAME,
@@ -66,8 +71,8 @@ def _read(asked: Asked) -> Reading:
 
 def _read_pod(facts: PodFacts) -> PodReading:
     found = (
-        wanted_models(_NAME, facts, _USE_TYPE, negated=False),
-        wanted_models(_NAME, facts, _NO_TYPE, negated=True),
+        wanted_models(_NAME, facts, USE_TYPE, negated=False),
+        wanted_models(_NAME, facts, NO_TYPE, negated=True),
         wanted_uuids(_NAME, facts, _USE_UUID, negated=False),
         wanted_uuids(_NAME, facts, _NO_UUID, negated=True),
     )
@@ -89,13 +94,10 @@ def _mode(facts: PodFacts, findings: list[Finding]) -> str:
     written = facts.annotations.get(_MODE)
     if written is None:
         return ""
-    strategy = next((ours for mode, ours in _STRATEGIES.items() if mode in written), "")
+    strategy = next((ours for mode, ours in STRATEGIES.items() if mode in written), "")
     outcome, text = Outcome.CONVERTED, f"strategy {strategy}"
-    if not strategy and "mig" in written:
-        outcome = Outcome.REFUSED
-        text = "HAMi chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
-    elif not strategy:
-        outcome, text = Outcome.REFUSED, "no mode that HAMi knows: write hami-core or mps"
+    if not strategy:
+        outcome, text = Outcome.REFUSED, mode_refusal(_NAME, is_mig="mig" in written)
     findings.append(facts.finding(_NAME, Where.ANNOTATION, _MODE, outcome, text))
     return strategy
 
@@ -120,7 +122,7 @@ HAMI: Final = Dialect(
     source="Project-HAMi/HAMi v2.9: pkg/device/nvidia/device.go, pkg/device/devices.go, docs/config.md",
     resources=(
         Resource(name=_NUMBER, meaning=Meaning.GPUS, shared=True),
-        Resource(name="nvidia.com/gpumem", meaning=Meaning.MEMORY, unit=_MIB),
+        Resource(name="nvidia.com/gpumem", meaning=Meaning.MEMORY, unit=MIB),
         Resource(name="nvidia.com/gpumem-percentage", meaning=Meaning.MEMORY_PERCENT),
         Resource(name="nvidia.com/gpucores", meaning=Meaning.CORE),
         Resource(name=_PRIORITY, meaning=Meaning.OTHER),
@@ -128,7 +130,7 @@ HAMI: Final = Dialect(
     read=_read,
     read_pod=_read_pod,
     notes=(
-        *(PodNote(name=name, leaves=True) for name in (_USE_TYPE, _NO_TYPE, _USE_UUID, _NO_UUID, _NUMA, _MODE)),
+        *(PodNote(name=name, leaves=True) for name in (USE_TYPE, NO_TYPE, _USE_UUID, _NO_UUID, _NUMA, _MODE)),
         PodNote(name=_GPU_POLICY, leaves=True),
         PodNote(
             name=_NODE_POLICY,

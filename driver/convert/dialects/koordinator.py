@@ -103,8 +103,7 @@ def _gpus(reader: _Reader) -> Sequence[GpuRequest]:
 def _cards(reader: _Reader, amount: Amount) -> Sequence[GpuRequest]:
     count, said = whole_gpus(reader.asked, amount)
     reader.findings += said
-    vendor = amount.name.partition(".")[0]
-    return (GpuRequest(count=count, vendor=vendor, together=reader.hints.together),) if count else ()
+    return (GpuRequest(count=count, vendor=amount.resource.vendor, together=reader.hints.together),) if count else ()
 
 
 def _share(reader: _Reader, amounts: dict[Meaning, Amount]) -> GpuRequest:
@@ -235,7 +234,10 @@ def _resources() -> tuple[Resource, ...]:
     ]
     return (
         *own,
-        *(Resource(name=name, meaning=Meaning.GPUS, shared=True) for name in ("nvidia.com/gpu", "amd.com/gpu")),
+        *(
+            Resource(name=name, meaning=Meaning.GPUS, shared=True, vendor=vendor)
+            for name, vendor in (("nvidia.com/gpu", "nvidia"), ("amd.com/gpu", "amd"))
+        ),
     )
 
 

@@ -108,7 +108,7 @@ class _Reader:
         try:
             value = parse_json(text, max_bytes=_MAX_BYTES)
         except JsonError as error:
-            raise _Refused(f"{error}: expected JSON") from None
+            raise _Refused(f"cannot be read as JSON: {error}") from None
         if not isinstance(value, Mapping):
             raise _Refused("expected a JSON object")
         return value

@@ -241,7 +241,7 @@ def _json_elements(written: str) -> Iterator[tuple[str, str, str, list[str]]]:
     try:
         listed: Any = parse_json(written, max_bytes=_MAX_ANNOTATION)
     except JsonError as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"cannot be read as JSON: {error}") from None
     for item in listed if isinstance(listed, list) else ():
         if not isinstance(item, Mapping):
             raise ValueError("expected a JSON list of objects")  # noqa: TRY004 - about a text

@@ -15,7 +15,7 @@ from driver.convert.requests import DeviceRequest, GpuRequest
 __all__ = ["NVIDIA", "whole_gpus"]
 
 _MOST_GPUS: Final = 32
-"""More GPUs than a node has, and than a claim may have."""
+"""The most that a claim can have, and more than a node has."""
 _SHARE: Final = 10
 """Percent of a GPU for one of its replicas: the device plugin's documentation shares a GPU among ten."""
 

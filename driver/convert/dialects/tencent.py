@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, PodNote, Reading, Resource
-from driver.convert.dialects.vgpus import ALL, NOT_COUNTED, NVIDIA_GPUS
+from driver.convert.dialects.vgpus import ALL, MIB, NOT_COUNTED, NVIDIA_GPUS
 from driver.convert.findings import Finding
 from driver.convert.requests import DeviceRequest, GpuRequest
 
 __all__ = ["ELASTIC_GPU", "QGPU"]
 
-_MIB: Final = 1024**2
 _GIB: Final = 1024**3
 _GREEDY: Final = "tke.cloud.tencent.com/qgpu-core-greedy"
 _CORE_STEP: Final = 5
@@ -41,20 +40,20 @@ def _read_qgpu(asked: Asked) -> Reading:
     core, memory = asked.one(Meaning.CORE), asked.one(Meaning.MEMORY)
     if core is None:
         # What an online pod asks for: it may use all of the compute, before offline pods.
-        return _share(asked, None, memory, cards=1, note=_ISOLATION)
+        return _share(asked, None, memory, cards=1, is_limited=True)
     if core.value % ALL == 0:
         return _whole(asked, core, memory)
     if core.value < ALL and core.value % _CORE_STEP:
         text = f"qGPU gives compute in steps of {_CORE_STEP} percent: write a multiple of {_CORE_STEP}"
         return Reading(findings=(asked.refused(core, text),))
-    return _share(asked, core, memory, cards=-(-core.value // ALL), note=_ISOLATION)
+    return _share(asked, core, memory, cards=-(-core.value // ALL), is_limited=True)
 
 
 def _read_elastic(asked: Asked) -> Reading:
     core, memory = asked.one(Meaning.CORE), asked.one(Meaning.MEMORY)
     if core is not None and core.value >= ALL:
         return _whole(asked, core, memory)
-    return _share(asked, core, memory, cards=1, note=_ELASTIC_ISOLATION)
+    return _share(asked, core, memory, cards=1, is_limited=False)
 
 
 def _whole(asked: Asked, core: Amount, memory: Amount | None) -> Reading:
@@ -69,8 +68,16 @@ def _whole(asked: Asked, core: Amount, memory: Amount | None) -> Reading:
     return Reading(request=DeviceRequest(gpus=(gpus,)), findings=tuple(findings))
 
 
-def _share(asked: Asked, core: Amount | None, memory: Amount | None, *, cards: int, note: str) -> Reading:
-    """Return a share of so many GPUs, over which both amounts are spread evenly and rounded down."""
+def _share(asked: Asked, core: Amount | None, memory: Amount | None, *, cards: int, is_limited: bool) -> Reading:
+    """Return a share of so many GPUs, over which both amounts are spread evenly and rounded down.
+
+    Args:
+        asked: The container.
+        core: Percent of compute.
+        memory: The memory.
+        cards: How many GPUs.
+        is_limited: Whether its system kept a container within its share.
+    """
     if memory is None and core is not None:
         text = "names no memory, and a claim that names none takes all of it: write the memory as well"
         return Reading(findings=(asked.refused(core, text),))
@@ -83,14 +90,15 @@ def _share(asked: Asked, core: Amount | None, memory: Amount | None, *, cards: i
     if core is not None and cards > 1:
         text = f"{percent} percent of each of {cards} GPUs, as qGPU spreads it, and the memory likewise"
         findings.append(asked.noted(core, text))
-    strategy = asked.pod.settings.share_strategy if note is _ISOLATION else ""
+    strategy = asked.pod.settings.share_strategy if is_limited else ""
     if memory is not None and not strategy:
+        note = _ISOLATION if is_limited else _ELASTIC_ISOLATION
         findings.append(asked.noted(memory, note + ("" if core is not None else NOT_COUNTED)))
     gpus = GpuRequest(
         count=cards,
         core=percent,
         memory=each,
-        core_is_limited=core is not None and note is _ISOLATION,
+        core_is_limited=core is not None and is_limited,
         strategy=strategy,
         vendor=NVIDIA_GPUS,
     )
@@ -120,7 +128,7 @@ ELASTIC_GPU: Final = Dialect(
     source="elastic-ai/elastic-gpu-scheduler: pkg/scheduler/allocate.go; elastic-ai/elastic-gpu-agent: pkg/plugins",
     resources=(
         Resource(name="elasticgpu.io/gpu-core", meaning=Meaning.CORE),
-        Resource(name="elasticgpu.io/gpu-memory", meaning=Meaning.MEMORY, unit=_MIB),
+        Resource(name="elasticgpu.io/gpu-memory", meaning=Meaning.MEMORY, unit=MIB),
     ),
     read=_read_elastic,
     notes=(

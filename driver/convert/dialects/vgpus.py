@@ -12,7 +12,21 @@ from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest, Match, Wanted
 from driver.layout import attributes
 
-__all__ = ["ALL", "NOT_COUNTED", "NVIDIA_GPUS", "VgpuHints", "VgpuRules", "read_vgpus", "wanted_models", "wanted_uuids"]
+__all__ = [
+    "ALL",
+    "MIB",
+    "NOT_COUNTED",
+    "NO_TYPE",
+    "NVIDIA_GPUS",
+    "STRATEGIES",
+    "USE_TYPE",
+    "VgpuHints",
+    "VgpuRules",
+    "mode_refusal",
+    "read_vgpus",
+    "wanted_models",
+    "wanted_uuids",
+]
 
 ALL: Final = 100
 """Percent: all of a GPU's core or memory."""
@@ -24,6 +38,12 @@ NOT_COUNTED: Final = (
     "; compute is neither counted nor limited: the claim takes 1 percent, so that memory decides how many share a GPU"
 )
 """Of a share that names no core, for the end of its note."""
+
+MIB: Final = 1024**2
+USE_TYPE: Final = "nvidia.com/use-gputype"
+NO_TYPE: Final = "nvidia.com/nouse-gputype"
+STRATEGIES: Final = {"hami-core": "hamiCore", "mps": "mps"}
+"""Rootport's strategies by the modes of both."""
 
 _MOST_VALUES: Final = 16
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}", re.ASCII)
@@ -135,6 +155,14 @@ def _whole_notes(asked: Asked, amounts: Sequence[Amount | None], *, is_whole: bo
 
 def _refused(asked: Asked, amount: Amount, text: str) -> Reading:
     return Reading(findings=(asked.refused(amount, text),))
+
+
+def mode_refusal(system: str, *, is_mig: bool) -> str:
+    """Return why a mode that is none of :data:`STRATEGIES` is refused, and what to write."""
+    if is_mig:
+        text = "chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
+        return f"{system} {text}"
+    return f"no mode that {system} knows: write {' or '.join(STRATEGIES)}"
 
 
 def wanted_models(

@@ -10,17 +10,26 @@ from typing import Final
 
 from driver.api.pod_templates import field_path
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
-from driver.convert.dialects.vgpus import NOT_COUNTED, NVIDIA_GPUS, VgpuHints, VgpuRules, read_vgpus, wanted_models
+from driver.convert.dialects.vgpus import (
+    MIB,
+    NO_TYPE,
+    NOT_COUNTED,
+    NVIDIA_GPUS,
+    STRATEGIES,
+    USE_TYPE,
+    VgpuHints,
+    VgpuRules,
+    mode_refusal,
+    read_vgpus,
+    wanted_models,
+)
 from driver.convert.findings import Finding, Outcome
 from driver.convert.requests import DeviceRequest, GpuRequest
 
 __all__ = ["VOLCANO"]
 
 _NAME: Final = "Volcano"
-_MIB: Final = 1024**2
 _SCHEDULER: Final = "volcano"
-_USE_TYPE: Final = "nvidia.com/use-gputype"
-_NO_TYPE: Final = "nvidia.com/nouse-gputype"
 _MODE: Final = "volcano.sh/vgpu-mode"
 _VGPUS: Final = "volcano.sh/vgpu-number"
 _NUMBER: Final = "volcano.sh/gpu-number"
@@ -37,7 +46,6 @@ _RULES: Final = VgpuRules(
     ),
 )
 _RESULT: Final = "was written by Volcano's scheduler: it leaves with the resources"
-_STRATEGIES: Final = {"hami-core": "hamiCore", "mps": "mps"}
 
 
 def _read(asked: Asked) -> Reading:
@@ -62,15 +70,15 @@ def _read(asked: Asked) -> Reading:
 
 def _read_pod(facts: PodFacts) -> PodReading:
     findings: list[Finding] = []
-    wanted, finding = wanted_models(_NAME, facts, _USE_TYPE, negated=False)
-    if finding is not None and _NO_TYPE in facts.annotations:
+    wanted, finding = wanted_models(_NAME, facts, USE_TYPE, negated=False)
+    if finding is not None and NO_TYPE in facts.annotations:
         findings.append(finding)
-        text = f"is left out: Volcano reads {_USE_TYPE} alone where both are there"
-        finding = facts.finding(_NAME, Where.ANNOTATION, _NO_TYPE, Outcome.NOTED, text)
+        text = f"is left out: Volcano reads {USE_TYPE} alone where both are there"
+        finding = facts.finding(_NAME, Where.ANNOTATION, NO_TYPE, Outcome.NOTED, text)
     elif finding is None:
-        wanted, finding = wanted_models(_NAME, facts, _NO_TYPE, negated=True)
+        wanted, finding = wanted_models(_NAME, facts, NO_TYPE, negated=True)
     findings.extend(each for each in (finding, _mode(facts), _scheduler(facts)) if each is not None)
-    strategy = _STRATEGIES.get(facts.annotations.get(_MODE, ""), "")
+    strategy = STRATEGIES.get(facts.annotations.get(_MODE, ""), "")
     hints = VgpuHints(wanted=() if wanted is None else (wanted,), strategy=strategy)
     return PodReading(hints=hints, findings=tuple(findings))
 
@@ -79,14 +87,9 @@ def _mode(facts: PodFacts) -> Finding | None:
     mode = facts.annotations.get(_MODE)
     if mode is None:
         return None
-    if mode in _STRATEGIES:
-        return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.CONVERTED, f"strategy {_STRATEGIES[mode]}")
-    text = "no mode that Volcano knows: write hami-core or mps"
-    if mode == "mig":
-        text = (
-            "Volcano chooses the MIG profile by the memory, a claim names it: ask for nvidia.com/mig-1g.10gb or another"
-        )
-    return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.REFUSED, text)
+    if mode in STRATEGIES:
+        return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.CONVERTED, f"strategy {STRATEGIES[mode]}")
+    return facts.finding(_NAME, Where.ANNOTATION, _MODE, Outcome.REFUSED, mode_refusal(_NAME, is_mig=mode == "mig"))
 
 
 def _scheduler(facts: PodFacts) -> Finding | None:
@@ -107,16 +110,16 @@ VOLCANO: Final = Dialect(
     source="volcano-sh/volcano v1.15: pkg/scheduler/api/devices/nvidia/vgpu, gpushare; volcano-sh/devices: README.md",
     resources=(
         Resource(name=_VGPUS, meaning=Meaning.GPUS),
-        Resource(name="volcano.sh/vgpu-memory", meaning=Meaning.MEMORY, unit=_MIB),
+        Resource(name="volcano.sh/vgpu-memory", meaning=Meaning.MEMORY, unit=MIB),
         Resource(name="volcano.sh/vgpu-memory-percentage", meaning=Meaning.MEMORY_PERCENT),
         Resource(name="volcano.sh/vgpu-cores", meaning=Meaning.CORE),
         Resource(name=_NUMBER, meaning=Meaning.GPUS),
-        Resource(name=_MEMORY, meaning=Meaning.MEMORY, unit=_MIB),
+        Resource(name=_MEMORY, meaning=Meaning.MEMORY, unit=MIB),
     ),
     read=_read,
     read_pod=_read_pod,
     notes=(
-        *(PodNote(name=name, leaves=True) for name in (_USE_TYPE, _NO_TYPE, _MODE)),
+        *(PodNote(name=name, leaves=True) for name in (USE_TYPE, NO_TYPE, _MODE)),
         *(
             PodNote(name=f"volcano.sh/{name}", text=_RESULT, leaves=True)
             for name in (

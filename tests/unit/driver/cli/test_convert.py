@@ -294,8 +294,9 @@ def test_a_path_without_a_pod_is_told(rootport: Run, write: Callable[..., Path],
 
 
 def test_entries_of_the_resource_map_that_no_pod_asks_for_are_told(rootport: Run, write: Callable[..., Path]) -> None:
-    pod = KOORDINATOR.replace("koordinator.sh/gpu-core", "openshift.io/mlxnics")
-    names = ("openshift.io/mlnxnics", "koordinator.sh/gpu-mem*", "rdma/hca")
+    asked = 'openshift.io/mlxnics: "1", rdma/shared_a: "1"'
+    pod = KOORDINATOR.replace('koordinator.sh/gpu-core: "50", koordinator.sh/gpu-memory-ratio: "50"', asked)
+    names = ("openshift.io/mlnxnics", "rdma/shared*", "rdma/hca")
     resources = [{"name": name} for name in names]
     mapped = {"apiVersion": "rootport.dev/v1alpha1", "kind": "ResourceMap", "resources": resources}
     ran = rootport("convert", "--resources", write(yaml.safe_dump(mapped), name="nics.yaml"), write(pod))

@@ -16,6 +16,7 @@ from tests.support.scripted_api import Answer, ScriptedServer
 
 Run = Callable[..., Any]
 
+FORBIDDEN = {"kind": "Status", "message": "deviceclasses is forbidden", "reason": "Forbidden", "code": 403}
 ASKING = 4 * (len(ASKS) - 1)
 CONVERT = ASKING - 4
 
@@ -159,6 +160,7 @@ def test_a_cluster_is_read_and_nothing_in_it_is_changed(
     rootport: Run, scripted: ScriptedServer, answer: Callable[..., Answer]
 ) -> None:
     items = dumped()["items"]
+    scripted.answers.append(answer(FORBIDDEN, status=403))
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "Controller", "Pod"):
         of_kind = [item for item in items if item["kind"] == kind]
         scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
@@ -166,7 +168,26 @@ def test_a_cluster_is_read_and_nothing_in_it_is_changed(
     assert ran.code == 1, ran.err
     assert ran.out.startswith("1 of 2 workloads that ask for devices convert")
     assert "Deployment team-0/train-0" in ran.out
+    assert "note: it is not known which extended resources DeviceClasses serve already" in ran.err
     assert {request.split()[0] for request in scripted.requests} == {"GET"}
+
+
+def test_what_a_class_of_the_cluster_serves_needs_no_claim(
+    rootport: Run, scripted: ScriptedServer, answer: Callable[..., Answer]
+) -> None:
+    served = {"metadata": {"name": "nvidia-gpu.rootport.dev"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    own = {"metadata": {"name": "gpu.rootport.dev"}, "spec": {}}
+    scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": [served, own]}))
+    elsewhere = workload(1, "Deployment", "NVIDIA")
+    elsewhere["spec"]["template"]["spec"]["schedulerName"] = "hami-scheduler"
+    deployments = [workload(0, "Deployment", "NVIDIA"), elsewhere, workload(2, "Deployment", "HAMi")]
+    for number in range(8):
+        of_kind = deployments if number == 0 else []
+        scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
+    ran = rootport("convert", "--check", "--kubeconfig", scripted.kubeconfig)
+    assert ran.out.startswith("2 of 2 workloads that ask for devices convert"), ran.out
+    assert "1 workload with claims already" in ran.out
+    assert "DeviceClasses" not in ran.err
 
 
 def test_a_cluster_that_cannot_be_asked_is_no_answer(rootport: Run, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_gpus_that_belong_together_have_an_attribute_in_common(
 @pytest.mark.parametrize(
     ("annotation", "text", "words"),
     [
-        (JOINT, "{", "expected JSON"),
+        (JOINT, "{", "cannot be read as JSON: "),
         (JOINT, "[]", "expected a JSON object"),
         (JOINT, '{"deviceTypes": "gpu"}', "expected a list of gpu, rdma, fpga"),
         (JOINT, '{"deviceTypes": ["gpu", "tpu"]}', "expected a list of gpu, rdma, fpga"),
@@ -259,8 +259,8 @@ def test_gpus_that_belong_together_have_an_attribute_in_common(
         (HINT, '{"rdma": {"exclusivePolicy": {}}}', "expected DeviceLevel or PCIeLevel"),
         (HINT, '{"gpu": {"requiredTopologyScope": "Device"}}', "expected PCIe, NUMANode, Node"),
         (PARTITION, '{"allocatePolicy": "Any"}', "expected BestEffort or Restricted"),
-        (HINT, '{"gpu": "' + "x" * 20_000 + '"}', "expected JSON"),
-        (HINT, "[" * 10_000, "expected JSON"),
+        (HINT, '{"gpu": "' + "x" * 20_000 + '"}', "cannot be read as JSON: "),
+        (HINT, "[" * 10_000, "cannot be read as JSON: "),
     ],
 )  # fmt: skip
 def test_an_annotation_that_cannot_be_read_is_refused(annotation: str, text: str, words: str) -> None:
