@@ -34,6 +34,8 @@ admission/v1)."""
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _MAX_CAUSES: Final = 32
+_MAX_CAUSE: Final = 1024
+"""Characters of a message or a field: a hundred values of an object may be in one."""
 _MAX_WARNING: Final = 256
 _MAX_UID: Final = 128
 _MAX_NAME: Final = 253
@@ -129,16 +131,18 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
         request: The request.
         group: The API group of the object.
         problem: What is wrong, without where; the errors follow it in the message.
-        errors: At least one; those beyond 32 are counted only.
+        errors: At least one; those beyond 32 are counted only, and long ones are cut.
     """
     kind = _text(request.object.get("kind"))
-    shown = [*map(str, errors[:_MAX_CAUSES])]
+    # Each is in the answer twice, as in the API server's own.
+    found = [
+        FieldError(_cut(error.path, _MAX_CAUSE), _cut(error.message, _MAX_CAUSE)) for error in errors[:_MAX_CAUSES]
+    ]
+    shown = [*map(str, found)]
     if len(errors) > len(shown):
         shown.append(f"and {len(errors) - len(shown)} more")
     place = f"{request.namespace}/{request.name}" if request.namespace else request.name
-    causes = [
-        {"reason": "FieldValueInvalid", "field": error.path, "message": error.message} for error in errors[:_MAX_CAUSES]
-    ]
+    causes = [{"reason": "FieldValueInvalid", "field": error.path, "message": error.message} for error in found]
     return {
         "status": "Failure",
         "code": 422,
@@ -150,12 +154,12 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
 
 def warnings_of(texts: Iterable[str]) -> list[str]:
     """Return texts as the API server passes them on: at most :data:`MAX_WARNINGS`, of 256 characters."""
-    return [_cut(text) for text in islice(texts, MAX_WARNINGS)]
+    return [_cut(text, _MAX_WARNING) for text in islice(texts, MAX_WARNINGS)]
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, most: int) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _text(value: object) -> str:

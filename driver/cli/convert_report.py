@@ -48,18 +48,20 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
     """
     screen = console(stderr=True)
     asking = [(document, found) for document, found in conversions if found.outcome is not Outcome.UNCHANGED]
+    assessment = Assessment()
+    for document, found in conversions:
+        assessment.add(document.data, lambda _, found=found: found, document.where)  # type: ignore[misc]
     if len(asking) > _OBJECTS_LISTED:
-        assessment = Assessment()
-        for document, found in asking:
-            assessment.add(document.data, lambda _, found=found: found, document.where)  # type: ignore[misc]
         _print_reasons(screen, assessment)
         screen.print()
     else:
         _print_objects(screen, asking)
     counts = Counter(found.outcome for _, found in asking)
     others = plural(len(conversions) - len(asking), "other object")
+    not_converted = _not_converted(assessment)
     if not asking:
         _print_lines(screen, f"nothing to convert: {others} passed through", indent="")
+        _print_lines(screen, not_converted, indent="")
         return
     refused = counts[Outcome.REFUSED]
     text = f"{len(asking) - refused} of {plural(len(asking), 'object')} converted"
@@ -68,6 +70,7 @@ def print_conversions(conversions: Sequence[tuple[Document, Conversion]]) -> Non
     if len(conversions) > len(asking):
         text += f"; {others} passed through"
     _print_lines(screen, text, indent="", style="bold")
+    _print_lines(screen, not_converted, indent="")
 
 
 def _print_objects(screen: Console, asking: Sequence[tuple[Document, Conversion]]) -> None:
@@ -110,9 +113,9 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
     _print_lines(screen, _headline(items), indent="", style="bold")
     others = [
         _not_converted(assessment),
-        f"{assessment.without_devices} more ask for no device" if assessment.without_devices else "",
+        _others(assessment.without_devices, "for no device"),
         f"{plural(assessment.with_claims, 'workload')} with claims already" if assessment.with_claims else "",
-        f"{assessment.left_out} more ask for devices and were not looked at" if assessment.left_out else "",
+        _others(assessment.left_out, "for devices, not looked at"),
     ]
     if any(others):
         _print_lines(screen, "; ".join(filter(None, others)), indent="")
@@ -130,11 +133,14 @@ def print_assessment(assessment: Assessment, problems: Sequence[Problem]) -> Non
 
 def _not_converted(assessment: Assessment) -> str:
     """Return which resources, of those that ask for nothing else, are not converted; empty if there are none."""
-    count, names = assessment.with_other_resources, list(assessment.other_resources)
-    if not count:
-        return ""
-    shown = printable(listed(names, shown=_RESOURCES_SHOWN))
-    return f"{count} more ask for resources that are not converted: {shown} (name NICs in the resource map)"
+    named = printable(listed(list(assessment.other_resources), shown=_RESOURCES_SHOWN))
+    what = f"for resources that are not converted: {named} (name NICs in the resource map)"
+    return _others(assessment.with_other_resources, what)
+
+
+def _others(count: int, what: str) -> str:
+    """Return ``3 others ask for no device``; empty for none."""
+    return f"{count} {'other asks' if count == 1 else 'others ask'} {what}" if count else ""
 
 
 def _print_reasons(screen: Console, assessment: Assessment) -> None:

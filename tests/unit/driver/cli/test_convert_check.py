@@ -40,7 +40,7 @@ def test_of_a_folder_the_sum_comes_first_then_the_reasons(
     first, second = ran.out.splitlines()[:2]
     assert first.startswith(f"{CONVERT} of {ASKING} workloads that ask for devices convert")
     assert first.endswith("4 do not")
-    assert second == "4 more ask for no device"
+    assert second == "4 others ask for no device"
     refused = ran.out.partition("Not converted:")[2].partition("To read")[0]
     assert refused.count("train-") == 4
     assert "ResourceClaimTemplate" not in ran.out
@@ -84,8 +84,9 @@ def test_resources_that_are_not_converted_are_named(rootport: Run, tmp_path: Pat
     )
     path.write_text(manifest_of(*pods))
     out = " ".join(rootport("convert", "--check", path).out.split())
-    told = "2 more ask for resources that are not converted: tencent.com/vcuda and acme.com/vf"
-    assert f"{told} (name NICs in the resource map); 1 more ask for no device; 1 workload with claims already" in out
+    told = "2 others ask for resources that are not converted: tencent.com/vcuda and acme.com/vf"
+    assert f"{told} (name NICs in the resource map); 1 other asks for no device; 1 workload with claims already" in out
+    assert told in " ".join(rootport("convert", path).err.split())
     data = json.loads(rootport("convert", "--check", path, "-o", "json").out)
     counts = {key: data["summary"][key] for key in ("asking", "withOtherResources", "withoutDevices", "withClaims")}
     assert counts == {"asking": 0, "withOtherResources": 2, "withoutDevices": 1, "withClaims": 1}
