@@ -16,7 +16,6 @@ from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = [
-    "MAX_REVIEW_BYTES",
     "MAX_WARNINGS",
     "AdmissionRequest",
     "BadReviewError",
@@ -26,7 +25,7 @@ __all__ = [
     "warnings_of",
 ]
 
-MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
+_MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
 """The largest review: that of a request to the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
 MAX_WARNINGS: Final = 12
@@ -90,13 +89,13 @@ def read_review(body: bytes) -> AdmissionRequest:
     Raises:
         BadReviewError: The body is not an AdmissionReview.
     """
-    if len(body) > MAX_REVIEW_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+    if len(body) > _MAX_REVIEW_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         raise BadReviewError(
-            f"expected at most {MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            f"expected at most {_MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         )
     try:
         # A part that is malformed must not keep the others from being read.
-        parsed, is_cut = parse_foreign_json(body, max_bytes=MAX_REVIEW_BYTES)
+        parsed, is_cut = parse_foreign_json(body, max_bytes=_MAX_REVIEW_BYTES)
     except JsonError as error:
         raise BadReviewError("the body is not JSON") from error
     document = _dict(parsed)
