@@ -297,26 +297,14 @@ class Publisher:
             self._slices_first.wait()
             return reconcile(label)
 
-        work(
-            self._labels,
-            "node",
-            after_slices,
-            stop=self._stop,
-            may_start=lambda: self._informers.devices_are_synced,
-        )
+        work(self._labels, "node", after_slices, stop=self._stop, may_start=lambda: self._informers.devices_are_synced)
 
     def _work_on_pods(self) -> None:
         def after_slices(uid: str) -> None:
             self._slices_first.wait()
             self._alignment_reconciler.reconcile(uid)
 
-        work(
-            self._pods,
-            "pod_uid",
-            after_slices,
-            stop=self._stop,
-            may_start=lambda: self._informers.devices_are_synced,
-        )
+        work(self._pods, "pod_uid", after_slices, stop=self._stop, may_start=lambda: self._informers.devices_are_synced)
 
     def _timing(self, name: str, reconcile: Callable[[str], float | None]) -> Callable[[str], float | None]:
         def timed(key: str) -> float | None:

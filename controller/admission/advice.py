@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.errors import ApiServerError
 from driver.adapters.kubernetes.resources import DEVICE_CLASSES, JsonObject
-from driver.api.resource_v1 import DeviceClass, ResourceClaim
-from driver.api.validation.fragments import MAX_REQUESTS
+from driver.api.resource_v1 import MAX_REQUESTS, DeviceClass, ResourceClaim
 from driver.budget import Budget
 from driver.lint import LintCode, LintFinding, Severity, lint_claim
 

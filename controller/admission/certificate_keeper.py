@@ -43,7 +43,7 @@ class KeptConfiguration:
     """A webhook configuration that the keeper writes into.
 
     Attributes:
-        resource: The kind.
+        resource: Its kind.
         name: Its name.
         failure_policy: What the API server does with an object if no webhook answers: ``Ignore`` admits it, ``Fail``
             refuses it.
@@ -131,7 +131,7 @@ class CertificateKeeper:
         held, path = _held(secret), _path(secret)
         failures: list[ApiServerError] = []
         stored: list[tuple[KeptConfiguration, JsonObject]] = []
-        # By no configuration at all: API servers send nothing, so none must know the next certificate's CA.
+        # Without any configuration nothing is sent here, so no API server must know the next certificate's CA.
         trusted = frozenset(authority.pem for authority in held.authorities)
         for kept in self._options.configurations:
             try:

@@ -16,7 +16,6 @@ from driver.api.validation.errors import FieldError
 from driver.bounded_json import JsonError, parse_foreign_json
 
 __all__ = [
-    "MAX_REVIEW_BYTES",
     "MAX_WARNINGS",
     "AdmissionRequest",
     "BadReviewError",
@@ -26,7 +25,7 @@ __all__ = [
     "warnings_of",
 ]
 
-MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
+_MAX_REVIEW_BYTES: Final = 3 * 1024 * 1024
 """The largest review: that of a request to the API server (MaxRequestBodyBytes in k8s.io/apiserver v0.36.3)."""
 
 MAX_WARNINGS: Final = 12
@@ -35,6 +34,8 @@ admission/v1)."""
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 _MAX_CAUSES: Final = 32
+_MAX_CAUSE: Final = 1024
+"""Characters of a message or a field: a hundred values of an object may be in one."""
 _MAX_WARNING: Final = 256
 _MAX_UID: Final = 128
 _MAX_NAME: Final = 253
@@ -88,13 +89,13 @@ def read_review(body: bytes) -> AdmissionRequest:
     Raises:
         BadReviewError: The body is not an AdmissionReview.
     """
-    if len(body) > MAX_REVIEW_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
+    if len(body) > _MAX_REVIEW_BYTES or sum(map(body.count, (b",", b"[", b"{"))) > _MAX_VALUES:
         raise BadReviewError(
-            f"expected at most {MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            f"expected at most {_MAX_REVIEW_BYTES} bytes and {_MAX_VALUES} values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         )
     try:
         # A part that is malformed must not keep the others from being read.
-        parsed, is_cut = parse_foreign_json(body, max_bytes=MAX_REVIEW_BYTES)
+        parsed, is_cut = parse_foreign_json(body, max_bytes=_MAX_REVIEW_BYTES)
     except JsonError as error:
         raise BadReviewError("the body is not JSON") from error
     document = _dict(parsed)
@@ -130,16 +131,18 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
         request: The request.
         group: The API group of the object.
         problem: What is wrong, without where; the errors follow it in the message.
-        errors: At least one; those beyond 32 are counted only.
+        errors: At least one; those beyond 32 are counted only, and long ones are cut.
     """
     kind = _text(request.object.get("kind"))
-    shown = [*map(str, errors[:_MAX_CAUSES])]
+    # Each is in the answer twice, as in the API server's own.
+    found = [
+        FieldError(_cut(error.path, _MAX_CAUSE), _cut(error.message, _MAX_CAUSE)) for error in errors[:_MAX_CAUSES]
+    ]
+    shown = [*map(str, found)]
     if len(errors) > len(shown):
         shown.append(f"and {len(errors) - len(shown)} more")
     place = f"{request.namespace}/{request.name}" if request.namespace else request.name
-    causes = [
-        {"reason": "FieldValueInvalid", "field": error.path, "message": error.message} for error in errors[:_MAX_CAUSES]
-    ]
+    causes = [{"reason": "FieldValueInvalid", "field": error.path, "message": error.message} for error in found]
     return {
         "status": "Failure",
         "code": 422,
@@ -151,12 +154,12 @@ def invalid(request: AdmissionRequest, group: str, problem: str, errors: Sequenc
 
 def warnings_of(texts: Iterable[str]) -> list[str]:
     """Return texts as the API server passes them on: at most :data:`MAX_WARNINGS`, of 256 characters."""
-    return [_cut(text) for text in islice(texts, MAX_WARNINGS)]
+    return [_cut(text, _MAX_WARNING) for text in islice(texts, MAX_WARNINGS)]
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, most: int) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _text(value: object) -> str:

@@ -33,7 +33,6 @@ __all__ = [
     "Webhook",
     "WebhookOptions",
     "admission_server",
-    "review_route",
 ]
 
 CONFIGURATION: Final = "rootport"
@@ -124,7 +123,7 @@ class Webhook:
         if further is not None:
             configurations.append(further.configuration)
             path = further.configuration.secret_path_below
-            every[path] = self._secret_route(path, review_route(further.review))
+            every[path] = self._secret_route(path, _review_route(further.review))
             threads[path] = further.threads
         self._server = admission_server(options.port, advise=advise, routes=every, own_threads=threads)
         names = (*service_names(SERVICE, options.namespace), *hosts)
@@ -193,11 +192,11 @@ def admission_server(
     Raises:
         NodeError: The port is taken.
     """
-    every = {ADMISSION_PATH: review_route(lambda body: review(body, advise))} | dict(routes or {})
+    every = {ADMISSION_PATH: _review_route(lambda body: review(body, advise))} | dict(routes or {})
     return SecureServer(port, every, own_threads={ADMISSION_PATH: _REVIEWS} | dict(own_threads or {}))
 
 
-def review_route(answer_to: Callable[[bytes], JsonObject]) -> Route:
+def _review_route(answer_to: Callable[[bytes], JsonObject]) -> Route:
     """Return the route of an admission webhook.
 
     Args:

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["OUTCOMES", "ConversionCounter", "Conversions"]
+__all__ = ["ConversionCounter", "Conversions"]
 
-OUTCOMES: Final = ("unchanged", "converted", "noted", "refused", "failed")
-"""What may come of a pod: as :class:`driver.convert.Outcome` has it, and ``failed`` where its templates could not be
-created. A label of a metric, so they stay."""
+_OUTCOMES: Final = ("unchanged", "converted", "noted", "refused", "failed")  # labels of a metric, so they stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +33,12 @@ class ConversionCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pods: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._pods: Counter[str] = Counter(dict.fromkeys(_OUTCOMES, 0))
         self._created = 0
         self._collected = 0
 
     def pod(self, outcome: str) -> None:
-        """Count a pod; ``outcome`` is one of :data:`OUTCOMES`."""
+        """Count a pod by a :class:`driver.convert.Outcome`, or ``failed`` if its templates could not be created."""
         with self._lock:
             self._pods[outcome] += 1
 

@@ -11,9 +11,9 @@ from controller.conversion.json_patch import Operation, json_patch
 from driver.api.validation.errors import FieldError, shown
 from driver.convert import Conversion, Finding, Outcome, Settings, convert
 
-__all__ = ["MAX_TEMPLATES", "PodDecision", "decide"]
+__all__ = ["PodDecision", "decide"]
 
-MAX_TEMPLATES: Final = 32
+_MAX_TEMPLATES: Final = 32
 """The most templates of one pod: each costs requests while the API server waits."""
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -57,9 +57,9 @@ def decide(request: AdmissionRequest, settings: Settings) -> PodDecision:
     asked = {**pod, "metadata": {**_dict(pod.get("metadata")), "namespace": request.namespace}}
     conversion = convert(asked, settings)
     errors = tuple(_error(finding) for finding in conversion.findings if finding.outcome is Outcome.REFUSED)
-    if not errors and len(conversion.templates) > MAX_TEMPLATES:
+    if not errors and len(conversion.templates) > _MAX_TEMPLATES:
         text = (
-            f"the pod needs {len(conversion.templates)} different claims: at most {MAX_TEMPLATES} are created for one"
+            f"the pod needs {len(conversion.templates)} different claims: at most {_MAX_TEMPLATES} are created for one"
         )
         errors = (FieldError("spec.containers", text),)
     if errors:

@@ -17,7 +17,7 @@ from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.times import time_text
 from driver.convert import CONVERTED_LABEL
 
-__all__ = ["BY_WEBHOOK", "LAST_USED", "Lifetime", "is_collected", "last_used", "used_at"]
+__all__ = ["BY_WEBHOOK", "LAST_USED", "Lifetime", "is_collected", "used_at"]
 
 BY_WEBHOOK: Final = "webhook"
 """The value of the label ``rootport.dev/converted`` where the webhook created the template, and the collector may
@@ -50,11 +50,11 @@ class Lifetime:
 
     def is_stale(self, metadata: JsonObject, now: datetime) -> bool:
         """Return whether a template's use must be written into it."""
-        return now - last_used(metadata, now, self.skew_s) >= timedelta(seconds=self.refresh_s)
+        return now - _last_used(metadata, now, self.skew_s) >= timedelta(seconds=self.refresh_s)
 
     def may_go(self, metadata: JsonObject, now: datetime) -> bool:
         """Return whether a template may be deleted if no pod names it."""
-        return now - last_used(metadata, now, self.skew_s) >= timedelta(seconds=self.unused_s)
+        return now - _last_used(metadata, now, self.skew_s) >= timedelta(seconds=self.unused_s)
 
 
 def is_collected(metadata: JsonObject) -> bool:
@@ -67,7 +67,7 @@ def used_at(now: datetime) -> dict[str, str]:
     return {LAST_USED: time_text(now)}
 
 
-def last_used(metadata: JsonObject, now: datetime, skew_s: float) -> datetime:
+def _last_used(metadata: JsonObject, now: datetime, skew_s: float) -> datetime:
     """Return when a template was last used, as far as it says.
 
     Anybody who may change the template may write that. What is no time, or one to come, does not count.

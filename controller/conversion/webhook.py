@@ -15,12 +15,12 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from driver.adapters.kubernetes.resources import MUTATING_WEBHOOK_CONFIGURATIONS
 from driver.convert import DEFAULT, Settings
 
-__all__ = ["CONFIGURATION", "CONVERT_PATH", "REQUEST_S", "ConversionOptions", "conversion_webhook"]
+__all__ = ["CONFIGURATION", "REQUEST_S", "ConversionOptions", "conversion_webhook"]
 
 CONFIGURATION: Final = "rootport-convert"
 """The MutatingWebhookConfiguration's name."""
 
-CONVERT_PATH: Final = "/convert"
+_CONVERT_PATH: Final = "/convert"
 """Below it is where the API server sends its reviews."""
 
 REQUEST_S: Final = 3.0
@@ -58,7 +58,7 @@ def conversion_webhook(api: KubernetesApi, options: ConversionOptions, counts: C
             name=CONFIGURATION,
             failure_policy=options.failure_policy,
             component="convert-webhook",
-            secret_path_below=CONVERT_PATH,
+            secret_path_below=_CONVERT_PATH,
         ),
         review=PodReviews(
             Templates(api, counts),

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from driver import DRIVER_NAME
 from driver.api.policies import PolicyObject
 from driver.api.quantity import Quantity
+from driver.api.resource_v1 import MAX_RESULTS
 from driver.api.validation.errors import shown
 from driver.api.validation.wording import PLAIN_ERROR
 
@@ -71,7 +72,7 @@ class MappedResource(PolicyObject):
 
     name: _Pattern
     device_class_name: _Class = f"rdma.{DRIVER_NAME}"
-    count: Annotated[StrictInt, Field(ge=1, le=32)] = 1
+    count: Annotated[StrictInt, Field(ge=1, le=MAX_RESULTS)] = 1
     bandwidth: Quantity | None = None
     selectors: Annotated[tuple[_Expression, ...], Field(max_length=_MOST_OF_ONE)] = ()
     networks: Annotated[tuple[_Network, ...], Field(max_length=_MOST_OF_ONE)] = ()

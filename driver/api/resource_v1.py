@@ -19,6 +19,9 @@ from driver.api.quantity import Quantity
 
 __all__ = [
     "API_VERSION",
+    "MAX_CONSTRAINTS",
+    "MAX_REQUESTS",
+    "MAX_RESULTS",
     "AllocatedDeviceStatus",
     "AllocationResult",
     "CapacityRequestPolicy",
@@ -66,6 +69,15 @@ __all__ = [
 ]
 
 API_VERSION: Final = "resource.k8s.io/v1"
+
+MAX_REQUESTS: Final = 32
+"""How many requests a claim may have, and how many a list may refer to (DeviceRequestsMaxSize)."""
+
+MAX_CONSTRAINTS: Final = 32
+"""How many constraints a claim may have (DeviceConstraintsMaxSize)."""
+
+MAX_RESULTS: Final = 32
+"""How many devices a claim may get (AllocationResultsMaxSize)."""
 
 Int64: TypeAlias = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 """What Go decodes into an int64: the API server refuses a larger number when it reads the object."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from driver.api.pod_templates import Steps, field_path
@@ -22,6 +23,8 @@ _LONGEST_NAME: Final = 253 + 1 + 63
 _MOST: Final = 2**63 - 1
 """What Go decodes into an int64."""
 _KINDS: Final = ("limits", "requests")
+_MOST_NAMES: Final = 64
+"""The most resources of devices that a container's claim is made of: twice the devices that a claim may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,8 @@ class Part:
 def device_amounts(container: Mapping[str, Any], steps: Steps, settings: Settings) -> tuple[Held, ...]:
     """Return the amounts of resources that any dialect knows, in the order in which they are written.
 
+    Of a container that names too many, only the first is returned, with that as its problem.
+
     Args:
         container: A container of a pod's spec, as it was written.
         steps: Where it stands in the object.
@@ -70,7 +75,11 @@ def device_amounts(container: Mapping[str, Any], steps: Steps, settings: Setting
     if not isinstance(resources, Mapping):
         return ()
     lists = {kind: amounts for kind in _KINDS if isinstance(amounts := resources.get(kind), Mapping)}
-    names = dict.fromkeys(name for amounts in lists.values() for name in amounts if _is_device(name, settings))
+    every = dict.fromkeys(name for amounts in lists.values() for name in amounts)
+    names = list(islice((name for name in every if _is_device(name, settings)), _MOST_NAMES + 1))
+    if len(names) > _MOST_NAMES:
+        problem = f"one of more than {_MOST_NAMES} resources of devices: divide them between containers"
+        return (replace(_held(names[0], lists, (*steps, "resources")), value=0, problem=problem),)
     return tuple(_held(name, lists, (*steps, "resources")) for name in names)
 
 

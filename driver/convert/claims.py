@@ -17,12 +17,13 @@ from driver import DRIVER_NAME
 from driver.api import API_VERSION as ROOTPORT_VERSION
 from driver.api.quantity import Quantity
 from driver.api.resource_v1 import API_VERSION
+from driver.budget import check
 from driver.cel import text_literal
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, Match, Near, NicRequest, Wanted
 from driver.convert.shares import LEAST_CORE, check_request, share_of
 from driver.errors import InputError
 from driver.layout import attributes
-from driver.pairs import PairsRequest, Scope, claim_spec
+from driver.pairs import SCOPE_ATTRIBUTES, PairsRequest, Scope, claim_spec
 
 __all__ = ["CONSTRAINTS", "CONVERTED_LABEL", "ClaimSpec", "claim_lines", "claim_of", "template"]
 
@@ -68,6 +69,7 @@ def claim_of(request: DeviceRequest) -> ClaimSpec:
 
     Raises:
         InputError: No claim can say that.
+        SpentError: The budget in force (:mod:`driver.budget`) is spent.
     """
     request = _with_a_nic_each(request)
     check_request(request)
@@ -100,10 +102,22 @@ def claim_lines(request: DeviceRequest) -> tuple[str, ...]:
     lines += [_line(_fpga(fpga)) for fpga in request.fpgas]
     pairs = _pairs(_with_a_nic_each(request), [])
     if pairs is not None:
-        lines.append(f"{CONSTRAINTS}as `rootport pairs --gpus {pairs.gpus} --nics {pairs.nics}` writes them")
+        together = [f"all GPUs with the same {item['matchAttribute']}" for item in _together((), request.gpus[0])]
+        lines.append(CONSTRAINTS + ", ".join([_nearness(pairs), *together]))
     elif constraints := spec.spec["devices"].get("constraints"):
         lines.append(f"{CONSTRAINTS}{json.dumps(constraints)}")
     return tuple(lines)
+
+
+def _nearness(pairs: PairsRequest) -> str:
+    """Return how near GPUs and NICs are to each other, in words: the ladder of a claim here always ends with any."""
+    gpus = "each GPU" if pairs.gpus_each == 1 else f"each {pairs.gpus_each} GPUs"
+    whose = "its" if pairs.gpus_each == 1 else "their"
+    nics = "NIC" if pairs.nics_each == 1 else f"{pairs.nics_each} NICs"
+    if pairs.scope is Scope.LADDER:
+        rungs = (f"under {whose} PCIe switch", f"{whose} PCIe root", f"{whose} NUMA node", "any")
+        return f"{gpus} with the nearest {nics}: {', else '.join(rungs)}"
+    return f"{gpus} and {whose} {nics} with the same {SCOPE_ATTRIBUTES[pairs.scope]}"
 
 
 def _plain(request: DeviceRequest, notes: tuple[str, ...]) -> ClaimSpec:
@@ -220,6 +234,7 @@ def _named(items: Sequence[tuple[str, Fields]]) -> dict[str, Fields]:
     for base, fields in items:
         name, number = base, 2
         while name in named:
+            check()
             name, number = f"{base}-{number}", number + 1
         named[name] = fields
     return named

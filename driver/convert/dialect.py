@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from driver.api.pod_templates import PodSpec, Steps, containers, field_path, resources_of
 from driver.convert.findings import Finding, Outcome
@@ -153,7 +152,7 @@ class PodFacts:
         """Return the finding about an annotation or label that the pod has."""
         held = self.annotations if where is Where.ANNOTATION else self.labels
         path = field_path((*self.steps, where.value, name))
-        return Finding(dialect=dialect, field=path, value=held[name][:_SHOWN], outcome=outcome, text=text)
+        return Finding(dialect=dialect, field=path, value=held[name], outcome=outcome, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +222,7 @@ class Asked:
         return Finding(
             dialect=self.dialect,
             field=amount.field,
-            value=amount.text[:_SHOWN],
+            value=amount.text,
             outcome=outcome,
             text=text,
             container=self.container,
@@ -277,6 +276,3 @@ class Dialect:
     schedulers: frozenset[str] = frozenset()
     scheduler_text: str = ""
     several_text: str = ""
-
-
-_SHOWN: Final = 80

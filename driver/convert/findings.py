@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from driver.wording import short
+
 __all__ = ["Conversion", "Finding", "Outcome", "worst"]
 
 
@@ -24,6 +26,8 @@ class Outcome(StrEnum):
 
 
 _ORDER: Final = tuple(Outcome)
+_SHOWN: Final = 80
+"""Characters of a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ class Finding:
     Attributes:
         dialect: Whose field it is, such as ``Koordinator``; empty for what is nobody's own.
         field: Its path as Kubernetes writes it: ``spec.containers[0].resources.limits[nvidia.com/gpu]``.
-        value: What was written there, shortened.
+        value: What was written there; the finding shortens it, and writes it on one line.
         outcome: CONVERTED, NOTED or REFUSED.
         text: What it became, or what has no equal and what to do instead, or why it is refused and what to write.
         container: The container's name; empty where the field is the pod's.
@@ -45,6 +49,9 @@ class Finding:
     outcome: Outcome
     text: str
     container: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", short(self.value[: 2 * _SHOWN], _SHOWN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,6 @@ _SWITCHES: Final = {
 
 _MOST: Final = 64
 """Of each: labels of the selector, terms of the affinity, expressions of a term."""
-_SHOWN: Final = 80
 _EXCLUDING: Final = ("NotIn", "DoesNotExist")
 """Operators that a node without the label meets."""
 _REQUIRED: Final = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -56,7 +55,7 @@ def node_label_findings(pod: PodSpec) -> Iterator[Finding]:
             yield Finding(
                 dialect="",
                 field=field_path((*pod.steps, *steps)),
-                value=", ".join(values)[:_SHOWN],
+                value=", ".join(values),
                 outcome=Outcome.NOTED,
                 text=f"is required of the node: {text}",
             )

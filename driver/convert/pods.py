@@ -30,7 +30,6 @@ _PLACED: Final = (
     "kube-scheduler allocates claims, and does not see a pod that names its node: use nodeSelector in its place"
 )
 _KUBE_SCHEDULER: Final = "default-scheduler"
-_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ def _scheduler(pod: PodSpec, facts: PodFacts, *, said: set[str]) -> Iterator[Fin
     yield Finding(
         dialect="" if dialect is None else dialect.name,
         field=path,
-        value=facts.scheduler[:_SHOWN],
+        value=facts.scheduler,
         outcome=Outcome.NOTED,
         text=text,
     )
@@ -158,7 +157,7 @@ def _placed(pod: PodSpec) -> Iterator[Finding]:
         yield Finding(
             dialect="",
             field=field_path((*pod.steps, "nodeName")),
-            value=node[:_SHOWN],
+            value=node,
             outcome=Outcome.REFUSED,
             text=_PLACED,
         )

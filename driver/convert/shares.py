@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from driver.api.quantity import Quantity
+from driver.api.resource_v1 import MAX_RESULTS
+from driver.budget import check
 from driver.config.shares import share_errors, small_amount
 from driver.convert.requests import DeviceRequest, FpgaRequest, GpuRequest, NicRequest, Wanted
 from driver.errors import InputError
@@ -16,8 +18,7 @@ __all__ = ["LEAST_CORE", "check_request", "share_of"]
 LEAST_CORE: Final = 1
 """Percent of a GPU's compute for who asks for memory alone."""
 
-_MAX_DEVICES: Final = 32
-"""Of one claim (k8s.io/api v0.37.2, resource/v1, AllocationResultsMaxSize)."""
+_MOST_REASONS: Final = 8
 _PROFILE: Final = re.compile(r"(?:\d{1,2}c\.)?\d{1,2}g\.\d{1,4}gb(?:[+-][a-z.]{1,16})*", re.ASCII)
 _VALUE: Final = re.compile(r"[\w ./:()+-]{1,128}", re.ASCII)
 _ATTRIBUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,31}", re.ASCII)
@@ -44,22 +45,27 @@ def check_request(request: DeviceRequest) -> None:
     """Check that a claim can say what a request asks for, and that nothing of it is more than it seems.
 
     Raises:
-        InputError: It cannot; all reasons at once.
+        InputError: It cannot; the first reasons at once.
+        SpentError: The budget in force is spent.
     """
-    if errors := list(_errors(request)):
-        raise InputError("; ".join(dict.fromkeys(errors)))
+    errors = list(dict.fromkeys(_errors(request)))
+    if errors:
+        more = [f"{len(errors) - _MOST_REASONS} more"] if len(errors) > _MOST_REASONS else []
+        raise InputError("; ".join([*errors[:_MOST_REASONS], *more]))
 
 
 def _errors(request: DeviceRequest) -> Iterator[str]:
     everything: tuple[GpuRequest | NicRequest | FpgaRequest, ...] = (*request.gpus, *request.nics, *request.fpgas)
     count = sum(max(item.count, 1) for item in everything)
-    if count > _MAX_DEVICES:
-        yield f"{count} devices for one container: a claim can have {_MAX_DEVICES}, divide them between containers"
+    if count > MAX_RESULTS:
+        yield f"{count} devices for one container: a claim can have {MAX_RESULTS}, divide them between containers"
     if any(gpu.count < 1 for gpu in request.gpus) or any(item.count < 0 for item in everything):
         yield "a number of devices that is less than 1"
     for item in everything:
+        check()
         yield from (error for wanted in item.wanted for error in _wanted_errors(wanted))
     for gpu in request.gpus:
+        check()
         yield from _gpu_errors(gpu)
     yield from _strategy_errors([gpu for gpu in request.gpus if share_of(gpu)])
 

@@ -1,6 +1,6 @@
 """Writes claims for GPUs and the RDMA NICs next to them, group by group."""
 
-from driver.pairs.claim import claim_spec
+from driver.pairs.claim import SCOPE_ATTRIBUTES, claim_spec
 from driver.pairs.request import PairsRequest, Scope
 
-__all__ = ["PairsRequest", "Scope", "claim_spec"]
+__all__ = ["SCOPE_ATTRIBUTES", "PairsRequest", "Scope", "claim_spec"]

@@ -42,14 +42,15 @@ from driver.api.resource_v1 import (
 from driver.layout import attributes
 from driver.pairs.request import PairsRequest, Scope
 
-__all__ = ["claim_spec"]
+__all__ = ["SCOPE_ATTRIBUTES", "claim_spec"]
 
 _OWN: Final = f'device.attributes["{DRIVER_NAME}"]'
-_ATTRIBUTES: Final = {
+SCOPE_ATTRIBUTES: Final = {
     Scope.SWITCH: f"{DRIVER_NAME}/{attributes.PCIE_SWITCH}",
     Scope.ROOT: attributes.STANDARD_PCIE_ROOT,
     Scope.NUMA: f"{DRIVER_NAME}/{attributes.NUMA_NODE}",
 }
+"""What the devices of a group have in common, by the scope."""
 _SWITCH: Final = Scope.SWITCH.value
 _OTHER: Final = "other"
 _ANY: Final = "any"
@@ -104,34 +105,34 @@ def _gpus(pairs: PairsRequest, number: int) -> DeviceRequest:
 def _constraints(pairs: PairsRequest, number: int) -> Iterator[DeviceConstraint]:
     nic, gpu = f"nic-{number}", f"gpu-{number}"
     if pairs.scope is not Scope.LADDER:
-        yield _same(_ATTRIBUTES[pairs.scope], gpu, nic)
+        yield _same(SCOPE_ATTRIBUTES[pairs.scope], gpu, nic)
         return
     if pairs.or_any:
         yield from _or_any(nic, gpu)
         return
-    switch, root, numa = (f"{nic}/{rung}" for rung in _ATTRIBUTES)
-    yield _same(_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
+    switch, root, numa = (f"{nic}/{rung}" for rung in SCOPE_ATTRIBUTES)
+    yield _same(SCOPE_ATTRIBUTES[Scope.SWITCH], f"{gpu}/{_SWITCH}", switch)
     if pairs.gpus_each == 1:
         yield _never(f"{gpu}/{_OTHER}", switch)
-        yield _same(_ATTRIBUTES[Scope.ROOT], gpu, root)
+        yield _same(SCOPE_ATTRIBUTES[Scope.ROOT], gpu, root)
     else:
         yield _never(f"{gpu}/{Scope.ROOT}", f"{gpu}/{Scope.NUMA}", switch)
-        yield _same(_ATTRIBUTES[Scope.ROOT], f"{gpu}/{Scope.ROOT}", root)
+        yield _same(SCOPE_ATTRIBUTES[Scope.ROOT], f"{gpu}/{Scope.ROOT}", root)
         yield _never(f"{gpu}/{_SWITCH}", f"{gpu}/{Scope.NUMA}", root)
-    yield _same(_ATTRIBUTES[Scope.NUMA], gpu, root, numa)
+    yield _same(SCOPE_ATTRIBUTES[Scope.NUMA], gpu, root, numa)
 
 
 def _or_any(nic: str, gpu: str) -> Iterator[DeviceConstraint]:
-    rungs = (*(rung.value for rung in _ATTRIBUTES), _ANY)
+    rungs = (*(rung.value for rung in SCOPE_ATTRIBUTES), _ANY)
     for rung in rungs:
         yield _never(*(f"{gpu}/{other}" for other in rungs if other != rung), f"{nic}/{rung}")
-    for scope, attribute in _ATTRIBUTES.items():
+    for scope, attribute in SCOPE_ATTRIBUTES.items():
         near = (scope,) if scope is not Scope.NUMA else (Scope.ROOT, Scope.NUMA)
         yield _same(attribute, *(f"{request}/{rung}" for request in (gpu, nic) for rung in near))
 
 
 def _rungs(pairs: PairsRequest) -> tuple[str, ...]:
-    return (*(rung.value for rung in _ATTRIBUTES), *((_ANY,) if pairs.or_any else ()))
+    return (*(rung.value for rung in SCOPE_ATTRIBUTES), *((_ANY,) if pairs.or_any else ()))
 
 
 def _never(*requests: str) -> DeviceConstraint:

@@ -8,17 +8,12 @@ from enum import StrEnum
 from typing import Final
 
 from driver.api.quantity import Quantity
+from driver.api.resource_v1 import MAX_CONSTRAINTS, MAX_REQUESTS, MAX_RESULTS
 from driver.config.shares import share_errors
 from driver.errors import InputError
 from driver.wording import plural
 
 __all__ = ["PairsRequest", "Scope"]
-
-_MAX_REQUESTS: Final = 32
-_MAX_CONSTRAINTS: Final = 32
-_MAX_DEVICES: Final = 32
-"""Of one claim (k8s.io/api v0.36.3, resource/v1/types.go: DeviceRequestsMaxSize, DeviceConstraintsMaxSize,
-AllocationResultsMaxSize)."""
 
 _MAX_RAIL: Final = 4095
 
@@ -146,14 +141,14 @@ class PairsRequest:
     def _limits(self) -> Iterator[str]:
         devices, requests = self.gpus + self.nics, 2 * self.groups
         constraints = self.groups * self.constraints_each + self.differ + self.one_fabric
-        if devices > _MAX_DEVICES:
-            yield f"{self.gpus} GPUs and {self.nics} NICs are {devices} devices: a claim can have {_MAX_DEVICES}"
-        elif requests > _MAX_REQUESTS:  # two or more devices a group: the limit of devices comes first
-            yield f"{self.groups} groups are {requests} requests: a claim can have {_MAX_REQUESTS}"
-        if constraints > _MAX_CONSTRAINTS:
-            most = (_MAX_CONSTRAINTS - self.differ - self.one_fabric) // self.constraints_each
+        if devices > MAX_RESULTS:
+            yield f"{self.gpus} GPUs and {self.nics} NICs are {devices} devices: a claim can have {MAX_RESULTS}"
+        elif requests > MAX_REQUESTS:  # two or more devices a group: the limit of devices comes first
+            yield f"{self.groups} groups are {requests} requests: a claim can have {MAX_REQUESTS}"
+        if constraints > MAX_CONSTRAINTS:
+            most = (MAX_CONSTRAINTS - self.differ - self.one_fabric) // self.constraints_each
             yield (
                 f"{self.groups} groups with --scope {self.scope} take {constraints} constraints: a claim can have"
-                f" {_MAX_CONSTRAINTS}, enough for {most} groups; divide them between two claims of one pod, or use"
+                f" {MAX_CONSTRAINTS}, enough for {most} groups; divide them between two claims of one pod, or use"
                 " --scope switch, root or numa"
             )

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from driver.api.resource_v1 import (
+    MAX_CONSTRAINTS,
+    MAX_REQUESTS,
+    MAX_RESULTS,
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceClaimConfiguration,
@@ -31,15 +34,13 @@ from driver.api.resource_v1 import (
 from driver.api.validation import fragments, names
 from driver.api.validation.defaults import with_defaults
 from driver.api.validation.errors import FieldError, each, shown
-from driver.api.validation.fragments import MAX_REQUESTS, RequestNames
+from driver.api.validation.fragments import RequestNames
 
 __all__ = ["validate_claim", "validate_claim_template", "validate_device_class"]
 
 _FIRST_AVAILABLE: Final = 8
-_CONSTRAINTS: Final = 32
 _CONFIG: Final = 32
 _SELECTORS: Final = 32
-_RESULTS: Final = 32
 _EXPRESSION_LENGTH: Final = 10 * 1024
 
 
@@ -96,7 +97,7 @@ def _claim_spec(path: str, spec: ResourceClaimSpec) -> Iterator[FieldError]:
         yield from fragments.opaque(item_path, item.opaque)
 
     yield from each(f"{path}.requests", spec.devices.requests, _request, limit=MAX_REQUESTS, key=_name)
-    yield from each(f"{path}.constraints", spec.devices.constraints, constraint, limit=_CONSTRAINTS)
+    yield from each(f"{path}.constraints", spec.devices.constraints, constraint, limit=MAX_CONSTRAINTS)
     yield from each(f"{path}.config", spec.devices.config, config, limit=_CONFIG)
 
 
@@ -179,7 +180,7 @@ def _allocation(path: str, allocation: AllocationResult, known: RequestNames) ->
         yield from fragments.request_references(f"{item_path}.requests", item.requests, known)
         yield from fragments.opaque(item_path, item.opaque)
 
-    yield from each(f"{path}.devices.results", allocation.devices.results, result, limit=_RESULTS)
+    yield from each(f"{path}.devices.results", allocation.devices.results, result, limit=MAX_RESULTS)
     yield from each(f"{path}.devices.config", allocation.devices.config, config, limit=2 * _CONFIG)
     if allocation.node_selector is not None:
         yield from fragments.node_selector(f"{path}.nodeSelector", allocation.node_selector)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from driver.api.resource_v1 import (
+    MAX_REQUESTS,
     DeviceClaim,
     DeviceToleration,
     NodeSelector,
@@ -22,7 +23,6 @@ from driver.api.validation import names
 from driver.api.validation.errors import FieldError, each, shown
 
 __all__ = [
-    "MAX_REQUESTS",
     "RequestNames",
     "binding_conditions",
     "node_selector",
@@ -32,9 +32,6 @@ __all__ = [
     "request_references",
     "toleration",
 ]
-
-MAX_REQUESTS: Final = 32
-"""How many requests a claim may have, and how many a list may refer to (DeviceRequestsMaxSize)."""
 
 _PARAMETERS_LENGTH: Final = 10 * 1024
 _CONDITIONS: Final = 4

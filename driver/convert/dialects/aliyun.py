@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from driver.api.resource_v1 import MAX_RESULTS
 from driver.convert.dialect import Asked, Dialect, Meaning, PodFacts, PodNote, PodReading, Reading, Resource, Where
 from driver.convert.dialects.vgpus import ALL, NOT_COUNTED, NVIDIA_GPUS
 from driver.convert.findings import Finding, Outcome
@@ -21,7 +22,6 @@ __all__ = ["ALIYUN"]
 _NAME: Final = "Alibaba Cloud"
 _GIB: Final = 1024**3
 _COUNT: Final = "aliyun.com/gpu-count"
-_MOST_GPUS: Final = 32
 _TOPOLOGY: Final = (
     "its scheduler chooses GPUs that are near each other; for that add a constraint with rootport.dev/nvlinkDomain"
 )
@@ -103,9 +103,9 @@ def _read_pod(facts: PodFacts) -> PodReading:
     text = facts.labels.get(_COUNT)
     if text is None:
         return PodReading(hints=_Hints())
-    cards = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST_GPUS)) else 0
-    if not 1 <= cards <= _MOST_GPUS:
-        problem = f"expected a number of GPUs, 1 to {_MOST_GPUS}"
+    cards = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_RESULTS)) else 0
+    if not 1 <= cards <= MAX_RESULTS:
+        problem = f"expected a number of GPUs, 1 to {MAX_RESULTS}"
         return PodReading(findings=(_finding(facts, Outcome.REFUSED, problem),))
     return PodReading(
         hints=_Hints(cards),

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from driver.api.resource_v1 import MAX_RESULTS
 from driver.convert.dialect import Amount, Asked, Dialect, Meaning, Reading, Resource
 from driver.convert.findings import Finding
 from driver.convert.requests import DeviceRequest, GpuRequest
 
 __all__ = ["NVIDIA", "whole_gpus"]
 
-_MOST_GPUS: Final = 32
-"""The most that a claim can have, and more than a node has."""
 _SHARE: Final = 10
 """Percent of a GPU for one of its replicas: the device plugin's documentation shares a GPU among ten."""
 
@@ -26,10 +25,10 @@ def whole_gpus(asked: Asked, amount: Amount) -> tuple[int, tuple[Finding, ...]]:
     No node has a hundred GPUs. Koordinator's documentation writes percent there (docs/user-manuals, "Device Scheduling
     - GPU/RDMA", v1.4: ``nvidia.com/gpu: "100"`` beside ``kubernetes.io/gpu: "100"``), which its scheduler does not.
     """
-    if amount.value <= _MOST_GPUS:
+    if amount.value <= MAX_RESULTS:
         return amount.value, ()
-    if amount.value % 100 or amount.value > 100 * _MOST_GPUS:
-        text = f"{amount.value} GPUs: a claim can have {_MOST_GPUS} devices, and no node has so many GPUs"
+    if amount.value % 100 or amount.value > 100 * MAX_RESULTS:
+        text = f"{amount.value} GPUs: a claim can have {MAX_RESULTS} devices, and no node has so many GPUs"
         return 0, (asked.refused(amount, text),)
     count = amount.value // 100
     text = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from driver.convert.findings import Finding, Outcome
+from driver.wording import short
 
 __all__ = ["Report"]
 
-_SHOWN: Final = 80
 _LONGEST: Final = 500
 """Characters of a text: an expression may have ten thousand."""
 
@@ -35,9 +35,9 @@ class Report:
             Finding(
                 dialect="other DRA drivers",
                 field=path,
-                value=_one_line(value, _SHOWN),
+                value=_one_line(value),
                 outcome=outcome,
-                text=_one_line(text, _LONGEST),
+                text=_one_line(text),
             )
         )
 
@@ -50,8 +50,7 @@ class Report:
         self.findings.extend(other.findings)
 
 
-def _one_line(text: str, most: int) -> str:
+def _one_line(text: str) -> str:
     """Return a text that anybody may have written, cut, and without what a terminal would act on."""
-    line = " ".join(text[: 2 * most].split())
-    shown = "".join(character if character.isprintable() else "?" for character in line)
-    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+    line = short(text[: 2 * _LONGEST], _LONGEST)
+    return "".join(character if character.isprintable() else "?" for character in line)

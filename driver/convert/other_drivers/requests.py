@@ -68,7 +68,6 @@ REFUSED_CLASSES: Final[Mapping[str, str]] = {
 }
 _NVIDIA_GPU: Final = f'device.attributes["{DRIVER_NAME}"].{attributes.VENDOR} == "nvidia"'
 _LEAST_CORE: Final = "1"
-_SHOWN: Final = 80
 
 
 def translate_request(fields: Mapping[str, Any], path: str, report: Report) -> tuple[dict[str, Any], Target | None]:
@@ -197,10 +196,10 @@ def _translate_capacity(
         if name == "memory" and kind is DeviceType.GPU:
             made |= {"core": _LEAST_CORE, "memory": amount}
             text = "core: 1 beside it, the least there is: a request without core takes all of it; write what it needs"
-            report.add(f"{path}.memory", str(amount)[:_SHOWN], Outcome.NOTED, text)
+            report.add(f"{path}.memory", str(amount), Outcome.NOTED, text)
         else:
             text = "has no equal: a share of a GPU has core and memory, and nothing else is counted"
-            report.add(f"{path}{path_step(name)}", str(amount)[:_SHOWN], Outcome.REFUSED, text)
+            report.add(f"{path}{path_step(name)}", str(amount), Outcome.REFUSED, text)
     written["capacity"] = {"requests": made}
 
 

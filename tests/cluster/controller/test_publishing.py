@@ -145,7 +145,7 @@ def test_parts_of_gpus_are_published_and_other_policies_are_published_without_a_
         eventually("no profile is free", lambda: '"profile"' not in json.dumps(nodes.devices("node-a")))
         before = settled(nodes)
         policies.write_text(header + "policies: [{modes: [gpus]}]\n")
-        eventually("an error in the log", lambda: controller.logged("policies are wrong"))
+        eventually("an error in the log", lambda: controller.logged("the file is wrong.*GpuPolicies"))
         assert nodes.versions() == before
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from driver.api.resource_v1 import MAX_CONSTRAINTS
 from driver.explain.propose.nearest.edits import drop, put
 from driver.explain.propose.nearest.options import Change, Effort, Option
 from driver.explain.propose.nearest.search import ProposalSearch
@@ -16,8 +17,6 @@ __all__ = ["looser_constraints"]
 _WIDER: Final = (PCIE_SWITCH, PCIE_ROOT, NUMA_NODE)
 """Each takes in more devices than the one before it."""
 _NODES: Final = 3
-_MOST: Final = 32
-"""The API allows so many constraints (k8s.io/api v0.36.3, resource/v1, DeviceConstraintsMaxSize)."""
 
 _Place = tuple[int, int]
 """A claim's and a constraint's."""
@@ -27,7 +26,7 @@ def looser_constraints(search: ProposalSearch) -> Iterator[Option]:
     """Yield for each constraint, and for all on one attribute at once, a wider attribute, then none."""
     groups: defaultdict[tuple[bool, str], list[_Place]] = defaultdict(list)
     for place, claim in enumerate(search.claims):
-        for index, constraint in enumerate(claim.spec.devices.constraints[:_MOST]):
+        for index, constraint in enumerate(claim.spec.devices.constraints[:MAX_CONSTRAINTS]):
             attribute = constraint.match_attribute or constraint.distinct_attribute
             if attribute:
                 groups[constraint.match_attribute is None, attribute].append((place, index))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller.admission.envelope import BadReviewError
+from controller.admission.envelope import BadReviewError, invalid, read_review
 from controller.admission.review import review
+from driver.api.validation.errors import FieldError
 from tests.support.installation import claim
 
 _API = "rootport.dev/v1alpha1"
@@ -69,6 +70,12 @@ def test_an_entry_keeps_its_place_among_those_of_other_drivers() -> None:
     body["spec"]["devices"]["config"].insert(1, {"newInKubernetes": {}})
     fields = [cause["field"] for cause in asked(body)["status"]["details"]["causes"]]
     assert fields == [f"spec.devices.config[{index}].opaque.parameters.sharing.strategy" for index in (2, 3)]
+
+
+def test_a_long_mistake_is_cut_wherever_it_is_written() -> None:
+    request = read_review(json.dumps({"apiVersion": "admission.k8s.io/v1", "request": {"uid": "u"}}).encode())
+    status = invalid(request, "", "is wrong", [FieldError("spec." + "f" * 10**6, "m" * 10**6)])
+    assert len(json.dumps(status)) < 5000
 
 
 def test_a_long_list_of_mistakes_is_cut_and_counted() -> None:

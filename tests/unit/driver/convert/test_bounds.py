@@ -9,6 +9,8 @@ import pytest
 
 from driver.budget import Budget, SpentError
 from driver.convert import Outcome, convert
+from driver.convert.claims import claim_of
+from driver.convert.requests import DeviceRequest, GpuRequest
 from tests.unit.driver.convert.conversions import pod
 
 
@@ -51,6 +53,30 @@ def test_long_names_and_values_are_shown_shortened() -> None:
     conversion = convert(data)
     assert conversion.outcome is Outcome.REFUSED
     assert all(len(str(finding)) < 1000 for finding in conversion.findings)
+
+
+@pytest.mark.parametrize("amount", ["1", "x"])
+def test_a_container_of_thousands_of_resources_is_refused_in_one_line(amount: str) -> None:
+    began = time.process_time()
+    conversion = convert(pod({f"nvidia.com/mig-{number}": amount for number in range(80_000)}))
+    assert time.process_time() - began < 0.5
+    (finding,) = conversion.findings
+    assert (finding.outcome, "more than 64" in finding.text) == (Outcome.REFUSED, True)
+    assert convert(pod({f"nvidia.com/mig-{number}g.10gb": "1" for number in range(32)})).outcome is Outcome.CONVERTED
+
+
+def test_of_many_reasons_the_first_are_told() -> None:
+    conversion = convert(pod({f"nvidia.com/mig-{'g' * 40}{number}": "1" for number in range(64)}))
+    (finding,) = conversion.findings
+    assert finding.text.startswith("64 devices for one container")
+    assert finding.text.endswith("; 57 more")
+    assert len(finding.text) < 1500
+
+
+def test_a_budget_ends_what_one_container_takes() -> None:
+    request = DeviceRequest(gpus=tuple(GpuRequest(profile=f"{number}") for number in range(50_000)))
+    with pytest.raises(SpentError), Budget(0.01).in_force():
+        claim_of(request)
 
 
 def test_a_budget_ends_it() -> None:

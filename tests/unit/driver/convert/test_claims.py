@@ -166,6 +166,41 @@ def test_every_request_is_a_claim_that_lint_finds_nothing_in(request_: DeviceReq
 
 
 @pytest.mark.parametrize(
+    ("request_", "line"),
+    [
+        (
+            pair(Near.PREFERRED, 2, 2),
+            "each GPU with the nearest NIC: under its PCIe switch, else its PCIe root, else its NUMA node, else any",
+        ),
+        (
+            pair(Near.PREFERRED, 4, 1),
+            (
+                "each 4 GPUs with the nearest NIC: under their PCIe switch, else their PCIe root, else their NUMA node,"
+                " else any"
+            ),
+        ),
+        (pair(Near.SWITCH, 4, 4), "each GPU and its NIC with the same rootport.dev/pcieSwitch"),
+        (pair(Near.ROOT, 2, 4), "each GPU and its 2 NICs with the same resource.kubernetes.io/pcieRoot"),
+        (pair(Near.NUMA, 4, 2), "each 2 GPUs and their NIC with the same rootport.dev/numaNode"),
+        (
+            DeviceRequest(
+                gpus=(GpuRequest(count=2, together=("rootport.dev/nvlinkDomain",)),),
+                nics=(NicRequest(count=2),),
+                near=Near.SWITCH,
+            ),
+            (
+                "each GPU and its NIC with the same rootport.dev/pcieSwitch, all GPUs with the same"
+                " rootport.dev/nvlinkDomain"
+            ),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_how_near_devices_are_is_told_as_the_claim_says_it(request_: DeviceRequest, line: str) -> None:
+    assert claim_lines(request_)[-1] == f"constraints: {line}"
+
+
+@pytest.mark.parametrize(
     ("request_", "words"),
     [
         (DeviceRequest(gpus=(GpuRequest(count=0),)), "less than 1"),

@@ -184,7 +184,10 @@ def test_the_nic_of_a_pod_need_not_be_used_by_a_container() -> None:
             [
                 "deviceClassName: gpu.rootport.dev, count: 1",
                 "deviceClassName: rdma.rootport.dev, count: 1",
-                "constraints: as `rootport pairs --gpus 1 --nics 1` writes them",
+                (
+                    "constraints: each GPU with the nearest NIC: under its PCIe switch, else its PCIe root, else its"
+                    " NUMA node, else any"
+                ),
             ],
         ),
     ],
@@ -199,7 +202,7 @@ def test_what_a_claim_would_say_in_place_of_a_device_plugins_resources(
     assert lines.split("; ") == claim
     assert all(name in asked for name in resources)
     found = lint_claim(claim_of(claim), classes=CLASSES)
-    assert all(finding.code is LintCode.UNPAIRED_DEVICES for finding in found) if "pairs" in lines else not found
+    assert all(finding.code is LintCode.UNPAIRED_DEVICES for finding in found) if "nearest" in lines else not found
 
 
 def lint_resources(resources: dict[str, Any]) -> list[LintFinding]:
@@ -211,7 +214,7 @@ def claim_of(lines: Sequence[str]) -> ResourceClaim:
     """The claim that the lines describe, as their reader would write it."""
     requests, constraints = [], []
     for line in lines:
-        if line.startswith("constraints: as "):
+        if line.startswith("constraints: each "):
             continue
         text, _, expression = line.partition(", selector ")
         fields = yaml.safe_load(f"{{{text}}}")
