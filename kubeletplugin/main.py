@@ -175,6 +175,15 @@ Exit codes: 0 ended by a signal; 1 the node is in the way; 2 a wrong flag or kub
     "the port; localhost, so the pod itself (a proxy beside the plugin) and kubectl port-forward; or nobody.",
 )
 @click.option(
+    "--rival-hold",
+    "rival_hold_s",
+    metavar="SECONDS",
+    type=float,
+    default=_DEFAULTS.rival_hold_s,
+    help="How long devices keep the taint of a device plugin or DRA driver that was last seen then: it may come back, "
+    "and the kubelet waits as long.",
+)
+@click.option(
     "--tolerate-rivals",
     "tolerated_rivals",
     metavar="NAME,...",

@@ -25,6 +25,7 @@ _MAX_PORT: Final = 65_535
 _MAX_DISCOVERY_INTERVAL_S: Final = 86_400
 _MAX_HEALTH_INTERVAL_S: Final = 300
 _MAX_HEALTH_HOLD_S: Final = 3600
+_MAX_RIVAL_HOLD_S: Final = 3600
 _MAX_TOLERATED: Final = 64
 _RIVAL_NAME: Final = re.compile(r"[A-Za-z0-9*][-A-Za-z0-9._/*]{0,316}")
 
@@ -58,6 +59,7 @@ class Options:
         log_level: Of :data:`driver.adapters.logs.LEVELS`.
         health_port: For healthz, readyz and metrics; 0 for none.
         metrics_readers: Who may read the metrics there.
+        rival_hold_s: For how many seconds a rival counts after it was last seen.
         tolerated_rivals: The names of extended resources and DRA drivers that are no rivals.
     """
 
@@ -84,6 +86,7 @@ class Options:
     log_level: str = "info"
     health_port: int = 0
     metrics_readers: Readers = "everyone"
+    rival_hold_s: float = 300.0
     tolerated_rivals: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -117,6 +120,11 @@ class Options:
             raise InputError(f"--log-level: expected one of {', '.join(LEVELS)}")
         if self.metrics_readers not in READERS:
             raise InputError(f"--metrics-readers: expected one of {', '.join(READERS)}")
+        if not 0 <= self.rival_hold_s <= _MAX_RIVAL_HOLD_S:
+            raise InputError(
+                f"--rival-hold: expected 0 to {_MAX_RIVAL_HOLD_S} seconds",
+                hint="the kubelet waits for a device plugin that has gone for 300 s",
+            )
         if len(self.tolerated_rivals) > _MAX_TOLERATED or not all(map(_RIVAL_NAME.fullmatch, self.tolerated_rivals)):
             raise InputError(
                 f"--tolerate-rivals: expected at most {_MAX_TOLERATED} names of extended resources or DRA drivers",

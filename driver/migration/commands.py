@@ -8,8 +8,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from driver.migration.facts import DaemonSetFacts
+from driver.rivals.resources import GPU_OPERATOR
 
-__all__ = ["MAINTENANCE_LABEL", "MOVED_LABEL", "cordon", "drain", "plugin_off", "plugin_on", "rootport_on", "uncordon"]
+__all__ = [
+    "MAINTENANCE_LABEL",
+    "MOVED_LABEL",
+    "cordon",
+    "drain",
+    "plugin_off",
+    "plugin_on",
+    "rootport_on",
+    "uncordon",
+    "was_switched_off",
+]
 
 MAINTENANCE_LABEL: Final = "rootport.dev/maintenance"
 """The label of nodes that Rootport's DaemonSet leaves out (resourceclasses/workloads/kubelet-plugin.yaml)."""
@@ -17,7 +28,6 @@ MAINTENANCE_LABEL: Final = "rootport.dev/maintenance"
 MOVED_LABEL: Final = "rootport.dev/moved"
 """The label by which a device plugin's DaemonSet leaves out nodes, where no label of its own does that."""
 
-_GPU_OPERATOR: Final = "nvidia.com/gpu.deploy."
 _OF_EVERY_NODE: Final = ("kubernetes.io", "k8s.io")
 
 
@@ -47,7 +57,7 @@ def plugin_off(node: str, plugin: DaemonSetFacts, labels: Mapping[str, str]) -> 
         labels: The node's labels.
     """
     for key in sorted(plugin.node_selector):
-        if key.startswith(_GPU_OPERATOR):
+        if key.startswith(GPU_OPERATOR):
             # Removed, the operator would set it again.
             return f"kubectl label node {shlex.quote(node)} {shlex.quote(f'{key}=false')} --overwrite"
     for key in sorted(plugin.node_selector):
@@ -67,6 +77,16 @@ def plugin_on(node: str, plugin: DaemonSetFacts, labels: Mapping[str, str]) -> s
     missing = [f"{key}={value}" for key, value in sorted(plugin.node_selector.items()) if labels.get(key) != value]
     changes = [*missing, *([f"{MOVED_LABEL}-"] if MOVED_LABEL in labels else [])]
     return f"{_label(node, *changes)} --overwrite" if changes else ""
+
+
+def was_switched_off(plugin: DaemonSetFacts, labels: Mapping[str, str]) -> bool:
+    """Whether a label of the node says no to a device plugin, or that it was taken off by :func:`plugin_off`.
+
+    Args:
+        plugin: The plugin's DaemonSet.
+        labels: The node's labels.
+    """
+    return MOVED_LABEL in labels or any(labels.get(key, value) != value for key, value in plugin.node_selector.items())
 
 
 def rootport_on(node: str, ours: DaemonSetFacts, labels: Mapping[str, str]) -> str:

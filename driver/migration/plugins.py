@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass
 
 from driver.migration.facts import DaemonSetFacts
+from driver.rivals.resources import is_called_after, resource_rule
 
-__all__ = ["plugins_of"]
-
-# The words in the names of the DaemonSets (as their projects' charts and manifests call them), by the resource.
-_WORDS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"nvidia\.com/hostdev.*|(?:openshift|intel|mellanox)\..*", ("sriov", "sr-iov")),
-        (r"nvidia\.com/.*", ("nvidia", "hami", "vgpu")),
-        (r"amd\.com/xilinx.*|xilinx\.com/.*|.*fpga.*", ("fpga", "xilinx")),
-        (r"amd\.com/.*", ("amd", "rocm")),
-        (r"rdma/.*", ("rdma",)),
-        (r"(?:koordinator\.sh|kubernetes\.io)/.*", ("koord",)),
-        (r"(?:tke\.cloud\.tencent\.com|tencent\.com|elasticgpu\.io)/.*", ("qgpu", "elastic-gpu", "gpu-manager")),
-        (r"ali(?:yun|babacloud)\.com/.*", ("gpushare",)),
-        (r"volcano\.sh/.*", ("volcano",)),
-    )
-)
+__all__ = ["Plugins", "plugins_of"]
 
 
-def plugins_of(plugins: Sequence[DaemonSetFacts], resources: Iterable[str]) -> tuple[DaemonSetFacts, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugins:
+    """DaemonSets of device plugins.
+
+    Attributes:
+        named: Those that are called as plugins of the resources are.
+        certain: Those of them that are the only one for some resource.
+    """
+
+    named: tuple[DaemonSetFacts, ...] = ()
+    certain: tuple[DaemonSetFacts, ...] = ()
+
+
+def plugins_of(plugins: Sequence[DaemonSetFacts], resources: Iterable[str]) -> Plugins:
     """Return those that are called as the plugins of these resources are.
 
     Args:
         plugins: DaemonSets of device plugins, of whatever devices.
         resources: The names of extended resources.
     """
-    words = {word for name in resources for word in _words(name)}
-    return tuple(item for item in plugins if any(word in item.key.lower() for word in words))
-
-
-def _words(resource: str) -> tuple[str, ...]:
-    return next((words for pattern, words in _WORDS if pattern.fullmatch(resource)), ())
+    rules = [rule for name in resources if (rule := resource_rule(name)) is not None]
+    found = [[item for item in plugins if is_called_after(item.name, rule)] for rule in rules]
+    named = {item.key for items in found for item in items}
+    certain = {items[0].key for items in found if len(items) == 1}
+    return Plugins(
+        named=tuple(item for item in plugins if item.key in named),
+        certain=tuple(item for item in plugins if item.key in certain),
+    )

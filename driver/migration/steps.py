@@ -9,15 +9,17 @@ from enum import StrEnum
 from typing import Final
 
 from driver.migration import commands
-from driver.migration.facts import DaemonSetFacts, Holder, NodeFacts
-from driver.migration.plugins import plugins_of
+from driver.migration.facts import Holder, NodeFacts
+from driver.migration.plugins import Plugins, plugins_of
+from driver.rivals.removal import removal
+from driver.rivals.resources import GPU_OPERATOR, known_words, resource_rule
 from driver.wording import listed, plural
 
 __all__ = ["Migration", "Step", "StepState", "migration"]
 
 _SHOWN: Final = 5
 _MIG_CONFIG: Final = "nvidia.com/mig.config"
-_MIG_MANAGER: Final = "nvidia.com/gpu.deploy.mig-manager"
+_MIG_MANAGER: Final = f"{GPU_OPERATOR}mig-manager"
 _GRACE: Final = "the kubelet sets it to 0 five minutes after a plugin has gone"
 
 
@@ -164,26 +166,35 @@ def _plugin_off(facts: NodeFacts) -> Step:
         text = f"DRA driver {listed(facts.drivers)} publishes devices of this node: take the node out of its DaemonSet"
         return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text)
     here = [item for item in facts.plugins if item.on_node]
-    running: Sequence[DaemonSetFacts] = plugins_of(here, (item.name for item in facts.offered))
+    found = plugins_of(here, (item.name for item in facts.offered))
     is_offering = any(item.allocatable for item in facts.offered)
-    if not running and len(here) == 1 and is_offering:
-        running = here  # whatever it is called
-    if not running and not is_offering:
+    written = [item.name for item in facts.offered if (rule := resource_rule(item.name)) and rule.is_written]
+    if not found.named and len(written) == len(facts.offered):
+        text = f"the Node has {offered}, which no kubelet takes away: first keep away who writes it "
+        text += "(Koordinator's koord-device-daemon and its Device object), then remove it"
+        command = removal(facts.name, written)
+        return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text, command=command)
+    if not found.named and len(here) == 1 and is_offering and not written and not known_words(here[0].name):
+        found = Plugins(named=tuple(here), certain=tuple(here))  # whatever it is called
+    if not found.named and not is_offering:
         text = f"the Node still has {offered}, of which it can give none: {_GRACE}"
         return Step(name="plugin-off", title=title, state=StepState.WAITING, text=text)
-    if not running:
+    if not found.named:
         text = f"the Node has {offered}, and no DaemonSet of a device plugin here is called so: look who writes it "
         text += f"({listed([item.key for item in here]) or 'a static pod'}; Koordinator's koord-device-daemon)"
         return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text)
-    ways = [commands.plugin_off(facts.name, item, facts.labels) for item in running]
-    text = f"the Node has {offered}, by the device plugin {listed([item.key for item in running])}"
-    by_hand = [item for item, way in zip(running, ways, strict=True) if not way]
-    if by_hand:
-        text += f"; add to the node affinity of {by_hand[0].key}: {commands.MOVED_LABEL} DoesNotExist"
-    command = next((way for way in ways if way), "")
-    if not command:
-        first = by_hand[0]
-        command = f"kubectl edit daemonset {shlex.quote(first.name)} --namespace={shlex.quote(first.namespace)}"
+    named = listed([item.key for item in found.named])
+    if not found.certain:
+        text = f"the Node has {offered}; whose of {named} it is, their names do not say"
+        return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text)
+    text = f"the Node has {offered}, by the device plugin {named}"
+    ways = [(item, commands.plugin_off(facts.name, item, facts.labels)) for item in found.certain]
+    by_hand = next((item for item, way in ways if not way), None)
+    if by_hand is not None:
+        text += f"; add to the node affinity of {by_hand.key}: {commands.MOVED_LABEL} DoesNotExist"
+    command = next((way for _, way in ways if way), "")
+    if by_hand is not None and not command:
+        command = f"kubectl edit daemonset {shlex.quote(by_hand.name)} --namespace={shlex.quote(by_hand.namespace)}"
     return Step(name="plugin-off", title=title, state=StepState.TO_DO, text=text, command=command)
 
 
@@ -265,15 +276,16 @@ def _plugin_on(facts: NodeFacts) -> Step:
         return Step(name=name, title=title, state=StepState.DONE, text="the Node has devices of a device plugin")
     # What the Node had of a plugin before stays there as 0.
     wanted = plugins_of(facts.plugins, (item.name for item in facts.resources))
-    away = [item for item in wanted if not item.on_node]
+    off = [item for item in wanted.named if not item.on_node and commands.was_switched_off(item, facts.labels)]
+    away = off if len(off) == 1 else [item for item in wanted.certain if not item.on_node]
     command = next((way for item in away if (way := commands.plugin_on(facts.name, item, facts.labels))), "")
     if command:
         text = f"labels keep {listed([item.key for item in away])} away"
         return Step(name=name, title=title, state=StepState.TO_DO, text=text, command=command)
-    if wanted:
-        text = f"waits for {listed([item.key for item in wanted])}"
+    if wanted.certain:
+        text = f"waits for {listed([item.key for item in wanted.certain])}"
         return Step(name=name, title=title, state=StepState.WAITING, text=text)
-    there = listed([item.key for item in facts.plugins])
+    there = listed([item.key for item in wanted.named or facts.plugins])
     text = (
         f"which of {there} it was is not known"
         if there

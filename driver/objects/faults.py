@@ -8,10 +8,11 @@ from typing import Final
 from driver.api.bounds import MAX_FAULTS, MAX_NOTE_LENGTH
 from driver.api.node_status import DeviceFault, DeviceRival
 from driver.api.times import time_text
+from driver.model.devices import DeviceName
 from driver.model.health import NodeHealth
 from driver.model.rivals import Rival
 
-__all__ = ["PREPARE_CONDITIONS", "device_faults", "device_rivals"]
+__all__ = ["PREPARE_CONDITIONS", "device_faults", "device_rivals", "known_rivals"]
 
 PREPARE_CONDITIONS: Final = ("Registered", "StateDirectoryWritable", "CdiDirectoryWritable")
 """The conditions of a NodeInventory without each of which its node's plugin can prepare no claim at all."""
@@ -38,4 +39,17 @@ def device_rivals(rivals: Iterable[Rival]) -> tuple[DeviceRival, ...]:
     return tuple(
         DeviceRival(name=rival.name, kind=rival.kind, devices=rival.devices, message=rival.message)
         for rival in sorted(rivals, key=lambda rival: (rival.name, rival.kind))
+    )
+
+
+def known_rivals(rivals: Iterable[DeviceRival]) -> tuple[Rival, ...]:
+    """Return the rivals that a NodeInventory's status has."""
+    return tuple(
+        Rival(
+            name=item.name,
+            kind=item.kind,
+            devices=tuple(map(DeviceName, item.devices)),
+            message=item.message,
+        )
+        for item in rivals
     )

@@ -8,29 +8,31 @@ kubelet has no device plugin for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, Final
 
 from driver import DRIVER_NAME
 from driver.api.bounds import MAX_NOTE_LENGTH, MAX_RIVAL_DEVICES, MAX_RIVALS
-from driver.api.quantity import Quantity
 from driver.api.strict import rule
 from driver.model.devices import Device, DeviceName, RdmaVf
 from driver.model.inventory import Inventory
 from driver.model.parts import RdmaVfPool, named_devices, whole_device
 from driver.model.rivals import DEVICE_PLUGIN, DRA_DRIVER, Rival
-from driver.rivals.resources import resource_rule
+from driver.rivals.removal import removal
+from driver.rivals.resources import GENERIC_HINT, is_some, resource_rule
 from driver.wording import listed
 
-__all__ = ["KubeletDevices", "PublishedSlice", "held_twice", "rivals_of"]
+__all__ = ["KubeletDevices", "PublishedSlice", "bounded", "held_twice", "is_tolerated", "rivals_of"]
 
 _SHOWN: Final = 5
+# The name of what does not fit into a NodeInventory's status; no extended resource or DRA driver is called so.
+_OTHERS: Final = "others"
 
 # Attributes by which drivers name a PCI function or a GPU, without their domain and in lower case: the standard
 # pciBusID (k8s.io/dynamic-resource-allocation/deviceattribute), and what drivers wrote before there was one.
-_ADDRESS_ATTRIBUTES: Final = frozenset({"pcibusid", "pciaddress", "busid", "uuid"})
+_ADDRESS_ATTRIBUTES: Final = frozenset({"pcibusid", "pciaddress", "pciaddr", "busid", "uuid"})
 
 _PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 # NVIDIA's device plugin numbers the replicas of a GPU (GPU-…::3), HAMi's the shares (GPU-…-3).
@@ -70,29 +72,19 @@ class PublishedSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletDevices:
-    """What the kubelet knows of device plugins, by the name of the extended resource.
+    """What the kubelet knows of device plugins, by the name of the extended resource, and of DRA drivers.
 
     Attributes:
         offered: The ids of the devices that a plugin offers: what they look like is the plugin's choice.
         held: The ids of the devices that pods hold, by ``namespace/pod``, also after the plugin has gone.
+        drivers: The DRA drivers of whose claims containers have devices, also after the driver has gone.
+        away: Those of ``offered`` that are known from before alone (:mod:`driver.rivals.memory`).
     """
 
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)
     held: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
-
-    def remembering(self, former: KubeletDevices, capacity: Mapping[str, str]) -> KubeletDevices:
-        """Return this, with the devices that a plugin offered which is away: the kubelet names healthy ones alone.
-
-        Args:
-            former: What was known before.
-            capacity: ``status.capacity`` of the Node, by which a plugin that is away may come back.
-        """
-        away = {
-            name: ids
-            for name, ids in former.offered.items()
-            if not self.offered.get(name) and _is_some(capacity.get(name, "0"))
-        }
-        return replace(self, offered={**self.offered, **away}) if away else self
+    drivers: frozenset[str] = frozenset()
+    away: frozenset[str] = frozenset()
 
 
 def rivals_of(
@@ -100,22 +92,54 @@ def rivals_of(
     *,
     capacity: Mapping[str, str],
     slices: Iterable[PublishedSlice],
-    kubelet: KubeletDevices,
+    kubelet: KubeletDevices | None,
     tolerated: Collection[str] = (),
 ) -> tuple[Rival, ...]:
-    """Return who else gives out this node's devices, by kind and name; of too many the first.
+    """Return who else gives out this node's devices now, by kind and name: all of them.
 
     Args:
         inventory: What this node has and Rootport publishes.
         capacity: ``status.capacity`` of the Node. Of a plugin that has gone the kubelet keeps it for 5 minutes, in case
-            the plugin comes back (endpointStopGracePeriod of pkg/kubelet/cm/devicemanager), and writes 0 then.
+            the plugin comes back (endpointStopGracePeriod of pkg/kubelet/cm/devicemanager), and writes 0 then; a
+            kubelet that restarts writes 0 until the plugin has registered again.
         slices: All ResourceSlices of the node, Rootport's too.
-        kubelet: What the kubelet knows of device plugins; nothing where it was not asked.
-        tolerated: The names of extended resources and DRA drivers that are none of Rootport's devices, or whose being
-            there an administrator accepts. ``*`` stands for any text.
+        kubelet: What the kubelet knows of device plugins; None where it has not answered.
+        tolerated: As in :func:`is_tolerated`.
     """
     found = [*_device_plugins(inventory, capacity, kubelet), *_drivers(inventory, slices)]
-    return tuple(item for item in found if not any(fnmatchcase(item.name, name) for name in tolerated))[:MAX_RIVALS]
+    return tuple(item for item in found if not is_tolerated(item, tolerated))
+
+
+def is_tolerated(rival: Rival, names: Collection[str]) -> bool:
+    """Whether a rival is none of Rootport's devices, or an administrator accepts it.
+
+    Args:
+        rival: The rival.
+        names: Names of extended resources and DRA drivers; ``*`` stands for any text.
+    """
+    return any(fnmatchcase(rival.name, name) for name in names)
+
+
+def bounded(rivals: Sequence[Rival], inventory: Inventory) -> tuple[Rival, ...]:
+    """Return as many rivals, with as many devices, as a NodeInventory's status may have: no device is left out.
+
+    Of too many rivals the last one stands for all the others. Of too many virtual functions there are their NICs.
+
+    Args:
+        rivals: All of them.
+        inventory: What this node has.
+    """
+    found = list(rivals)
+    if len(found) > MAX_RIVALS:
+        named = [item for item in found if item.name != _OTHERS]
+        rest = [*named[MAX_RIVALS - 1 :], *(item for item in found if item.name == _OTHERS)]
+        devices = tuple(sorted({name for item in rest for name in item.devices}))
+        message = f"{len(rest)} more rivals give out devices: {listed([item.name for item in rest], shown=_SHOWN)}"
+        others = Rival(name=_OTHERS, kind=DEVICE_PLUGIN, devices=devices, message=message)
+        found = [*named[: MAX_RIVALS - 1], others]
+    nics = {nic.address: nic.name for nic in inventory.nics}
+    parents = {vf.name: nics[vf.parent] for nic in inventory.nics for vf in nic.vfs if vf.parent in nics}
+    return tuple(replace(item, devices=_few(item.devices, parents), message=_cut(item.message)) for item in found)
 
 
 def held_twice(inventory: Inventory, rivals: Iterable[Rival], held: Collection[str]) -> tuple[str, ...]:
@@ -142,16 +166,19 @@ def held_twice(inventory: Inventory, rivals: Iterable[Rival], held: Collection[s
     return tuple(sorted(twice))
 
 
-def _device_plugins(inventory: Inventory, capacity: Mapping[str, str], kubelet: KubeletDevices) -> Iterator[Rival]:
-    offered = {name for name, amount in capacity.items() if _is_some(amount)}
-    offered |= {name for name, ids in kubelet.offered.items() if ids}
+def _device_plugins(
+    inventory: Inventory, capacity: Mapping[str, str], kubelet: KubeletDevices | None
+) -> Iterator[Rival]:
+    known = kubelet or KubeletDevices()
+    counted = {name for name, amount in capacity.items() if is_some(amount)}
+    offered = counted | {name for name, ids in known.offered.items() if ids}
     by_id = _by_id(inventory)
-    for resource in sorted(offered | set(kubelet.held)):
-        held = kubelet.held.get(resource, {})
-        ids = kubelet.offered.get(resource, frozenset()).union(*held.values())
+    for resource in sorted(offered | set(known.held)):
+        held = known.held.get(resource, {})
+        ids = known.offered.get(resource, frozenset()).union(*held.values())
         devices, are_understood = _devices_of(ids, by_id)
         about = resource_rule(resource)
-        hint = "take this node out of that plugin's DaemonSet" if about is None else about.hint
+        hint = (GENERIC_HINT if about is None else about.hint).format(node=inventory.node)
         doubt = ""
         if about is not None and not are_understood:
             # Which of them is not known: all that the name may stand for.
@@ -162,14 +189,20 @@ def _device_plugins(inventory: Inventory, capacity: Mapping[str, str], kubelet: 
                 doubt += "the plugin's --tolerate-rivals"
         if not devices:
             continue
-        if resource in offered:
-            amount = capacity.get(resource) or len(kubelet.offered.get(resource, ()))
-            message = f"the Node has {resource}: {amount} from a device plugin{doubt}: "
-            message += hint.format(node=inventory.node)
+        if resource in counted and kubelet is not None and not ids:
+            message = f"the Node has {resource}: {capacity[resource]}, of which the kubelet lists no device{doubt}: "
+            message += f"{hint}. If the Node still has it five minutes later, no kubelet will take it away: "
+            message += removal(inventory.node, [resource])
+        elif resource in counted or (resource in offered and resource not in known.away):
+            amount = capacity[resource] if resource in counted else len(known.offered[resource])
+            message = f"the Node has {resource}: {amount} from a device plugin{doubt}: {hint}"
+        elif resource in offered:
+            message = f"a device plugin offered {resource} a moment ago, and may come back within five minutes{doubt}"
         else:
             pods = listed(sorted(held), shown=_SHOWN)
             message = f"a device plugin that has gone gave {resource} to pods that still run: end {pods}"
-        yield Rival(name=resource, kind=DEVICE_PLUGIN, devices=_names(devices, inventory), message=_cut(message))
+        names = tuple(sorted(device.name for device in devices))
+        yield Rival(name=resource, kind=DEVICE_PLUGIN, devices=names, message=message)
 
 
 def _drivers(inventory: Inventory, slices: Iterable[PublishedSlice]) -> Iterator[Rival]:
@@ -189,7 +222,7 @@ def _drivers(inventory: Inventory, slices: Iterable[PublishedSlice]) -> Iterator
     for driver, devices in sorted(shared.items()):
         addresses = listed(sorted(device.address for device in devices.values()), shown=_SHOWN)
         message = f"DRA driver {driver} publishes {addresses} as well: keep one of the two drivers off this node"
-        yield Rival(name=driver, kind=DRA_DRIVER, devices=_names(devices.values(), inventory), message=_cut(message))
+        yield Rival(name=driver, kind=DRA_DRIVER, devices=tuple(sorted(devices)), message=message)
 
 
 def _by_id(inventory: Inventory) -> dict[str, Device]:
@@ -216,22 +249,13 @@ def _devices_of(ids: Collection[str], by_id: Mapping[str, Device]) -> tuple[list
     return list(found.values()), are_understood
 
 
-def _names(devices: Iterable[Device], inventory: Inventory) -> tuple[DeviceName, ...]:
-    """Return their names, in order; of too many virtual functions those of their NICs instead."""
-    chosen = list(devices)
-    if len(chosen) > MAX_RIVAL_DEVICES:
-        nics = {nic.address: nic for nic in inventory.nics}
-        chosen = [nics[device.parent] if isinstance(device, RdmaVf) else device for device in chosen]
-    return tuple(sorted({device.name for device in chosen}))[:MAX_RIVAL_DEVICES]
+def _few(names: Sequence[DeviceName], parents: Mapping[DeviceName, DeviceName]) -> tuple[DeviceName, ...]:
+    """Return the names; of too many, those of the NICs for their virtual functions."""
+    if len(names) <= MAX_RIVAL_DEVICES:
+        return tuple(names)
+    return tuple(sorted({parents.get(name, name) for name in names}))[:MAX_RIVAL_DEVICES]
 
 
 def _cut(message: str) -> str:
     text = message if message.isprintable() else "".join(char if char.isprintable() else "?" for char in message)
     return text if len(text) <= MAX_NOTE_LENGTH else f"{text[: MAX_NOTE_LENGTH - 1]}…"
-
-
-def _is_some(quantity: str) -> bool:
-    try:
-        return Quantity(quantity).ceil() > 0
-    except ValueError:
-        return True  # not for us to judge; better one warning too many

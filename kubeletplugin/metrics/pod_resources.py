@@ -87,7 +87,7 @@ class PodResources:
             return self._containers
 
     def plugin_devices(self) -> KubeletDevices | None:
-        """Return the devices of device plugins, and which pods hold them; None if the kubelet does not answer."""
+        """Return the devices of plugins, and who holds them or those of DRA drivers; None if the kubelet is silent."""
         try:
             with self._channel() as channel:
                 stub = pod_resources_v1_pb2_grpc.PodResourcesListerStub(channel)
@@ -98,7 +98,8 @@ class PodResources:
             reason = cast("grpc.Call", error).details()  # as below
             _LOG.debug("the kubelet does not tell its device plugins' devices", extra={"error": reason})
             return None
-        return KubeletDevices(offered=_ids(offered.devices), held=_held(held.pod_resources))
+        pods = held.pod_resources
+        return KubeletDevices(offered=_ids(offered.devices), held=_held(pods), drivers=_drivers(pods))
 
     def _channel(self) -> grpc.Channel:
         return grpc.insecure_channel(f"unix:{self._socket}", options=_OPTIONS)
@@ -154,3 +155,15 @@ def _held(pods: Iterable[pod_resources_v1_pb2.PodResources]) -> dict[str, dict[s
             if name in held or len(held) < _MAX_RESOURCES:
                 held.setdefault(name, {})[f"{pod.namespace}/{pod.name}"] = ids
     return held
+
+
+def _drivers(pods: Iterable[pod_resources_v1_pb2.PodResources]) -> frozenset[str]:
+    """Return the other DRA drivers of whose claims containers have devices."""
+    found: set[str] = set()
+    for pod in pods:
+        for container in pod.containers:
+            for claim in container.dynamic_resources:
+                found.update(resource.driver_name for resource in claim.claim_resources)
+        if len(found) > _MAX_RESOURCES:
+            break
+    return frozenset(found - {DRIVER_NAME})

@@ -111,6 +111,7 @@ class Plugin:
             kubelet=self._pod_resources.plugin_devices,
             held=self._claims.device_names,
             tolerated=options.tolerated_rivals,
+            hold_s=options.rival_hold_s,
             reports=self._reports,
             on_change=self._reports_changed,
         )
@@ -134,6 +135,7 @@ class Plugin:
             report=self._reports.report,
             on_told=self._rivals_told,
             recovered=self._watch.recover,
+            former_rivals=self._rivals.take_former,
         )
         self._heartbeat = Heartbeat(
             self._api,

@@ -23,7 +23,7 @@ from driver.health.recovered import RECOVERED_ANNOTATION
 from driver.model.health import NodeHealth
 from driver.model.inventory import Inventory, InventorySource
 from driver.model.rivals import Rival
-from driver.objects.faults import device_faults, device_rivals
+from driver.objects.faults import device_faults, device_rivals, known_rivals
 from driver.objects.written_inventory import node_inventory
 from kubeletplugin.publish.conditions import ConditionReport, ConditionStatus, ConditionType, conditions
 
@@ -48,6 +48,7 @@ class NodePublisher:
         report: Called with a condition that has to do with the publishing itself.
         on_told: Called once, after the first run that told who else gives out the devices.
         recovered: Called with the object's annotation of devices that an administrator declares recovered.
+        former_rivals: Called with the rivals that are stored, none where there is no object.
         now: Returns the time.
     """
 
@@ -63,6 +64,7 @@ class NodePublisher:
         report: Callable[[ConditionReport], None] = lambda _: None,
         on_told: Callable[[], None] = lambda: None,
         recovered: Callable[[str], None] = lambda _: None,
+        former_rivals: Callable[[tuple[Rival, ...]], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api = api
@@ -74,6 +76,7 @@ class NodePublisher:
         self._report = report
         self._on_told = on_told
         self._recovered = recovered
+        self._former_rivals = former_rivals
         self._now = now
         # What was applied last, and what the API server made of it: a CRD older than this plugin drops fields, and
         # that must not be taken for a change to be undone again and again.
@@ -107,6 +110,7 @@ class NodePublisher:
         stored = self._stored()
         if stored is not None:
             self._recovered(_annotation(stored, RECOVERED_ANNOTATION))
+        self._former_rivals(() if stored is None else known_rivals(_status(stored).rivals))
         if self._must_wait(stored):
             return
         stored = self._publish_spec(stored)

@@ -13,13 +13,23 @@ __all__ = ["rival_report"]
 _SHOWN: Final = 5
 
 
-def rival_report(rivals: Sequence[Rival], *, held: Sequence[str] = ()) -> ConditionReport:
+def rival_report(rivals: Sequence[Rival], *, held: Sequence[str] = (), has_answered: bool = True) -> ConditionReport:
     """Return the report.
 
     Args:
         rivals: Who else gives out devices that this node publishes.
         held: Those of these devices that prepared claims have, by name: they may be given out twice by now.
+        has_answered: Whether the kubelet has told which devices device plugins have; without it, nobody else knows.
     """
+    if not rivals and not has_answered:
+        message = "the Node and the ResourceSlices show no rival, but the kubelet does not tell its device plugins' "
+        message += "devices (--pod-resources-socket)"
+        return ConditionReport(
+            type=ConditionType.NO_RIVAL_PLUGIN,
+            status=ConditionStatus.UNKNOWN,
+            reason="KubeletDoesNotAnswer",
+            message=message,
+        )
     if not rivals:
         message = "no other device plugin or DRA driver gives out this node's devices"
         return ConditionReport(

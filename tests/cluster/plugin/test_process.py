@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +26,7 @@ from kubeletplugin.protocol import plugin_registration_v1_pb2_grpc as registrati
 from tests.support.cluster.driver import NAMESPACE
 from tests.support.cluster.processes import wait_until
 from tests.support.plugin_process import GPUS, NICS, Cluster, PluginNode, PluginProcess, node_info
+from tests.support.pod_resources import KubeletPods
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.needs_cc, pytest.mark.needs_go]
@@ -46,6 +48,16 @@ def nowhere(tmp_path: Path) -> Path:
     path = tmp_path / "nowhere.kubeconfig"
     path.write_text(NOWHERE)
     return path
+
+
+@pytest.fixture
+def pod_resources() -> Iterator[str]:
+    """The option by which the plugin asks a kubelet that has no device plugin, and no pod with devices."""
+    with tempfile.TemporaryDirectory() as folder:  # a path that is short enough for a socket
+        kubelet = KubeletPods(Path(folder) / "kubelet.sock")
+        kubelet.start()
+        yield f"--pod-resources-socket={folder}/kubelet.sock"
+        kubelet.stop()
 
 
 def register(process: PluginProcess, *, accepted: bool = True, error: str = "") -> None:
@@ -82,10 +94,12 @@ def started(cluster: Cluster, node: PluginNode, *options: str, status: dict[str,
     return process
 
 
-def test_a_node_is_published_with_all_its_devices_and_is_ready(cluster: Cluster, make_node: MakeNode) -> None:
+def test_a_node_is_published_with_all_its_devices_and_is_ready(
+    cluster: Cluster, make_node: MakeNode, pod_resources: str
+) -> None:
     node = make_node("published")
     # Where CDI specs lie elsewhere, only a person can say whether the runtime looks there.
-    process = started(cluster, node, "--cdi-dir=/var/run/cdi")
+    process = started(cluster, node, "--cdi-dir=/var/run/cdi", pod_resources)
     cluster.wait_condition(node.name, "Ready", "True", "Ready")
     stored = cluster.inventory(node.name)
     assert stored is not None
@@ -176,7 +190,7 @@ def test_a_look_that_fails_keeps_the_inventory_and_says_so(cluster: Cluster, mak
     cluster.wait_condition(node.name, "Discovered", "True", "Discovered")
 
 
-def test_rivals_and_old_runtimes_are_told(cluster: Cluster, make_node: MakeNode) -> None:
+def test_rivals_and_old_runtimes_are_told(cluster: Cluster, make_node: MakeNode, pod_resources: str) -> None:
     node = make_node("rivalled")
     device = {"name": "gpu-0", "attributes": {"resource.kubernetes.io/pciBusID": {"string": GPUS[1]}}}
     rival = {
@@ -192,7 +206,7 @@ def test_rivals_and_old_runtimes_are_told(cluster: Cluster, make_node: MakeNode)
     }
     cluster.plane.kubectl("create", "--filename=-", input=json.dumps(rival))
     status = {"nodeInfo": node_info(runtime="containerd://1.6.9"), "capacity": {"nvidia.com/gpu": "2"}}
-    process = started(cluster, node, status=status)
+    process = started(cluster, node, pod_resources, "--rival-hold=0", status=status)
     found = cluster.wait_condition(node.name, "NoRivalPlugin", "False", "RivalPlugin")["message"]
     assert "nvidia.com/gpu: 2" in found
     assert f"DRA driver gpu.example.com publishes {GPUS[1]}" in found
@@ -207,9 +221,11 @@ def test_rivals_and_old_runtimes_are_told(cluster: Cluster, make_node: MakeNode)
     cluster.wait_condition(node.name, "Ready", "True", "Ready")
 
 
-def test_a_rival_that_comes_or_goes_is_noticed_at_once(cluster: Cluster, make_node: MakeNode) -> None:
+def test_a_rival_that_comes_or_goes_is_noticed_at_once(
+    cluster: Cluster, make_node: MakeNode, pod_resources: str
+) -> None:
     node = make_node("watched")
-    started(cluster, node)
+    started(cluster, node, pod_resources, "--rival-hold=0")
     cluster.wait_condition(node.name, "NoRivalPlugin", "True", "NoRival")
 
     def rivals() -> dict[str, list[str]]:
@@ -217,7 +233,7 @@ def test_a_rival_that_comes_or_goes_is_noticed_at_once(cluster: Cluster, make_no
         return {f"{item['kind']} {item['name']}": item["devices"] for item in status.get("rivals", [])}
 
     def noticed(*expected: str) -> None:
-        # No kubelet tells it here, and the checks' own interval is ten minutes.
+        # The kubelet tells nothing of it here, and the checks' own interval is ten minutes.
         wait_until(f"rivals {expected}", lambda: set(rivals()) == set(expected), timeout_s=15, step_s=0.2)
 
     names = [f"gpu-{address.replace(':', '-').replace('.', '-')}" for address in GPUS]

@@ -36,7 +36,7 @@ PLUGIN_HEALTH_PORT: Final = 8082
 HTTPS_PORT: Final = 8443
 
 # Faults of devices are seen, and over, sooner than on a real node.
-_SOON: Final = ("--health-interval=2", "--health-hold=4")
+_SOON: Final = ("--health-interval=2", "--health-hold=4", "--rival-hold=4")
 
 
 class RunningRootport:

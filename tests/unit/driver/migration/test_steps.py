@@ -196,6 +196,86 @@ def test_where_no_name_says_whose_it_is_no_command_is_made_up() -> None:
     assert (back.name, back.command) == ("plugin-on", "")
 
 
+@pytest.mark.parametrize(
+    ("resource", "other"),
+    [
+        ("nvidia.com/gpu", ("nvidia-network-operator", "network-operator-sriov-device-plugin")),
+        ("nvidia.com/gpu", ("kube-system", "nvidia-rdma-shared-device-plugin")),
+        ("amd.com/gpu", ("kube-system", "kube-sriov-device-plugin-amd64")),
+        ("volcano.sh/vgpu-number", ("volcano-system", "hami-device-plugin")),
+    ],
+)
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_plugin_of_other_devices_is_never_taken_off(resource: str, other: tuple[str, str], is_alone: bool) -> None:
+    namespace, name = other
+    sets = [daemon_set(name, selector={"a": "b"}), daemon_set("x", selector={"a": "b"})][: 1 if is_alone else 2]
+    sets[0]["metadata"]["namespace"] = namespace
+    pods = [pod("1", owner=name, namespace=namespace), pod("2", owner="x", namespace="kube-system")]
+    wrong = node(cordoned=True, a="b")
+    wrong["status"] = {"capacity": {resource: "8"}, "allocatable": {resource: "8"}}
+    off = of(wrong, daemon_sets=[OURS, *sets], pods=pods).next
+    assert off is not None
+    assert (off.name, off.command) == ("plugin-off", "")
+    back = of(wrong | {"status": {"capacity": {resource: "0"}}}, is_back=True, daemon_sets=[OURS, *sets]).next
+    assert back is not None
+    assert (back.name, back.command) == ("plugin-on", "")
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        ("nvidia.com/gpu", "nvidia-device-plugin-daemonset"),
+        ("nvidia.com/gpu", "hami-device-plugin"),
+        ("amd.com/gpu", "amdgpu-device-plugin-daemonset"),
+        ("tencent.com/vcuda-core", "gpu-manager-daemonset"),
+        ("elasticgpu.io/gpu-core", "elastic-gpu-agent"),
+        ("aliyun.com/gpu-mem", "gpushare-device-plugin-ds"),
+        ("volcano.sh/vgpu-number", "volcano-vgpu-device-plugin"),
+        ("rdma/hca", "rdma-shared-dp-ds"),
+    ],
+)
+def test_the_plugin_of_a_resource_is_known_by_its_name(resource: str, name: str) -> None:
+    sets = [daemon_set(name, selector={"a": "b"}), FUSE]
+    pods = [pod("1", owner=name, namespace="kube-system"), FUSE_POD]
+    there = node(cordoned=True, a="b")
+    there["status"] = {"capacity": {resource: "8"}, "allocatable": {resource: "8"}}
+    off = of(there, daemon_sets=[OURS, *sets], pods=pods).next
+    assert off is not None
+    assert (off.name, off.command) == ("plugin-off", "kubectl label node n a-")
+
+
+def test_of_several_plugins_that_it_may_be_none_is_taken_off() -> None:
+    two = [daemon_set(name, selector={"a": "b"}) for name in ("nvidia-one", "nvidia-two")]
+    pods = [pod(name, owner=name, namespace="kube-system") for name in ("nvidia-one", "nvidia-two")]
+    off = of(node(capacity="8", cordoned=True, a="b"), daemon_sets=[OURS, *two], pods=pods).next
+    assert off is not None
+    assert (off.name, off.command) == ("plugin-off", "")
+    assert "kube-system/nvidia-one and kube-system/nvidia-two" in off.text
+    # On the way back, a label says which one it was.
+    two[1]["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.deploy.device-plugin": "true"}
+    off_label = {"nvidia.com__gpu.deploy.device-plugin": "false"}
+    back = of(node(cordoned=True, a="b", **off_label), is_back=True, daemon_sets=[OURS, *two]).next
+    assert back is not None
+    assert back.command == "kubectl label node n nvidia.com/gpu.deploy.device-plugin=true --overwrite"
+    unknown = of(node(cordoned=True, a="b"), is_back=True, daemon_sets=[OURS, *two]).next
+    assert unknown is not None
+    assert (unknown.name, unknown.command) == ("plugin-on", "")
+    assert "nvidia-one" in unknown.text
+
+
+def test_what_no_kubelet_takes_away_is_removed_by_hand() -> None:
+    amounts = {"koordinator.sh/gpu": "800", "koordinator.sh/gpu-core": "800"}
+    there = node(cordoned=True)
+    there["status"] = {"capacity": amounts, "allocatable": amounts}
+    off = of(there, daemon_sets=[OURS, FUSE], pods=[FUSE_POD]).next
+    assert off is not None
+    assert (off.name, off.state) == ("plugin-off", StepState.TO_DO)
+    words = shlex.split(off.command)
+    assert words[:7] == ["kubectl", "patch", "node", "n", "--subresource=status", "--type=json", "-p"]
+    assert {"op": "remove", "path": "/status/capacity/koordinator.sh~1gpu-core"} in json.loads(words[7])
+    assert len(json.loads(words[7])) == 4
+
+
 def test_the_kubelets_five_minutes_are_waited_for() -> None:
     found = of(node(capacity="8", allocatable="0", cordoned=True))
     assert found.next is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,7 +14,7 @@ from driver.api.resource_v1 import ResourceSlice
 from driver.layout.slices import resource_slices
 from driver.model.inventory import Inventory
 from driver.model.rivals import Rival
-from driver.rivals.decide import KubeletDevices, held_twice, rivals_of
+from driver.rivals.decide import KubeletDevices, bounded, held_twice, rivals_of
 from tests.support.machines import nic, node
 from tests.support.mig_machines import mig_gpu
 
@@ -46,7 +48,8 @@ def find(
     tolerated: tuple[str, ...] = (),
 ) -> tuple[Rival, ...]:
     kubelet = KubeletDevices(offered=offered or {}, held=held or {})
-    return rivals_of(inventory, capacity=capacity or {}, slices=slices, kubelet=kubelet, tolerated=tolerated)
+    found = rivals_of(inventory, capacity=capacity or {}, slices=slices, kubelet=kubelet, tolerated=tolerated)
+    return bounded(found, inventory)
 
 
 def test_cpu_and_memory_and_our_own_slices_are_no_rivals(inventory: Inventory) -> None:
@@ -169,15 +172,9 @@ def test_what_pods_hold_after_the_plugin_has_gone_is_not_free(inventory: Invento
     assert "end ml/train" in found.message
 
 
-def test_a_plugin_that_is_away_may_come_back_with_what_it_offered() -> None:
-    former = KubeletDevices(offered={"openshift.io/a": frozenset({"0000:14:00.0"})})
-    assert KubeletDevices().remembering(former, {"openshift.io/a": "1"}).offered == former.offered
-    assert KubeletDevices().remembering(former, {"openshift.io/a": "0"}).offered == {}
-    newer = KubeletDevices(offered={"openshift.io/a": frozenset({"0000:15:00.0"})})
-    assert newer.remembering(former, {"openshift.io/a": "1"}) == newer
-
-
-@pytest.mark.parametrize("attribute", ["resource.kubernetes.io__pciBusID", "dra.net__pciAddress", "pciBusID", "uuid"])
+@pytest.mark.parametrize(
+    "attribute", ["resource.kubernetes.io__pciBusID", "dra.net__pciAddress", "x__pciAddr", "pciBusID", "uuid"]
+)
 def test_another_driver_that_publishes_one_of_our_devices_concerns_that_one(
     inventory: Inventory, attribute: str
 ) -> None:
@@ -204,8 +201,6 @@ def test_a_rival_names_so_many_devices_and_no_more() -> None:
     ids = frozenset(vf.address for item in crowded.nics for vf in item.vfs)
     (found,) = find(crowded, {"intel.com/vfs": "640"}, offered={"intel.com/vfs": ids})
     assert found.devices == tuple(sorted(item.name for item in crowded.nics))
-    many = {f"rdma/{number}": "1" for number in range(200)}
-    assert len(find(crowded, many)) == MAX_RIVALS
 
 
 def test_a_message_is_printable_and_short(inventory: Inventory) -> None:
@@ -213,3 +208,32 @@ def test_a_message_is_printable_and_short(inventory: Inventory) -> None:
     (found,) = find(inventory, {}, held={"nvidia.com/gpu": pods})
     assert found.message.isprintable()
     assert len(found.message) <= 1024
+
+
+def test_of_too_many_rivals_the_last_stands_for_all_the_others(inventory: Inventory) -> None:
+    gpu, *_ = inventory.gpus
+    many = {f"a.com/{number:03}": "1" for number in range(200)}
+    offered = {name: frozenset({inventory.nics[0].address}) for name in many}
+    offered["z.com/last"] = frozenset({gpu.address})
+    found = find(inventory, many, offered=offered)
+    assert len(found) == MAX_RIVALS
+    assert found[-1].devices == (gpu.name, inventory.nics[0].name)
+    assert found[-1].message.startswith("170 more rivals give out devices: a.com/031,")
+    # What is folded already, as a former process told it, is folded again and not told twice.
+    again = bounded((*found, *find(inventory, {"rdma/x": "1"})), inventory)
+    assert len(again) == len({item.name for item in again}) == MAX_RIVALS
+    assert {name for item in again for name in item.devices} >= {gpu.name}
+
+
+def test_what_no_kubelet_owns_is_told_with_the_command_that_takes_it_away(inventory: Inventory) -> None:
+    for resource in ("koordinator.sh/gpu", "aliyun.com/gpu-count", "nvidia.com/gpu"):
+        (found,) = find(inventory, {resource: "100"})
+        assert len(found.devices) == 2
+        assert f"the Node has {resource}: 100, of which the kubelet lists no device" in found.message
+        words = shlex.split(found.message[found.message.index("kubectl patch node") :])
+        assert words[2:7] == ["node", "n", "--subresource=status", "--type=json", "-p"]
+        name = resource.replace("/", "~1")
+        expected = [{"op": "remove", "path": f"/status/{kind}/{name}"} for kind in ("capacity", "allocatable")]
+        assert json.loads(words[7]) == expected
+    (not_asked,) = rivals_of(inventory, capacity={"koordinator.sh/gpu": "100"}, slices=(), kubelet=None)
+    assert "kubectl patch" not in not_asked.message

@@ -4,52 +4,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 
 from kubeletplugin.metrics.pod_resources import PodContainer, PodResources
 from kubeletplugin.protocol import pod_resources_v1_pb2 as pb2
-from kubeletplugin.protocol import pod_resources_v1_pb2_grpc as pb2_grpc
-
-
-class Kubelet(pb2_grpc.PodResourcesListerServicer):
-    """Answers with what a test sets; hangs where it is told to."""
-
-    def __init__(self, socket: Path) -> None:
-        self.answer = pb2.ListPodResourcesResponse()
-        self.allocatable = pb2.AllocatableResourcesResponse()
-        self.calls = 0
-        self.go_on = threading.Event()
-        self.go_on.set()
-        self._socket = socket
-        self._server: grpc.Server | None = None
-
-    def List(self, request: object, context: object) -> pb2.ListPodResourcesResponse:  # noqa: N802 - gRPC's name
-        self.calls += 1
-        self.go_on.wait(10)
-        return self.answer
-
-    def GetAllocatableResources(  # noqa: N802 - gRPC's name
-        self, request: object, context: object
-    ) -> pb2.AllocatableResourcesResponse:
-        return self.allocatable
-
-    def start(self) -> None:
-        self._server = grpc.server(ThreadPoolExecutor(2))
-        pb2_grpc.add_PodResourcesListerServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self._socket}")
-        self._server.start()
-
-    def stop(self) -> None:
-        self.go_on.set()
-        if self._server is not None:
-            self._server.stop(0).wait(5)
-            self._server = None
+from tests.support.pod_resources import KubeletPods
 
 
 class Clock:
@@ -61,10 +23,10 @@ class Clock:
 
 
 @pytest.fixture
-def kubelet() -> Iterator[Kubelet]:
+def kubelet() -> Iterator[KubeletPods]:
     # Sockets have short paths, and pytest's folders long ones.
     with tempfile.TemporaryDirectory(prefix="rootport-") as folder:
-        found = Kubelet(Path(folder, "kubelet.sock"))
+        found = KubeletPods(Path(folder, "kubelet.sock"))
         yield found
         found.stop()
 
@@ -75,7 +37,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def client(kubelet: Kubelet, clock: Clock) -> PodResources:
+def client(kubelet: KubeletPods, clock: Clock) -> PodResources:
     return PodResources(kubelet._socket, clock=clock)
 
 
@@ -107,7 +69,7 @@ def answer(*containers: pb2.ContainerResources, pod: str = "p") -> pb2.ListPodRe
 OURS = "rootport.dev"
 
 
-def test_containers_are_found_by_their_claims_of_this_driver(kubelet: Kubelet, client: PodResources) -> None:
+def test_containers_are_found_by_their_claims_of_this_driver(kubelet: KubeletPods, client: PodResources) -> None:
     kubelet.answer = answer(
         container("b", ("gpu", OURS)), container("a", ("gpu", OURS), ("other", "gpu.example.com")), container("c")
     )
@@ -117,7 +79,9 @@ def test_containers_are_found_by_their_claims_of_this_driver(kubelet: Kubelet, c
     }
 
 
-def test_the_kubelet_is_asked_every_ten_seconds_at_most(kubelet: Kubelet, client: PodResources, clock: Clock) -> None:
+def test_the_kubelet_is_asked_every_ten_seconds_at_most(
+    kubelet: KubeletPods, client: PodResources, clock: Clock
+) -> None:
     kubelet.start()
     assert client.containers() == {}
     kubelet.answer = answer(container("a", ("gpu", OURS)))
@@ -128,7 +92,7 @@ def test_the_kubelet_is_asked_every_ten_seconds_at_most(kubelet: Kubelet, client
 
 
 def test_what_it_said_is_believed_for_a_minute_while_it_is_away(
-    kubelet: Kubelet, client: PodResources, clock: Clock
+    kubelet: KubeletPods, client: PodResources, clock: Clock
 ) -> None:
     kubelet.answer = answer(container("a", ("gpu", OURS)))
     kubelet.start()
@@ -153,7 +117,7 @@ def test_a_kubelet_that_is_not_there_is_told_once(
 
 
 def test_a_kubelet_that_hangs_is_waited_for_for_a_moment(
-    kubelet: Kubelet, client: PodResources, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    kubelet: KubeletPods, client: PodResources, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr("kubeletplugin.metrics.pod_resources._TIMEOUT_S", 0.1)
     kubelet.go_on.clear()
@@ -169,7 +133,7 @@ def devices(resource: str, *ids: str) -> pb2.ContainerDevices:
     return pb2.ContainerDevices(resource_name=resource, device_ids=ids)
 
 
-def test_the_devices_of_device_plugins_are_told_with_who_holds_them(kubelet: Kubelet, client: PodResources) -> None:
+def test_the_devices_of_device_plugins_are_told_with_who_holds_them(kubelet: KubeletPods, client: PodResources) -> None:
     kubelet.allocatable.devices.extend([devices("nvidia.com/gpu", "GPU-1"), devices("nvidia.com/gpu", "GPU-2")])
     holder = pb2.ContainerResources(name="main", devices=[devices("nvidia.com/gpu", "GPU-2")])
     other = pb2.ContainerResources(name="side", devices=[devices("rdma/hca", "0")])
@@ -181,11 +145,25 @@ def test_the_devices_of_device_plugins_are_told_with_who_holds_them(kubelet: Kub
     assert found.held == {"nvidia.com/gpu": {"ml/train": {"GPU-2"}}, "rdma/hca": {"ml/train": {"0"}}}
 
 
+def test_the_drivers_of_whose_claims_containers_have_devices_are_told(
+    kubelet: KubeletPods, client: PodResources
+) -> None:
+    used = [pb2.ClaimResource(driver_name=name) for name in ("gpu.nvidia.com", "rootport.dev")]
+    claim = pb2.DynamicResource(claim_name="c", claim_namespace="ml", claim_resources=used)
+    kubelet.answer.pod_resources.append(
+        pb2.PodResources(name="p", containers=[pb2.ContainerResources(name="main", dynamic_resources=[claim])])
+    )
+    kubelet.start()
+    found = client.plugin_devices()
+    assert found is not None
+    assert found.drivers == {"gpu.nvidia.com"}
+
+
 def test_a_kubelet_that_does_not_answer_says_nothing_of_device_plugins(client: PodResources) -> None:
     assert client.plugin_devices() is None
 
 
-def test_of_very_many_devices_it_is_only_known_that_there_are_some(kubelet: Kubelet, client: PodResources) -> None:
+def test_of_very_many_devices_it_is_only_known_that_there_are_some(kubelet: KubeletPods, client: PodResources) -> None:
     kubelet.allocatable.devices.append(devices("acme.com/memory", *map(str, range(9000))))
     kubelet.allocatable.devices.extend(devices(f"acme.com/r{number}", "0") for number in range(400))
     kubelet.start()

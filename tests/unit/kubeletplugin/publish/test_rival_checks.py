@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from driver.model.devices import DeviceName
 from driver.model.inventory import Inventory
-from driver.rivals.decide import KubeletDevices
-from kubeletplugin.publish.conditions import ConditionReports, ConditionType
+from driver.model.rivals import DEVICE_PLUGIN, Rival
+from driver.rivals.decide import KubeletDevices, PublishedSlice, _Attribute, _Device, _Spec
+from kubeletplugin.publish.conditions import ConditionReports, ConditionStatus, ConditionType
 from kubeletplugin.publish.rival_checks import RivalChecks
 from tests.support.machines import gpu, nic, node
 
@@ -23,14 +25,17 @@ class World:
         self.kubelet: KubeletDevices | None = KubeletDevices()
         self.held: list[str] = []
         self.changes = 0
+        self.now = 0.0
         self.reports = ConditionReports(lambda: None)
         self.checks = RivalChecks(
             inventory=lambda: self.inventory,
             kubelet=lambda: self.kubelet,
             held=lambda: self.held,
             tolerated=("openshift.io/*",),
+            hold_s=300,
             reports=self.reports,
             on_change=self._changed,
+            clock=lambda: self.now,
         )
 
     def _changed(self) -> None:
@@ -76,7 +81,11 @@ def test_while_a_plugin_is_away_its_devices_stay_its_own(world: World) -> None:
     world.kubelet = KubeletDevices()
     world.checks.check()
     assert world.devices() == ["gpu-0000-10-00-0"]
+    # A kubelet that restarts writes 0 until the plugin has registered again.
     world.checks.take({"nvidia.com/gpu": "0"}, [])
+    assert world.devices() == ["gpu-0000-10-00-0"]
+    world.now = 300
+    world.checks.check()
     assert world.devices() == []
 
 
@@ -93,3 +102,48 @@ def test_who_is_tolerated_is_none(world: World) -> None:
     assert world.checks.rivals() == ()
     world.checks.take({"intel.com/storage": "4"}, [])
     assert world.devices() == ["rdma-0000-20-00-0"]
+
+
+def test_a_driver_that_unregisters_keeps_what_its_pods_have(world: World) -> None:
+    attribute = _Attribute(string_value="0000:10:00.0")
+    device = _Device(attributes={"resource.kubernetes.io/pciBusID": attribute})
+    world.checks.take({}, [PublishedSlice(spec=_Spec(driver="gpu.nvidia.com", devices=(device,)))])
+    world.kubelet = KubeletDevices(drivers=frozenset({"gpu.nvidia.com"}))
+    world.now = 1000
+    world.checks.take({}, [])
+    assert world.devices() == ["gpu-0000-10-00-0"]
+    world.kubelet = KubeletDevices()
+    world.checks.check()
+    assert world.devices() == []
+
+
+FORMER = Rival(name="nvidia.com/gpu", kind=DEVICE_PLUGIN, devices=(DeviceName("gpu-0000-11-00-0"),), message="there")
+
+
+def test_a_restart_while_the_kubelet_is_silent_forgets_no_rival(world: World) -> None:
+    world.kubelet = None
+    world.checks.take({"rdma/hca": "1"}, [])
+    tolerated = Rival(name="openshift.io/x", kind=DEVICE_PLUGIN, devices=FORMER.devices, message="")
+    world.checks.take_former([FORMER, tolerated])
+    world.now = 1000
+    world.checks.take({"rdma/hca": "1"}, [])
+    assert world.devices() == ["gpu-0000-11-00-0", "rdma-0000-20-00-0"]
+    world.checks.take_former([])  # what is stored by now is this process's own
+    assert world.reason() == "RivalPlugin"
+    world.kubelet = KubeletDevices()
+    world.checks.take({}, [])
+    assert (world.devices(), world.reason()) == ([], "NoRival")
+
+
+def test_without_any_answer_of_the_kubelet_nobody_knows(world: World) -> None:
+    world.kubelet = None
+    world.checks.take_former([])
+    world.checks.take({}, [])
+    report = world.reports._latest[ConditionType.NO_RIVAL_PLUGIN]
+    assert (report.status, report.reason) == (ConditionStatus.UNKNOWN, "KubeletDoesNotAnswer")
+    world.kubelet = KubeletDevices()
+    world.checks.check()
+    assert world.reason() == "NoRival"
+    world.kubelet = None  # an update of it takes a moment
+    world.checks.check()
+    assert world.reason() == "NoRival"

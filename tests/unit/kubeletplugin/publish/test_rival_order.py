@@ -53,6 +53,7 @@ class World:
         self.rivals: tuple[Rival, ...] | None = None
         self.reports: tuple[ConditionReport, ...] = ()
         self.told = 0
+        self.former: list[tuple[Rival, ...]] = []
         self.publisher = NodePublisher(
             cast("KubernetesApi", self.server),
             node="n",
@@ -60,6 +61,7 @@ class World:
             reports=lambda: self.reports,
             rivals=lambda: self.rivals,
             on_told=self._told,
+            former_rivals=self.former.append,
             now=lambda: datetime(2026, 3, 1, tzinfo=UTC),
         )
 
@@ -132,3 +134,10 @@ def test_a_plugin_that_comes_back_is_alive_only_once_it_has_told_its_rivals(worl
     again.publisher.publish()
     assert again.publisher.has_told()
     assert again.server.seen[-1] == (True, ["nvidia.com/gpu"])
+
+
+def test_what_is_stored_is_told_on_before_the_rivals_are_asked_for(world: World) -> None:
+    world.rivals, world.reports = (RIVAL,), (READY,)
+    world.publisher.publish()
+    world.publisher.publish()
+    assert world.former == [(), (RIVAL,)]
