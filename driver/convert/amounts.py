@@ -16,7 +16,7 @@ from driver.convert.dialect import Amount, Dialect, PodFacts, Resource
 from driver.convert.dialects import dialects_for
 from driver.convert.settings import Settings
 
-__all__ = ["Held", "Part", "device_amounts", "is_in_charge", "parts"]
+__all__ = ["Held", "Part", "device_amounts", "parts"]
 
 _LONGEST_NAME: Final = 253 + 1 + 63
 """A resource's name is a DNS subdomain, a slash and a label's name (k8s.io/apimachinery, IsQualifiedName)."""
@@ -99,7 +99,7 @@ def parts(held: Sequence[Held], facts: PodFacts) -> Iterator[Part]:
     for dialect in sorted(dialects_for(facts.settings), key=lambda dialect: dialect.name not in alone):
         known = {name: found for name in left if (found := table.line(dialect, name)) is not None}
         own = any(not resource.shared for resource in known.values())
-        if not known or not (own or is_in_charge(dialect, facts)):
+        if not known or not (own or _is_in_charge(dialect, facts)):
             continue
         taken = [(left.pop(name), resource) for name, resource in known.items()]
         amounts = tuple(
@@ -111,7 +111,7 @@ def parts(held: Sequence[Held], facts: PodFacts) -> Iterator[Part]:
             yield Part(dialect=dialect, held=tuple(each for each, _ in taken), amounts=amounts)
 
 
-def is_in_charge(dialect: Dialect, facts: PodFacts) -> bool:
+def _is_in_charge(dialect: Dialect, facts: PodFacts) -> bool:
     """Whether a pod is written for that system: for its scheduler, or with an annotation or label of its own."""
     return facts.scheduler in dialect.schedulers or any(
         True for note in dialect.notes for _ in facts.named(note.where, note.name)

@@ -12,8 +12,6 @@ from driver.model.rivals import DRA_DRIVER, RIVAL_TAINT
 from driver.rivals.resources import resource_rule
 
 __all__ = [
-    "DEVICE_PLUGINS",
-    "DRIVERS_OF_DEVICES",
     "ClusterObjects",
     "DaemonSetFacts",
     "Holder",
@@ -24,10 +22,10 @@ __all__ = [
 
 Json: TypeAlias = Mapping[str, Any]
 
-DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
+_DEVICE_PLUGINS: Final = "/var/lib/kubelet/device-plugins"
 """The kubelet's folder that device plugins mount (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1, constants.go)."""
 
-DRIVERS_OF_DEVICES: Final = frozenset({"gpu.nvidia.com", "gpu.amd.com", "dra.net"})
+_DRIVERS_OF_DEVICES: Final = frozenset({"gpu.nvidia.com", "gpu.amd.com", "dra.net"})
 """DRA drivers of the same devices, where no plugin of Rootport has compared them yet."""
 
 _MOST_HOLDERS: Final = 1000
@@ -157,7 +155,7 @@ def node_facts(objects: ClusterObjects) -> NodeFacts:
     name = str(metadata.get("name", ""))
     reported = _map(objects.inventory or {}, "status")
     rivals = {str(item.get("name")): item for item in _list(reported.get("rivals"))}
-    drivers = {name for name, item in rivals.items() if item.get("kind") == DRA_DRIVER} | DRIVERS_OF_DEVICES
+    drivers = {name for name, item in rivals.items() if item.get("kind") == DRA_DRIVER} | _DRIVERS_OF_DEVICES
     resources = tuple(_resources(status, rivals))
     names = {item.name for item in resources} | set(rivals)
     pods = None if objects.pods is None else [pod for pod in objects.pods if not _has_ended(pod)]
@@ -256,7 +254,7 @@ def _daemon_sets(sets: Sequence[Json], pods: Sequence[Json]) -> Iterator[tuple[b
 
 def _mounts_device_plugins(template: Json) -> bool:
     paths = (str(_map(volume, "hostPath").get("path", "")) for volume in _list(template.get("volumes")))
-    return any(path.rstrip("/") == DEVICE_PLUGINS for path in paths)
+    return any(path.rstrip("/") == _DEVICE_PLUGINS for path in paths)
 
 
 def _slices(slices: Iterable[Json]) -> Iterator[tuple[str, list[Json]]]:

@@ -21,16 +21,10 @@ from driver.adapters.http.probe_server import ProbeServer
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.errors import RootportError
 from driver.model.health import NodeHealth
-from kubeletplugin.claims.planner import ClaimPlanner
-from kubeletplugin.claims.preparer import Preparer
 from kubeletplugin.claims.reader import ClaimReader
 from kubeletplugin.claims.recovery import Reconciler, recover
 from kubeletplugin.claims.status import ClaimStatusPublisher, NotifyingClaims
 from kubeletplugin.claims.timed import TimedClaims
-from kubeletplugin.effects import HostEffects
-from kubeletplugin.effects.mig import MigDevices
-from kubeletplugin.effects.mps import MpsDaemons
-from kubeletplugin.effects.time_slice import TimeSlices
 from kubeletplugin.grpc_server import PluginServer
 from kubeletplugin.health import HEALTH_FILE, FaultHistoryFile, HealthWatch
 from kubeletplugin.health.pod_status import DevicesHealth
@@ -44,6 +38,7 @@ from kubeletplugin.node.roots import Roots
 from kubeletplugin.options import Options
 from kubeletplugin.process.loops import PluginLoops
 from kubeletplugin.process.prepared import PreparedClaims
+from kubeletplugin.process.preparing import make_preparer
 from kubeletplugin.publish.conditions import (
     ConditionReport,
     ConditionReports,
@@ -66,7 +61,6 @@ OUTDATED_SIGNAL: Final = signal.SIGUSR1
 """Sent by a thread of this process to its main one: only a new process can go on."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_RUNTIME_FOLDER: Final = "/run/rootport"
 _FIRST_DISCOVERY_S: Final = 20.0  # NVML may hang on a broken GPU; what is prepared must be unprepared all the same
 _PATIENCE_S: Final = 15.0  # the kubelet looks for plugins every second
 _CALLS_S: Final = 6.0
@@ -151,7 +145,9 @@ class Plugin:
             may_begin=self._publisher.has_told,
         )
         read_claim = ClaimReader(self._api)
-        preparer = self._make_preparer(roots, read_claim)
+        preparer = make_preparer(
+            options, roots, store=self._store, network=self._network, discovery=self._discovery, get_claim=read_claim
+        )
         status = ClaimStatusPublisher(self._api, entries=self._claims.entries, network=self._network.of_claim)
         self._loops = PluginLoops(
             options,
@@ -201,32 +197,6 @@ class Plugin:
             make_loop=make_loop,
             on_change=self._health_changed,
             on_links=self.discover_now,  # the taint of a NIC without a link is made of the inventory
-        )
-
-    def _make_preparer(self, roots: Roots, read_claim: ClaimReader) -> Preparer:
-        planner = ClaimPlanner(
-            roots,
-            metadata_dir=self._store.metadata_dir,
-            # Programs of a driver in a container of its own see that container's files alone.
-            runtime_root=f"{roots.driver_root}{_RUNTIME_FOLDER}",
-            hami_core=self._options.hami_core,
-            gpu_policies=self._options.gpu_policies,
-            has_cni_plugin=self._network.has_cni_plugin,
-        )
-        effects = HostEffects(
-            mig=MigDevices(roots),
-            time_slices=TimeSlices(roots),
-            mps=MpsDaemons(roots),
-            vfs=self._network.vfs,
-            interfaces=self._network.interfaces,
-        )
-        return Preparer(
-            store=self._store,
-            inventory=self._discovery.inventory,
-            get_claim=read_claim,
-            host=roots.host,
-            planner=planner,
-            effects=effects,
         )
 
     def _make_probes(self, timed: TimedClaims) -> ProbeServer:

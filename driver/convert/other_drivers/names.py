@@ -15,7 +15,7 @@ from driver import DRIVER_NAME
 from driver.layout import attributes as a
 from driver.model.devices import DeviceType
 
-__all__ = ["DOMAINS", "DRANET", "NAMES", "NVIDIA", "STANDARD_DOMAIN", "Equal", "Part", "equal_of"]
+__all__ = ["DOMAINS", "DRANET", "NAMES", "NVIDIA", "Equal", "Part", "equal_of"]
 
 Part: TypeAlias = Literal["attributes", "capacity"]
 """The two maps of a device that selectors read."""
@@ -29,7 +29,7 @@ DRANET: Final = "dra.net"
 DOMAINS: Final = frozenset({NVIDIA, DRANET})
 """The domains whose attributes are translated."""
 
-STANDARD_DOMAIN: Final = "resource.kubernetes.io"
+_STANDARD_DOMAIN: Final = "resource.kubernetes.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def equal_of(part: Part, name: str, kind: DeviceType) -> Equal:
     domain, _, identifier = name.partition("/")
     if domain == DRIVER_NAME:
         return Equal(name=name)
-    if domain == STANDARD_DOMAIN:
+    if domain == _STANDARD_DOMAIN:
         if part == "attributes" and name in _STANDARD[kind]:
             return Equal(name=name)
         return _refused(f"Rootport's devices of type {kind} do not publish it")
