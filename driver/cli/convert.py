@@ -17,7 +17,7 @@ from driver.adapters.files.input_file import path_name
 from driver.adapters.manifests.claims import Manifests, read_all_manifests
 from driver.api.validation.names import label
 from driver.cli.convert_manifests import manifest_texts, named_twice
-from driver.cli.convert_notes import without_effect
+from driver.cli.convert_notes import WithoutEffect
 from driver.cli.convert_report import assessment_to_wire, print_assessment, print_conversions
 from driver.cli.left_out import passed_over
 from driver.cli.options import FILE, read_resources, resources_option
@@ -119,9 +119,11 @@ def command(  # noqa: PLR0913, PLR0917 - one each option, by name
         to_claims = partial(convert, settings=settings)
         if not check:
             return _convert(files, to_claims, settings)
-        report = _of_files(files, to_claims, settings) if files else _of_dump(dump, to_claims) if dump else None
+        report = (
+            _of_files(files, to_claims, settings) if files else _of_dump(dump, to_claims, settings) if dump else None
+        )
         if report is None:
-            report = _of_cluster(kubeconfig, context, namespace, to_claims)
+            report = _of_cluster(kubeconfig, context, namespace, to_claims, settings)
     except RootportError as error:
         # 1 is an answer here: something does not convert.
         print_error(error)
@@ -174,7 +176,10 @@ def _notes(given: Manifests, settings: Settings) -> Iterator[str]:
     """Return notes on what of the files, and of the options, had no effect."""
     yield from passed_over(given, "convert")
     yield from named_twice(given.documents)
-    yield from without_effect([document.data for document in given.documents], settings)
+    unused = WithoutEffect(settings)
+    for document in given.documents:
+        unused.add(document.data)
+    yield from unused.notes()
 
 
 def _refuse_kustomizations(given: Manifests) -> None:
@@ -200,20 +205,23 @@ def _of_files(files: Sequence[Path], to_claims: Convert, settings: Settings) -> 
     return _Report(assessment, unread, tuple(_notes(given, settings)))
 
 
-def _of_dump(dump: Path, to_claims: Convert) -> _Report:
+def _of_dump(dump: Path, to_claims: Convert, settings: Settings) -> _Report:
     # Not for other ways: it is the reader of dumps, and the other one the client of the API server.
     from driver.adapters.manifests.dumps import each_dumped_object  # noqa: PLC0415 - as said above
 
-    assessment = Assessment()
+    assessment, unused = Assessment(), WithoutEffect(settings)
     notes: list[str] = []
     with progress(f"reading {path_name(dump)}") as step:
         for data in each_dumped_object(dump, notes):
             assessment.add(data, to_claims)
+            unused.add(data)
             step()
-    return _Report(assessment, (), tuple(notes))
+    return _Report(assessment, (), (*notes, *unused.notes()))
 
 
-def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert) -> _Report:
+def _of_cluster(
+    kubeconfig: Path | None, context: str | None, namespace: str | None, to_claims: Convert, settings: Settings
+) -> _Report:
     from driver.adapters.kubernetes.kubeconfig import cluster_context  # noqa: PLC0415 - it takes half a second
     from driver.adapters.kubernetes.workloads import each_workload, served_resources  # noqa: PLC0415 - as said above
 
@@ -223,16 +231,17 @@ def _of_cluster(kubeconfig: Path | None, context: str | None, namespace: str | N
     instead = "name files, or a dump with --from"
     with cluster_context(kubeconfig=kubeconfig, context=context, instead=instead).api as api:
         served = served_resources(api)
-        assessment = Assessment(served=served or frozenset())
+        assessment, unused = Assessment(served=served or frozenset()), WithoutEffect(settings)
         with progress("reading workloads") as step:
 
             def take(data: dict[str, Any]) -> None:
                 assessment.add(data, to_claims)
+                unused.add(data)
                 step()
 
             each_workload(api, namespace, take)
         not_known = () if served is not None else (_CLASSES_NOT_KNOWN,)
-        return _Report(assessment, (), (*not_known, *api.skipped.notes()))
+        return _Report(assessment, (), (*not_known, *unused.notes(), *api.skipped.notes()))
 
 
 def _show(report: _Report, output: str) -> int:

@@ -1,8 +1,10 @@
-"""Notes of ``rootport convert`` on options that had no effect on the given files."""
+"""Notes of ``rootport convert`` on options that had no effect on what was read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from driver.api.pod_templates import containers, resources_of
@@ -11,48 +13,60 @@ from driver.convert.objects import pods_at, pods_of
 from driver.spelling import close_matches
 from driver.wording import listed, plural
 
-__all__ = ["without_effect"]
+__all__ = ["WithoutEffect"]
 
 _NAMES_SHOWN: Final = 5
 
 
-def without_effect(objects: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[str]:
-    """Yield notes on paths at which there is no pod, and on entries of the resource map that no pod asks for.
+@dataclass(slots=True)
+class WithoutEffect:
+    """The paths at which no object has a pod, and the entries of the resource map that no pod asks for.
 
-    Args:
-        objects: The objects of the files.
+    Attributes:
         settings: What the options say.
     """
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
-    for data in objects:
-        if isinstance(kind := data.get("kind"), str):
-            by_kind.setdefault(kind, []).append(data)
-    for kind, paths in settings.pod_paths.items():
-        of_kind = by_kind.get(kind, [])
-        if not of_kind:
-            near = next(iter(close_matches(kind, by_kind)), "")
-            yield f"--path {kind}: no object of that kind in the files" + (f"; did you mean {near}?" if near else "")
-            continue
-        for path in paths:
-            if not any(True for data in of_kind for pod in pods_at(data, path) for _ in containers(pod)):
-                objects_seen = f"{plural(len(of_kind), 'object')} of that kind"
-                yield f"--path {kind}={path}: no pod there in {objects_seen} (lists need [*])"
-    yield from _unused_resources(objects, settings)
+
+    settings: Settings
+    _kinds: Counter[str] = field(default_factory=Counter)
+    _met: set[tuple[str, str]] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)  # entries of the map
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Take note of an object that was read."""
+        kind = data.get("kind")
+        if isinstance(kind, str):
+            self._kinds[kind] += 1
+            for path in self.settings.pod_paths.get(kind, ()):
+                if (kind, path) not in self._met and _has_pod(data, path):
+                    self._met.add((kind, path))
+        left = [entry for entry in self.settings.resources if entry not in self._asked]
+        if left:
+            names = {
+                name
+                for pod in pods_of(data, self.settings)
+                for steps, container in containers(pod)
+                for name in resources_of(container, steps)
+            }
+            self._asked.update(entry for entry in left if any(_is_of(name, entry) for name in names))
+
+    def notes(self) -> Iterator[str]:
+        """Yield a note on each path, and one on the resource map."""
+        for kind, paths in self.settings.pod_paths.items():
+            if kind not in self._kinds:
+                near = next(iter(close_matches(kind, self._kinds)), "")
+                yield f"--path {kind}: no object of that kind was read" + (f"; did you mean {near}?" if near else "")
+                continue
+            for path in paths:
+                if (kind, path) not in self._met:
+                    count = f"{plural(self._kinds[kind], 'object')} of that kind"
+                    yield f"--path {kind}={path}: no pod there in {count} (lists need [*])"
+        unused = [entry for entry in self.settings.resources if entry not in self._asked]
+        if unused:
+            yield f"--resources: no pod that was read asks for {listed(unused, shown=_NAMES_SHOWN)}"
 
 
-def _unused_resources(objects: Sequence[Mapping[str, Any]], settings: Settings) -> Iterator[str]:
-    if not settings.resources:
-        return
-    asked = {
-        name
-        for data in objects
-        for pod in pods_of(data, settings)
-        for steps, container in containers(pod)
-        for name in resources_of(container, steps)
-    }
-    unused = [name for name in settings.resources if not any(_is_of(each, name) for each in asked)]
-    if unused:
-        yield f"--resources: no pod of the files asks for {listed(unused, shown=_NAMES_SHOWN)}"
+def _has_pod(data: Mapping[str, Any], path: str) -> bool:
+    return any(True for pod in pods_at(data, path) for _ in containers(pod))
 
 
 def _is_of(name: str, pattern: str) -> bool:

@@ -4,7 +4,7 @@ from driver.convert.claims import CONVERTED_LABEL, claim_lines
 from driver.convert.containers import ReadContainer
 from driver.convert.findings import Conversion, Finding, Outcome
 from driver.convert.objects import convert
-from driver.convert.pods import containers_read
+from driver.convert.pods import converted_pod
 from driver.convert.settings import DEFAULT, Settings
 
 __all__ = [
@@ -16,6 +16,6 @@ __all__ = [
     "ReadContainer",
     "Settings",
     "claim_lines",
-    "containers_read",
     "convert",
+    "converted_pod",
 ]

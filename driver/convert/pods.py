@@ -22,7 +22,7 @@ from driver.convert.node_labels import node_label_findings
 from driver.convert.pod_claims import PodClaim, PodClaims
 from driver.convert.settings import Settings
 
-__all__ = ["ConvertedPod", "containers_read", "converted_pod"]
+__all__ = ["ConvertedPod", "converted_pod"]
 
 _MOST_CONTAINERS: Final = 256
 """The most containers of a pod that are converted."""
@@ -42,6 +42,7 @@ class ConvertedPod:
         resources: The resources that leave each container, by its field.
         annotations: The annotations that leave the pod.
         drops_scheduler: Whether ``schedulerName`` goes.
+        read: What each container asks for that asks for devices; empty where they are too many.
         findings: What was read.
     """
 
@@ -50,6 +51,7 @@ class ConvertedPod:
     resources: Mapping[Steps, frozenset[str]] = field(default_factory=dict)
     annotations: frozenset[str] = frozenset()
     drops_scheduler: bool = False
+    read: tuple[ReadContainer, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -80,14 +82,14 @@ def converted_pod(pod: PodSpec, settings: Settings, namespace: str = "") -> Conv
     findings += node_label_findings(pod)
     findings += [finding for each in read for finding in each.findings]
     if worst(tuple(findings)) is Outcome.REFUSED:
-        return ConvertedPod(findings=tuple(findings))
+        return ConvertedPod(read=tuple(read), findings=tuple(findings))
     claims = PodClaims(taken=_names(pod))
     findings += claims.add(read)
     if worst(tuple(findings)) is Outcome.REFUSED:
-        return ConvertedPod(findings=tuple(findings))
+        return ConvertedPod(read=tuple(read), findings=tuple(findings))
     findings += _interfaces_twice(read, claims)
     if worst(tuple(findings)) is Outcome.REFUSED:
-        return ConvertedPod(findings=tuple(findings))
+        return ConvertedPod(read=tuple(read), findings=tuple(findings))
     findings += _several(pod, read)
     return ConvertedPod(
         claims=tuple(claims.made),
@@ -95,21 +97,9 @@ def converted_pod(pod: PodSpec, settings: Settings, namespace: str = "") -> Conv
         resources={each.container.steps: each.container.resources for each in read},
         annotations=frozenset(_leaving(facts, dialects)).union(*(each.leaves for each in pods.values())),
         drops_scheduler=_leaving_scheduler(facts) is not None,
+        read=tuple(read),
         findings=tuple(findings),
     )
-
-
-def containers_read(pod: PodSpec, settings: Settings) -> Iterator[ReadContainer]:
-    """Yield what each container of a pod asks for that asks for devices in any dialect, for those who only tell.
-
-    Raises:
-        SpentError: The budget in force (:mod:`driver.budget`) is spent.
-    """
-    facts = PodFacts.of(pod, settings)
-    asking = list(asking_containers(pod, facts))
-    _, pods = _read_pod(asking, facts)
-    for container in asking:
-        yield read_container(container, facts, pods)
 
 
 def _read_pod(asking: Sequence[AskingContainer], facts: PodFacts) -> tuple[Collection[Dialect], dict[str, PodReading]]:

@@ -12,20 +12,22 @@ from driver.api.pod_templates import PodSpec, Steps, containers, field_path, no_
 from driver.api.resource_v1 import DeviceClass, ResourceClaim
 from driver.api.validation.errors import shown
 from driver.budget import check
-from driver.convert import DEFAULT, Outcome, Settings, claim_lines, containers_read
+from driver.convert import DEFAULT, Outcome, Settings, claim_lines, converted_pod
 from driver.lint.findings import LintCode, LintFinding, Severity
 from driver.lint.kinds import NIC_KINDS
 from driver.lint.mistakes import unknown_class
 from driver.lint.parts import parts_of
 from driver.objects.extended_resources import CLASS_PREFIX
 from driver.spelling import close_matches
+from driver.wording import listed
 
 __all__ = ["KnownClaims", "pod_findings"]
 
 _NEAR: Final = 0.7
 _MOST_COMPARED: Final = 100
 _MOST_SHOWN: Final = 5
-_WRITES_IT: Final = "`rootport convert` writes that claim: docs/user/migrate.md"
+_GUIDE: Final = "docs/user/migrate.md"
+_WRITES_IT: Final = f"`rootport convert` writes that claim: {_GUIDE}"
 _MOST_NOTES: Final = 2
 _LONGEST_NAME: Final = 253
 _FIELDS: Final = {"resourceClaimTemplateName": "ResourceClaimTemplate", "resourceClaimName": "ResourceClaim"}
@@ -122,7 +124,7 @@ def pod_findings(pod: PodSpec, namespace: str, known: KnownClaims) -> Iterator[L
                 yield _unknown_name(claim, given)
     yield from _unused([entry for name, entry in given.items() if name not in used], namespace, known)
     yield from _resources_of_classes(pod, known)
-    yield from _device_plugins(pod, known)
+    yield from _device_plugins(pod, namespace, known)
 
 
 def _read(listed: object, steps: Steps, into: list[_Entry]) -> Iterator[LintFinding]:
@@ -252,23 +254,33 @@ def _resources_of_classes(pod: PodSpec, known: KnownClaims) -> Iterator[LintFind
                 yield unknown_class(field_path(field_steps), name, known.classes, are_all=known.classes_are_all)
 
 
-def _device_plugins(pod: PodSpec, known: KnownClaims) -> Iterator[LintFinding]:
-    for each in containers_read(pod, known.settings):
-        check()
-        systems = ", ".join(dict.fromkeys(part.dialect.name for part in each.container.parts))
-        held = [held for part in each.container.parts for held in part.held]
-        asked = f"asks for {_listed(dict.fromkeys(item.name for item in held))} in the way of {systems}"
-        if each.claim is None:
-            said = [finding.text for finding in each.findings if finding.outcome is Outcome.REFUSED]
-            message, notes, where = f"{asked}, for which no claim is written: {said[0]}", "", "docs/user/migrate.md"
-        else:
-            message = f"{asked}; as a claim: {'; '.join(claim_lines(each.request))}"
-            noted = dict.fromkeys(finding.text for finding in each.findings if finding.outcome is Outcome.NOTED)
-            notes, where = "; ".join(islice(noted, _MOST_NOTES)), _WRITES_IT
-        yield LintFinding(
-            code=LintCode.DEVICE_PLUGIN_RESOURCE,
-            severity=Severity.NOTE,
-            path=held[0].field,
-            message=message,
-            hint="; ".join(part for part in (notes, where) if part),
+def _device_plugins(pod: PodSpec, namespace: str, known: KnownClaims) -> Iterator[LintFinding]:
+    converted = converted_pod(pod, known.settings, namespace)
+    if converted is None:
+        return
+    refused = next((finding for finding in converted.findings if finding.outcome is Outcome.REFUSED), None)
+    if refused is not None and not converted.read:
+        yield _of_a_device_plugin(
+            refused.field, f"asks for devices, for which there is no claim: {refused.text}", _GUIDE
         )
+    for each in converted.read:
+        check()
+        held = [held for part in each.container.parts for held in part.held]
+        systems = listed(list(dict.fromkeys(part.dialect.name for part in each.container.parts)))
+        asked = f"asks {systems} for {_listed(dict.fromkeys(item.name for item in held))}"
+        if each.claim is None:
+            said = next(finding.text for finding in each.findings if finding.outcome is Outcome.REFUSED)
+            yield _of_a_device_plugin(held[0].field, f"{asked}, for which there is no claim: {said}", _GUIDE)
+            continue
+        noted = dict.fromkeys(finding.text for finding in each.findings if finding.outcome is Outcome.NOTED)
+        where = _WRITES_IT
+        if refused is not None:
+            where = f"`rootport convert` leaves the pod as it is; {refused.field} does not convert: {refused.text}"
+        hint = "; ".join([*islice(noted, _MOST_NOTES), where])
+        yield _of_a_device_plugin(held[0].field, f"{asked}; as a claim: {'; '.join(claim_lines(each.request))}", hint)
+
+
+def _of_a_device_plugin(path: str, message: str, hint: str) -> LintFinding:
+    return LintFinding(
+        code=LintCode.DEVICE_PLUGIN_RESOURCE, severity=Severity.NOTE, path=path, message=message, hint=hint
+    )

@@ -274,7 +274,7 @@ def test_pod_templates_of_other_kinds_are_found_where_the_path_says(rootport: Ru
     assert (ran.code, kinds(ran.out)) == (0, ["ResourceClaimTemplate", "Fleet"]), ran.err
     assert objects(ran.out)[1]["spec"]["workers"][0]["p"]["spec"]["resourceClaims"]
     other = rootport("convert", "--path", "Flet=spec.workers[*].p", write(manifest_of(fleet)))
-    assert "note: --path Flet: no object of that kind in the files; did you mean Fleet?" in other.err
+    assert "note: --path Flet: no object of that kind was read; did you mean Fleet?" in other.err
 
 
 @pytest.mark.parametrize("path", ["spec.workers.p", "spec.wrkers[*].p", "spec"])
@@ -300,7 +300,7 @@ def test_entries_of_the_resource_map_that_no_pod_asks_for_are_told(rootport: Run
     resources = [{"name": name} for name in names]
     mapped = {"apiVersion": "rootport.dev/v1alpha1", "kind": "ResourceMap", "resources": resources}
     ran = rootport("convert", "--resources", write(yaml.safe_dump(mapped), name="nics.yaml"), write(pod))
-    assert "note: --resources: no pod of the files asks for openshift.io/mlnxnics and rdma/hca\n" in ran.err
+    assert "note: --resources: no pod that was read asks for openshift.io/mlnxnics and rdma/hca\n" in ran.err
     assert "did you mean openshift.io/mlnxnics" in ran.err
     assert "--resources" not in rootport("convert", write(pod)).err
 

@@ -150,7 +150,8 @@ def test_of_a_dump_what_controllers_made_counts_for_them(rootport: Run, tmp_path
     path = tmp_path / "all.json"
     path.write_text(json.dumps(dumped()))
     for how in (("--from", path), (path,)):
-        ran = rootport("convert", "--check", *how, "-o", "json")
+        ran = rootport("convert", "--check", "--path", "PyTorchJob=spec", *how, "-o", "json")
+        assert "note: --path PyTorchJob: no object of that kind was read" in ran.err
         assert [f"{item['kind']} {item['name']}" for item in json.loads(ran.out)["objects"]] == [
             "PyTorchJob big",
             "Deployment train-0",
@@ -161,10 +162,17 @@ def test_a_cluster_is_read_and_nothing_in_it_is_changed(
     rootport: Run, scripted: ScriptedServer, answer: Callable[..., Answer]
 ) -> None:
     items = dumped()["items"]
-    scripted.answers.append(answer(FORBIDDEN, status=403))
+    answers = [answer(FORBIDDEN, status=403)]
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Job", "ReplicaSet", "Controller", "Pod"):
         of_kind = [item for item in items if item["kind"] == kind]
-        scripted.answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
+        answers.append(answer({"metadata": {"resourceVersion": "1"}, "items": of_kind}))
+    scripted.answers += answers
+    paths = ("--path", "Deployment=spec.pods[*]", "--path", "Fleet=spec.p")
+    ran = rootport("convert", "--check", "--kubeconfig", scripted.kubeconfig, *paths)
+    assert "note: --path Fleet: no object of that kind was read" in ran.err
+    assert "note: --path Deployment=spec.pods[*]: no pod there in 1 object of that kind" in ran.err
+    scripted.requests.clear()
+    scripted.answers += answers
     ran = rootport("convert", "--check", "--kubeconfig", scripted.kubeconfig)
     assert ran.code == 1, ran.err
     assert ran.out.startswith("1 of 2 workloads that ask for devices convert")

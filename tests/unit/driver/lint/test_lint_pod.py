@@ -235,9 +235,46 @@ def test_what_is_to_be_known_of_the_claim_is_the_hint() -> None:
     assert finding.hint.endswith("docs/user/migrate.md")
 
 
+@pytest.mark.parametrize(
+    ("limits", "spec", "annotations", "field"),
+    [
+        pytest.param({"koordinator.sh/gpu": "100"}, {"nodeName": "node-a"}, {}, "spec.nodeName", id="placed"),
+        pytest.param(
+            {"koordinator.sh/gpu": "100"},
+            {},
+            {"scheduling.koordinator.sh/device-joint-allocate": "{"},
+            "metadata.annotations[scheduling.koordinator.sh/device-joint-allocate]",
+            id="no-json",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"},
+            {},
+            {"nvidia.com/vgpu-mode": "mig"},
+            "metadata.annotations[nvidia.com/vgpu-mode]",
+            id="mode",
+        ),
+    ],
+)
+def test_a_pod_that_does_not_convert_is_not_told_that_convert_writes_its_claim(
+    limits: dict[str, str], spec: dict[str, Any], annotations: dict[str, str], field: str
+) -> None:
+    container = {"name": "c", "resources": {"limits": limits}}
+    pod = PodSpec(("spec",), {"containers": [container], **spec}, {"annotations": annotations})
+    (finding,) = lint_pod(pod, "default", KNOWN)
+    assert "; as a claim: deviceClassName: gpu.rootport.dev" in finding.message
+    assert "writes that claim" not in finding.hint
+    assert f"`rootport convert` leaves the pod as it is; {field} does not convert: " in finding.hint
+
+
+def test_a_pod_of_too_many_containers_is_told_once() -> None:
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    (finding,) = lint_pod(PodSpec(("spec",), {"containers": [container] * 300}), "default", KNOWN)
+    assert "for which there is no claim: 300 containers" in finding.message
+
+
 def test_what_no_claim_says_is_told_with_the_reason() -> None:
     (finding,) = lint_resources({"koordinator.sh/gpu": "150"})
-    assert "for which no claim is written: 150 percent" in finding.message
+    assert "asks Koordinator for koordinator.sh/gpu, for which there is no claim: 150 percent" in finding.message
     assert finding.path == "spec.containers[0].resources.limits[koordinator.sh/gpu]"
 
 
