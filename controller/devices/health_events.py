@@ -64,7 +64,7 @@ def health_changes(
     for metadata in (body["metadata"] for body in bodies):
         name = metadata["name"]
         former = stored_conditions(stored[name])
-        changes += [look(name, metadata["uid"], former, statuses[name]) for look in (_change, _new_rival)]
+        changes += [look(name, metadata["uid"], former, statuses[name]) for look in (_new_health, _new_rival)]
     return tuple(change for change in changes if change is not None)
 
 
@@ -77,7 +77,7 @@ def _new_rival(name: str, uid: str, former: StoredConditions, status: DeviceStat
     return HealthChange(name=name, uid=uid, is_healthy=False, condition=condition, began=began, status=status)
 
 
-def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
+def _new_health(name: str, uid: str, former: StoredConditions, status: DeviceStatus) -> HealthChange | None:
     condition = next((item for item in status.conditions if item.type == HEALTHY), None)
     before, since = former.get(HEALTHY, ("", ""))
     if condition is None or condition.status == before:
@@ -96,7 +96,7 @@ def _change(name: str, uid: str, former: StoredConditions, status: DeviceStatus)
 
 
 class _Words(NamedTuple):
-    """How the Events of a change are called."""
+    """What the Events of a change say."""
 
     start: str
     reason: str
