@@ -73,6 +73,8 @@ def test_a_mistake_is_one_line_and_exit_2(argv: list[str], says: str) -> None:
             {"cni_conf_dir": Path("/etc/cni/net.d"), "cni_bin_dir": Path("bin")}, "--cni-bin-dir", id="relative-cni"
         ),
         pytest.param({"health_port": 99_999}, "--health-port", id="port"),
+        pytest.param({"rival_hold_s": float("nan")}, "--rival-hold", id="no-time"),
+        pytest.param({"rival_hold_s": -1.0}, "--rival-hold", id="negative-time"),
         pytest.param({"heartbeat_interval_s": 60.0}, "--heartbeat-interval", id="slow-heart"),
         pytest.param({"plugin_dir": Path("/a/../b")}, "--plugin-dir", id="climbing"),
         pytest.param({"registry_dir": Path("/" + 100 * "r")}, "Linux allows 107", id="socket-path"),
