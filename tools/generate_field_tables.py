@@ -310,7 +310,7 @@ def rows() -> dict[str, dict[tuple[str, Outcome], str]]:
     found: dict[str, dict[tuple[str, Outcome], str]] = {}
     for sample in SAMPLES:
         for finding in sample.convert().findings:
-            written = _written(finding)
+            written = _written(finding) + _beside(finding, sample)
             found.setdefault(finding.dialect, {}).setdefault((written, finding.outcome), finding.text)
     return found
 
@@ -323,6 +323,12 @@ def _written(finding: Finding) -> str:
     kind = "annotation " if ".annotations" in path else "label " if ".labels" in path else ""
     value = f": {finding.value}" if finding.value else ""
     return f"{kind}`{name[:-1]}{value}`"
+
+
+def _beside(finding: Finding, sample: Sample) -> str:
+    """Return what else a sample's container asks for, where the finding is of one of its amounts."""
+    others = [f"`{name}: {amount}`" for name, amount in sample.limits.items() if f"[{name}]" not in finding.field]
+    return f" with {', '.join(others)}" if others and ".limits[" in finding.field else ""
 
 
 def page() -> str:
@@ -351,10 +357,12 @@ def summary() -> str:
     for dialect, fields in rows().items():
         values: dict[str, dict[Outcome, list[str]]] = {}
         for written, outcome in fields:
-            name, _, value = written.removesuffix("`").partition(": ")
+            name, _, value = written.partition("` with `")[0].removesuffix("`").partition(": ")
             values.setdefault(f"{name}`", {}).setdefault(outcome, []).append(value or "yes")
         for name, found in values.items():
-            cells = " | ".join(", ".join(f"`{_cell(value)}`" for value in found.get(outcome, ())) for outcome in _WORDS)
+            cells = " | ".join(
+                ", ".join(f"`{_cell(value)}`" for value in dict.fromkeys(found.get(outcome, ()))) for outcome in _WORDS
+            )
             lines.append(f"| {dialect} | {_cell(name)} | {cells} |")
     return "\n".join(lines) + "\n"
 
