@@ -215,11 +215,11 @@ def test_lean_publishes_all_modes_of_the_last_gpu_and_others_in_the_one_in_use(
         assert condition["message"] == "layout lean: --gpu-layout is lean"
 
         def writes() -> int:
+            time.sleep(1)  # the log has a write a moment after the API server has it
             return controller.log.read_text().count("slices written")
 
         before = writes()
         allocate(nodes, "whole", "gpu-0000-10-00-0")
-        time.sleep(1)
         assert writes() == before
         allocate(nodes, "first", "mig-0000-12-00-0-1g-6gb-0")
         eventually("the next one", lambda: partitioned(nodes) == {"0000-11-00-0", "0000-12-00-0"})
@@ -227,7 +227,6 @@ def test_lean_publishes_all_modes_of_the_last_gpu_and_others_in_the_one_in_use(
         eventually("its other modes have left", lambda: not nodes.closed("node-a"))
         before = writes()
         allocate(nodes, "second", "mig-0000-12-00-0-1g-6gb-1")
-        time.sleep(1)
         assert writes() == before
         release(nodes, "first")
         release(nodes, "second")
