@@ -353,7 +353,9 @@ class DemandRound:
         former = self._former_set(node, gpu.gpu)
         preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
         partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
-        return fitting(gpu, partitions, now.in_use(gpu.gpu))
+        # A pod of this round may count on a partition that is published already, and so has not chosen it.
+        counted_on = self._taken(now, self._held).get(gpu.gpu, frozenset())
+        return fitting(gpu, partitions, now.in_use(gpu.gpu)) | counted_on
 
     def _former_set(self, node: str, gpu: DeviceName) -> frozenset[DeviceName]:
         return self._memory.sets.get(node, {}).get(gpu, frozenset())

@@ -146,6 +146,20 @@ def test_partitions_beside_those_in_use_change_before_another_gpu():
     assert world.wishes("p")[0] == {"n1": {gpu.name: names(gpu, "3g-40gb-4")}}
 
 
+def test_a_partition_that_an_earlier_pod_counts_on_stays_beside_a_later_pods():
+    world = World(gpus=2)
+    world.publish("n1", 0, "gpu")
+    world.publish("n1", 1, *SEVEN)
+    world.wait("a", ratio_request(percent=10), mig_request("1g.10gb"))
+    world.wait("b", mig_request("4g.40gb"))
+    first, second = world.gpu("n1", 0), world.gpu("n1", 1)
+    wishes, _ = world.wishes("a", "b")
+    assert wishes["n1"][first.name] == names(first, "gpu-ratio")
+    wished = wishes["n1"][second.name]
+    assert names(second, "4g-40gb-0") < wished
+    assert any("-1g-10gb-" in name for name in wished)
+
+
 def test_a_gpu_on_the_way_to_the_mode_comes_before_one_that_is_not():
     world = World()
     world.publish("n1", 0, "gpu", closed=["gpu"])
