@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final
 
 from driver.allocator.candidates import MAX_RESULTS, Candidates, RequestCandidates, Scene
 from driver.allocator.demands import Constraint
@@ -31,9 +30,6 @@ __all__ = ["search"]
 
 _Steps = Iterator["_Steps | None"]
 """Each item is what to try next after one more choice; None says that everything is served."""
-
-_STEPS_A_CHECK: Final = 8
-"""So often the budget is checked: most searches end before that, and a check takes as long as a step."""
 
 
 def search(
@@ -89,8 +85,7 @@ class _Search:
                 if following is None:
                     return self._state.taken
                 tried += 1
-                if tried % _STEPS_A_CHECK == 0:
-                    check()
+                check()
                 if tried > self._max_steps:
                     raise SearchLimitError(
                         f"{self._requests[0].who}: gave up after {self._max_steps} steps of the search for devices",
