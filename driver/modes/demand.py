@@ -191,11 +191,14 @@ class DemandRound:
         for node, of_gpus in self._chosen.items():
             now = self._now.get(node)
             by_name = {} if now is None else {gpu.gpu: gpu for gpu in now.gpus}
+            counted_on = {} if now is None else self._taken(now, self._held)
             found[node] = {
                 # Where nothing was looked at, all wishes are as they were.
                 name: self._former_set(node, name)
                 if now is None
-                else self._set_of(now, node, by_name[name], frozenset(chain(*chosen.values())))
+                else self._set_of(
+                    now, node, by_name[name], frozenset(chain(*chosen.values())), counted_on.get(name, frozenset())
+                )
                 for name, chosen in of_gpus.items()
                 if now is None or name in by_name  # a wish may be older than the inventory
             }
@@ -346,15 +349,23 @@ class DemandRound:
         for gpu, names in attempt.changes.items():
             self._chosen[attempt.node][gpu][uid] = names
 
-    def _set_of(self, now: NodeNow, node: str, gpu: GpuModes, chosen: frozenset[DeviceName]) -> frozenset[DeviceName]:
-        """Return all that should be published of a GPU, of which pods have chosen some devices."""
+    def _set_of(
+        self,
+        now: NodeNow,
+        node: str,
+        gpu: GpuModes,
+        chosen: frozenset[DeviceName],
+        counted_on: frozenset[DeviceName],
+    ) -> frozenset[DeviceName]:
+        """Return all that should be published of a GPU, of which pods have chosen some devices.
+
+        A pod of this round may count on a partition that is published already, and so has not chosen it.
+        """
         if self._layout is not Layout.ONE or any(gpu.mode_of(name) != "mig" for name in chosen):
             return chosen  # beside what is published, where that is not one mode at a time
         former = self._former_set(node, gpu.gpu)
         preferred = (name for names in (chosen, former) for name in gpu.names if name in names)
         partitions = [name for name in (*preferred, *_more_of(chosen, gpu)) if gpu.mode_of(name) == "mig"]
-        # A pod of this round may count on a partition that is published already, and so has not chosen it.
-        counted_on = self._taken(now, self._held).get(gpu.gpu, frozenset())
         return fitting(gpu, partitions, now.in_use(gpu.gpu)) | counted_on
 
     def _former_set(self, node: str, gpu: DeviceName) -> frozenset[DeviceName]:
