@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from driver.adapters.command_line import options_together
 from driver.adapters.kubernetes.api import KubernetesApi
 from driver.status.device_share import DOMAINS
 
@@ -16,9 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compatibility", "compatibility_options"]
 
-C = TypeVar("C", bound=Callable[..., Any])
-
-_OPTIONS: Final = (
+compatibility_options: Final = options_together(
     click.option(
         "--pod-annotations",
         type=click.Choice(("off", *DOMAINS)),
@@ -38,11 +35,7 @@ _OPTIONS: Final = (
         "needs what resourceclasses/components/node-labels installs.",
     ),
 )
-
-
-def compatibility_options(command: C) -> C:
-    """Add the options to a command."""
-    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+"""Adds the options to a command."""
 
 
 def compatibility(api: KubernetesApi, pod_annotations: str, node_labels: LabelsOption) -> Compatibility | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from controller.conversion.counts import ConversionCounter
+from driver.adapters.command_line import options_together
 from driver.adapters.kubernetes.api import KubernetesApi
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conversion_options", "pod_conversion", "template_collector"]
 
-C = TypeVar("C", bound=Callable[..., Any])
-
-_OPTIONS: Final = (
+conversion_options: Final = options_together(
     click.option(
         "--convert/--no-convert",
         default=False,
@@ -55,11 +53,7 @@ _OPTIONS: Final = (
         "Read as --gpu-policies is.",
     ),
 )
-
-
-def conversion_options(command: C) -> C:
-    """Add the options to a command."""
-    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+"""Adds the options to a command."""
 
 
 def template_collector(api: KubernetesApi, counts: ConversionCounter | None) -> TemplateCollector | None:

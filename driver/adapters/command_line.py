@@ -5,16 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Final
+from functools import reduce
+from typing import Any, Final, TypeVar
 
 import click
 
 from driver.errors import RootportError
 
-__all__ = ["INTERRUPTED", "run_command"]
+__all__ = ["INTERRUPTED", "options_together", "run_command"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 INTERRUPTED: Final = 130
 """The exit code of a program that was interrupted, as shells have it."""
+
+
+def options_together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options to a command, which ``--help`` shows in this order.
+
+    Args:
+        options: What ``click.option`` returned.
+    """
+
+    def add(command: _Command) -> _Command:
+        return reduce(lambda made, option: option(made), reversed(options), command)
+
+    return add
 
 
 def run_command(
