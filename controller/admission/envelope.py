@@ -21,6 +21,7 @@ __all__ = [
     "BadReviewError",
     "answered",
     "invalid",
+    "members_of",
     "read_review",
     "warnings_of",
 ]
@@ -98,13 +99,13 @@ def read_review(body: bytes) -> AdmissionRequest:
         parsed, is_cut = parse_foreign_json(body, max_bytes=_MAX_REVIEW_BYTES)
     except JsonError as error:
         raise BadReviewError("the body is not JSON") from error
-    document = _dict(parsed)
-    request = _dict(document.get("request"))
+    document = members_of(parsed)
+    request = members_of(document.get("request"))
     uid = request.get("uid")
     if document.get("apiVersion") != _API_VERSION or not isinstance(uid, str) or not 0 < len(uid) <= _MAX_UID:
         raise BadReviewError(f"expected an AdmissionReview of {_API_VERSION} with a request")
-    stored = _dict(request.get("object"))
-    metadata = _dict(stored.get("metadata"))
+    stored = members_of(request.get("object"))
+    metadata = members_of(stored.get("metadata"))
     names = (request.get("name"), metadata.get("name"), metadata.get("generateName"))
     return AdmissionRequest(
         uid=uid,
@@ -114,7 +115,7 @@ def read_review(body: bytes) -> AdmissionRequest:
         name=next(filter(None, map(_text, names)), ""),
         is_dry_run=request.get("dryRun") is True,
         object=stored,
-        old_object=_dict(request.get("oldObject")),
+        old_object=members_of(request.get("oldObject")),
         is_whole=not is_cut,
     )
 
@@ -166,5 +167,6 @@ def _text(value: object) -> str:
     return value[:_MAX_NAME] if isinstance(value, str) else ""
 
 
-def _dict(value: object) -> dict[str, Any]:
+def members_of(value: object) -> dict[str, Any]:
+    """Return a JSON object's members; none for anything else."""
     return value if isinstance(value, dict) else {}

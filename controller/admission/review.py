@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from controller.admission.envelope import AdmissionRequest, answered, invalid, read_review, warnings_of
+from controller.admission.envelope import AdmissionRequest, answered, invalid, members_of, read_review, warnings_of
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.quantity import Quantity
@@ -65,30 +65,30 @@ def _is_to_be_checked(request: AdmissionRequest) -> bool:
 
 
 def _errors(kind: str, stored: JsonObject) -> Iterator[FieldError]:
-    spec = _dict(stored.get("spec"))
+    spec = members_of(stored.get("spec"))
     match kind:
         case "ResourceClaim":
             yield from _claim_errors(spec, "spec")
         case "ResourceClaimTemplate":
-            yield from _claim_errors(_dict(spec.get("spec")), "spec.spec")
+            yield from _claim_errors(members_of(spec.get("spec")), "spec.spec")
         case "DeviceClass":
             yield from _config_errors(spec.get("config"), "spec.config", source="FromClass")
 
 
 def _claim_errors(spec: JsonObject, where: str) -> Iterator[FieldError]:
-    devices = _dict(spec.get("devices"))
+    devices = members_of(spec.get("devices"))
     for index, request in enumerate(_list(devices.get("requests"))):
         path = f"{where}.devices.requests[{index}]"
-        yield from _share_errors(_dict(_dict(request).get("exactly")), f"{path}.exactly")
-        for number, part in enumerate(_list(_dict(request).get("firstAvailable"))):
-            yield from _share_errors(_dict(part), f"{path}.firstAvailable[{number}]")
+        yield from _share_errors(members_of(members_of(request).get("exactly")), f"{path}.exactly")
+        for number, part in enumerate(_list(members_of(request).get("firstAvailable"))):
+            yield from _share_errors(members_of(part), f"{path}.firstAvailable[{number}]")
     yield from _config_errors(devices.get("config"), f"{where}.devices.config", source="FromClaim")
 
 
 def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
     own = _text(part.get("deviceClassName")).endswith(_OF_CLASSES)
     amounts: dict[str, Quantity] = {}
-    for key, value in islice(_dict(_dict(part.get("capacity")).get("requests")).items(), _MAX_ENTRIES):
+    for key, value in islice(members_of(members_of(part.get("capacity")).get("requests")).items(), _MAX_ENTRIES):
         # Other drivers' devices have memory as well, and their own rules for it.
         if (own or key.startswith(f"{DRIVER_NAME}/")) and isinstance(value, str | int | float):
             try:
@@ -99,14 +99,14 @@ def _share_errors(part: JsonObject, where: str) -> Iterator[FieldError]:
 
 
 def _config_errors(entries: object, where: str, *, source: str) -> Iterator[FieldError]:
-    found = [_configuration(_dict(entry), source) for entry in _list(entries)]
+    found = [_configuration(members_of(entry), source) for entry in _list(entries)]
     _, errors = read_entries(found, where)
     # The configuration of another driver, or of a newer Kubernetes, is not checked.
     yield from (error for error in errors if not isinstance(error, UnsupportedFieldError))
 
 
 def _configuration(entry: JsonObject, source: str) -> DeviceAllocationConfiguration:
-    opaque = _dict(entry.get("opaque"))
+    opaque = members_of(entry.get("opaque"))
     known = (
         OpaqueDeviceConfiguration(driver=DRIVER_NAME, parameters=opaque.get("parameters"))
         if opaque.get("driver") == DRIVER_NAME
@@ -118,10 +118,6 @@ def _configuration(entry: JsonObject, source: str) -> DeviceAllocationConfigurat
 
 def _text(value: object) -> str:
     return value[:_MAX_NAME] if isinstance(value, str) else ""
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.admission.envelope import AdmissionRequest
+from controller.admission.envelope import AdmissionRequest, members_of
 from controller.conversion.json_patch import Operation, json_patch
 from driver.api.validation.errors import FieldError, shown
 from driver.convert import Conversion, Finding, Outcome, Settings, convert
@@ -54,7 +54,7 @@ def decide(request: AdmissionRequest, settings: Settings) -> PodDecision:
     if not _is_to_be_converted(request, pod):
         return _UNCHANGED
     # The namespace is the request's: the API server may ask before it writes that into the pod.
-    asked = {**pod, "metadata": {**_dict(pod.get("metadata")), "namespace": request.namespace}}
+    asked = {**pod, "metadata": {**members_of(pod.get("metadata")), "namespace": request.namespace}}
     conversion = convert(asked, settings)
     errors = tuple(_error(finding) for finding in conversion.findings if finding.outcome is Outcome.REFUSED)
     if not errors and len(conversion.templates) > _MAX_TEMPLATES:
@@ -79,7 +79,7 @@ def _is_to_be_converted(request: AdmissionRequest, pod: Mapping[str, Any]) -> bo
         and not request.subresource
         and bool(request.namespace)
         and (pod.get("apiVersion"), pod.get("kind")) == ("v1", "Pod")
-        and _MIRROR not in _dict(_dict(pod.get("metadata")).get("annotations"))
+        and _MIRROR not in members_of(members_of(pod.get("metadata")).get("annotations"))
     )
 
 
@@ -90,7 +90,3 @@ def _placed(conversion: Conversion, namespace: str) -> tuple[Mapping[str, Any], 
 def _error(finding: Finding) -> FieldError:
     prefix = f"container {shown(finding.container)}: " if finding.container else ""
     return FieldError(finding.field, f"{prefix}{finding.text}")
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
+from controller.admission.envelope import members_of
 from driver import DRIVER_NAME
 from driver.adapters.kubernetes.resources import JsonObject
 from driver.api.times import time_text
@@ -59,7 +60,7 @@ class Lifetime:
 
 def is_collected(metadata: JsonObject) -> bool:
     """Return whether the webhook created the template, and nobody took it over."""
-    return _dict(metadata.get("labels")).get(CONVERTED_LABEL) == BY_WEBHOOK
+    return members_of(metadata.get("labels")).get(CONVERTED_LABEL) == BY_WEBHOOK
 
 
 def used_at(now: datetime) -> dict[str, str]:
@@ -73,7 +74,7 @@ def _last_used(metadata: JsonObject, now: datetime, skew_s: float) -> datetime:
     Anybody who may change the template may write that. What is no time, or one to come, does not count.
     """
     created = _time(metadata.get("creationTimestamp")) or now
-    written = _time(_dict(metadata.get("annotations")).get(LAST_USED))
+    written = _time(members_of(metadata.get("annotations")).get(LAST_USED))
     if written is None or written > now + timedelta(seconds=skew_s):
         return created
     return max(created, written)
@@ -87,7 +88,3 @@ def _time(text: object) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
