@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from controller.admission.review import Advise
 from controller.admission.rotation import Lifetimes
@@ -17,25 +16,19 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from tests.cluster.admission.reviewed_cluster import Cluster
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.cluster.driver import NAMESPACE
+from tests.support.cluster.driver import NAMESPACE, install
 from tests.support.waiting import eventually
-
-_WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 
 
 @pytest.fixture(scope="session")
-def plane(
-    cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, kustomized: Callable[..., str]
-) -> Iterator[ControlPlane]:
+def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with Rootport and its webhook component, but the workloads."""
     plane = ControlPlane(tmp_path_factory.mktemp("admission"), cluster_binaries)
     plane.add_user("alices-token", "alice", "team-a")
     plane.add_user("bobs-token", "bob", "team-b")
     try:
         plane.start()
-        documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook")) if item]
-        wanted = [item for item in documents if item["kind"] not in _WORKLOADS]
-        plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(wanted))
+        install(plane, "webhook")
         yield plane
     finally:
         plane.stop()

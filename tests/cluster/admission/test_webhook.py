@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
 from tests.support.installation import claim
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
@@ -231,9 +231,7 @@ def test_a_mistake_of_ours_ends_no_renewals(
 
 
 def test_the_controller_serves_the_webhook_with_its_own_rights(cluster: Cluster, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     processes = Processes(tmp_path)
     try:
         controller = start_controller(

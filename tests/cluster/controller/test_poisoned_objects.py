@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from tests.support.cluster.driver import install
 from tests.support.machines import gpu, node
 from tests.support.poison.corpus import corpus
 from tests.support.poison.sending import Sender
+from tests.support.ports import free_port
 from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
 from tests.support.waiting import eventually
 
@@ -90,9 +90,7 @@ def observe(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[[]
     kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "rootport-controller")
 
     def run() -> Observed:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        port = free_port()
         started.append(
             Controller(
                 kubeconfig,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from driver.adapters.kubernetes.resources import NODE_INVENTORIES
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.pods import claim, manifest, pod
 from tests.support.machines import gpu, nic, node
+from tests.support.ports import free_port
 from tests.support.simulated_nodes import NAMESPACE, Controller, Nodes
 from tests.support.waiting import eventually
 
@@ -33,10 +33,7 @@ def nodes(installed: ControlPlane) -> Iterator[Nodes]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        number: int = found.getsockname()[1]
-        return number
+    return free_port()
 
 
 def scraped(port: int) -> Samples:

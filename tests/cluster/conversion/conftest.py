@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from controller.admission.webhook import Webhook, WebhookOptions
 from controller.conversion.counts import ConversionCounter
@@ -17,25 +16,20 @@ from driver.adapters.kubernetes.api import KubernetesApi
 from tests.cluster.conversion.converting_cluster import ConvertingCluster
 from tests.support.cluster.binaries import Binaries
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.cluster.driver import NAMESPACE
+from tests.support.cluster.driver import NAMESPACE, install
 from tests.support.waiting import eventually
 
 _NUMBERS = itertools.count()
-_WORKLOADS = frozenset({"DaemonSet", "Deployment", "PodDisruptionBudget"})
 
 
 @pytest.fixture(scope="session")
-def plane(
-    cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, kustomized: Callable[..., str]
-) -> Iterator[ControlPlane]:
+def plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server with Rootport and its webhooks' components, but the workloads."""
     plane = ControlPlane(tmp_path_factory.mktemp("conversion"), cluster_binaries)
     try:
         plane.start()
         plane.start_controller_manager("--secure-port=0")  # another cluster of this machine may have its port
-        documents = [item for item in yaml.safe_load_all(kustomized(plane, "webhook", "convert-webhook")) if item]
-        wanted = [item for item in documents if item["kind"] not in _WORKLOADS]
-        plane.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(wanted))
+        install(plane, "webhook", "convert-webhook")
         yield plane
     finally:
         plane.stop()

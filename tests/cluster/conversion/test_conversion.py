@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import threading
 import urllib.error
@@ -23,6 +22,7 @@ from tests.cluster.conversion.converting_cluster import ConvertingCluster, deplo
 from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import start_controller
 from tests.support.cluster.processes import Processes
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.needs_go
@@ -239,9 +239,7 @@ def test_reviews_are_taken_from_the_path_alone_that_api_servers_know(cluster: Co
 
 
 def test_the_controller_converts_and_collects_with_its_own_rights(cluster: ConvertingCluster, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     processes = Processes(tmp_path)
     try:
         controller = start_controller(

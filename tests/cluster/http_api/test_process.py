@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from tests.support.cluster.control_plane import ControlPlane
 from tests.support.cluster.driver import NAMESPACE, start_controller
 from tests.support.cluster.processes import Process, Processes
 from tests.support.machines import gpu, nic, node
+from tests.support.ports import free_port
 from tests.support.simulated_nodes import Nodes
 from tests.support.waiting import eventually
 
@@ -47,9 +47,7 @@ def start(installed: ControlPlane, processes: Processes) -> Callable[..., tuple[
     """Starts a controller; gives where it serves HTTPS as well."""
 
     def start(*options: str, name: str = "controller", pod: str = "") -> tuple[Process, int]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         env = {"POD_NAME": pod} if pod else {}
         asked = (f"--https-port={port}", "--health-port=0", *_QUICK, *options)
         return start_controller(installed, processes, *asked, name=name, env=env), port

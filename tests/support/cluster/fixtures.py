@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-import yaml
 
+from tests.support.cluster import driver
 from tests.support.cluster.binaries import Binaries, ToolMissingError
 from tests.support.cluster.binaries import build as build_binaries
 from tests.support.cluster.binaries import promtool as unpacked_promtool
 from tests.support.cluster.control_plane import ControlPlane
-from tests.support.cluster.driver import MANIFESTS
 from tests.support.needed_tools import unavailable
 
 __all__ = ["cluster_binaries", "control_plane", "kustomized", "lint_metrics", "promtool"]
@@ -37,21 +35,9 @@ def control_plane(cluster_binaries: Binaries, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.fixture(scope="session")
-def kustomized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def kustomized() -> Callable[..., str]:
     """What a user's kustomization with these components makes."""
-
-    def kustomized(plane: ControlPlane, *components: str) -> str:
-        folder = tmp_path_factory.mktemp("kustomization").resolve()
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [os.path.relpath(MANIFESTS, folder)],
-            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
-        }
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-        return plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", folder)
-
-    return kustomized
+    return driver.kustomized
 
 
 @pytest.fixture(scope="session")
